@@ -116,16 +116,12 @@ app = typer.Typer(
 )
 
 
-def _fill() -> None:
-    groups = {name: typer.Typer(help=help, no_args_is_help=True) for name, help in GROUPS.items()}
-    for verb, home in VERBS.items():
-        group, _, name = verb.rpartition(" ")
-        register(groups[group] if group else app, name, home)
-    for name, made in groups.items():
-        app.add_typer(made, name=name)
-
-
-_fill()
+_groups = {name: typer.Typer(help=help, no_args_is_help=True) for name, help in GROUPS.items()}
+for _verb, _home in VERBS.items():
+    _group, _, _name = _verb.rpartition(" ")
+    register(_groups[_group] if _group else app, _name, _home)
+for _name, _made in _groups.items():
+    app.add_typer(_made, name=_name)
 
 
 @app.callback(invoke_without_command=True)
@@ -143,17 +139,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _run(arguments)
     except SystemExit as ended:
-        if "gloo" in _groups():  # its threads may outlive the group, and abort what tears them down
+        loop = sys.modules.get("fitrag_integrations.training.loop.parallel")
+        # gloo's threads may outlive the group, and abort what tears them down
+        if loop is not None and "gloo" in loop.talked_by:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
         raise
-
-
-def _groups() -> str:
-    """Return how this process talked to others of one training; empty if it was alone."""
-    talked = sys.modules.get("fitrag_integrations.training.loop.parallel")
-    return "" if talked is None else str(talked.talked_by)
 
 
 def _run(arguments: Sequence[str] | None) -> None:

@@ -20,6 +20,7 @@ Catch ``FitRagError`` for all of them. What a caller's own backend raises is nev
 from __future__ import annotations
 
 import reprlib
+from functools import partial
 
 
 class FitRagError(Exception):
@@ -38,7 +39,23 @@ class InputError(FitRagError, ValueError):
             given: Its value.
             allowed: What is allowed, in a few words.
         """
-        return cls(f"{field}: given {_brief(given)}, allowed {allowed}")
+        short = reprlib.Repr()
+        short.maxstring = short.maxother = 80
+        kind = "" if given is None else f" ({type(given).__name__})"
+        return cls(f"{field}: given {short.repr(given)}{kind}, allowed {allowed}")
+
+
+def refuse_if(wrong: object, field: str, given: object, allowed: str) -> None:
+    """Raise `InputError` if an argument, an option or a field is wrong.
+
+    Args:
+        wrong: Whether it is.
+        field: Its name.
+        given: Its value.
+        allowed: What is allowed instead.
+    """
+    if wrong:
+        raise InputError.of(field, given=given, allowed=allowed)
 
 
 class MissingExtraError(FitRagError, ImportError):
@@ -105,14 +122,13 @@ class SearchError(PortError):
     KINDS = ("quota", "auth", "transient", "empty", "blocked")
 
     def __init__(self, message: str, *, kind: str) -> None:
-        if kind not in self.KINDS:
-            raise InputError.of("kind", given=kind, allowed=", ".join(self.KINDS))
+        refuse_if(kind not in self.KINDS, "kind", kind, ", ".join(self.KINDS))
         super().__init__(message)
         self.kind = kind
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the kind, which plain exceptions would drop."""
-        return _search_error, (str(self), self.kind)
+        return partial(SearchError, kind=self.kind), (str(self),)
 
 
 class ThresholdMismatchError(FitRagError):
@@ -121,13 +137,3 @@ class ThresholdMismatchError(FitRagError):
 
 class TrainingError(FitRagError):
     """A training failed: it diverged, or what it learned does not fit."""
-
-
-def _search_error(message: str, kind: str) -> SearchError:
-    return SearchError(message, kind=kind)
-
-
-def _brief(value: object) -> str:
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = 80
-    return "None" if value is None else f"{short.repr(value)} ({type(value).__name__})"

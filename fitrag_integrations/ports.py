@@ -178,8 +178,7 @@ class Ports:
     def __init__(
         self, retrieve: object = None, search: object = None, generate: object = None
     ) -> None:
-        given = {"retrieve": retrieve, "search": search, "generate": generate}
-        for name, backend in given.items():
+        for name, backend in {"retrieve": retrieve, "search": search, "generate": generate}.items():
             port = Missing(name, None) if backend is None else port_of(name, backend, name)
             object.__setattr__(self, name, port)
 
@@ -292,8 +291,7 @@ def model_name(model: object) -> str:
     """Return the name of the model that an object is, or that a port calls; blank if it has
     none.
     """
-    owner = model.owner if isinstance(model, Port) else writer_of(model)
-    return trait(owner, "name", str) or ""
+    return trait(model.owner if isinstance(model, Port) else writer_of(model), "name", str) or ""
 
 
 def _calls(backend: object, verb: str) -> tuple[Call | None, Call | None]:

@@ -58,10 +58,9 @@ TIKTOKEN_FOLDER = "TIKTOKEN_CACHE_DIR"
 
 def findings() -> dict[str, dict[str, Any]]:
     """Return sections of plain values; what could not be looked at says why."""
-    root = Path(fitrag_integrations.__file__).parent / "embedded"
     sizes = {
         folder.name: sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
-        for folder in sorted(root.iterdir())
+        for folder in sorted((Path(fitrag_integrations.__file__).parent / "embedded").iterdir())
     }
     return {
         "versions": {

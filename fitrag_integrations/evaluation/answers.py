@@ -82,9 +82,14 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
     if not isinstance(answers, list | tuple) or not answers:
         raise InputError.of("answers", given=given, allowed="a list of at least one text")
     for i, answer in enumerate(answers):
-        if not isinstance(answer, str) or _is_too_short(answer, patterns):
-            allowed = "a text of more than a letter"
-            raise InputError.of(f"answers[{i}]", given=answer, allowed=allowed)
+        folded = ""
+        if isinstance(answer, str):
+            folded = answer.strip() if patterns else normalize(answer)
+        is_letter = len(folded) == 1 and folded.isalpha()
+        if not folded or (is_letter and not unicodedata.name(folded, "").startswith("CJK")):
+            raise InputError.of(
+                f"answers[{i}]", given=answer, allowed="a text of more than a letter"
+            )
         if patterns:
             _compiled(answer)
     return tuple(answers)
@@ -106,8 +111,9 @@ def token_f1(prediction: str, answers: Sequence[str]) -> float:
     given, best = _without_articles(prediction), 0.0
     for gold in map(_without_articles, answers):
         common = sum((Counter(given) & Counter(gold)).values())
-        both = 2 * common / (len(given) + len(gold)) if given and gold else float(given == gold)
-        best = max(best, both)
+        best = max(
+            best, 2 * common / (len(given) + len(gold)) if given and gold else float(given == gold)
+        )
     return best
 
 
@@ -152,8 +158,7 @@ def _bare(text: str) -> str:
 
 @lru_cache(maxsize=16384)
 def _bare_sign(sign: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", sign)
-    return "".join(c for c in decomposed if not unicodedata.combining(c))
+    return "".join(c for c in unicodedata.normalize("NFKD", sign) if not unicodedata.combining(c))
 
 
 @lru_cache(maxsize=1024)
@@ -168,12 +173,6 @@ def _compiled(pattern: str) -> Any:
         allowed = "a regular expression that does not match the empty text"
         raise InputError.of("answers", given=pattern, allowed=allowed)
     return found
-
-
-def _is_too_short(answer: str, is_pattern: bool) -> bool:
-    folded = answer.strip() if is_pattern else normalize(answer)
-    is_letter = len(folded) == 1 and folded.isalpha()
-    return not folded or (is_letter and not unicodedata.name(folded, "").startswith("CJK"))
 
 
 def _without_articles(text: str) -> list[str]:

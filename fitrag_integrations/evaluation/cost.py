@@ -14,7 +14,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.record import Record, Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.types import Context
 
 __all__ = ["RATIO", "CostAccount", "Prices", "cost_account"]
@@ -43,8 +43,7 @@ class Prices(Record):
 
     def __post_init__(self) -> None:
         for name, given in Record.to_dict(self).items():
-            value = check_number(f"Prices.{name}", given, low=0.0)
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, check_number(f"Prices.{name}", given, low=0.0))
 
     def per_thousand(
         self, *, tokens_in: float, tokens_out: float, retriever_calls: float = 0.0
@@ -61,8 +60,10 @@ class Prices(Record):
 
     def of_counts(self, counts: Mapping[str, float]) -> float:
         """Return the cost of 1,000 questions from named counts; missing ones are 0."""
-        named = {name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")}
-        return self.per_thousand(**named, retriever_calls=counts.get("retriever_calls", 0.0))
+        return self.per_thousand(
+            **{name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")},
+            retriever_calls=counts.get("retriever_calls", 0.0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,12 @@ def cost_account(
         for name, counts in written.items():  # a model that was not called wrote nothing
             counts.append(check_number(name, tokens.get(name, 0), low=0.0))
     rows = len(written[SLIM[0]])
-    if not rows or rows != len(chat):
-        allowed = f"{rows} numbers, one per context and at least one"
-        raise InputError.of("chat", given=len(chat), allowed=allowed)
+    refuse_if(
+        not rows or rows != len(chat),
+        "chat",
+        len(chat),
+        f"{rows} numbers, one per context and at least one",
+    )
     spent = math.fsum(check_number("chat", count, low=0.0) for count in chat) / rows
     slim = {name: rate * (math.fsum(counts) / rows) for name, counts in written.items()}
     return CostAccount(chat=spent, **slim, rows=rows, ratio=rate)

@@ -15,7 +15,7 @@ from typing import Any
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Record, Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 
 LEVEL = 0.05
 LEAST = 20  # rows of either side, fewer show only very large changes
@@ -58,8 +58,7 @@ def drift(fitted: Sequence[Row], now: Sequence[Row], *, level: float = LEVEL) ->
     """
     check_number("level", level, low=0.0, high=1.0)
     for name, rows in (("fitted", fitted), ("traces", now)):
-        if len(rows) < LEAST:
-            raise InputError.of(name, given=len(rows), allowed=f"at least {LEAST} rows")
+        refuse_if(len(rows) < LEAST, name, len(rows), f"at least {LEAST} rows")
     stats = require_extra("scipy.stats", extra="evaluate", feature="fitrag evaluate drift")
     found = []
     for name, read in (SHARES | NUMBERS).items():

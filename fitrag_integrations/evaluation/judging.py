@@ -19,7 +19,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text
 from fitrag_integrations.core.record import Row, check_mapping
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import (
     contains_answer,
     exact_match,
@@ -96,8 +96,9 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
     for n, given in enumerate(check_many("rounds", row.get("rounds") or (), object), start=1):
         each = check_mapping("rounds", given)
         if each.get("answer") is not None:
-            written = check_text("rounds.answer", each["answer"])
-            values[f"EM, round {n}"] = float(exact_match(written, answers))
+            values[f"EM, round {n}"] = float(
+                exact_match(check_text("rounds.answer", each["answer"]), answers)
+            )
         read = check_text("rounds.document", each.get("document"))
         values[f"answer recall, round {n}"] = float(contains_answer(read, answers))
     return values
@@ -194,8 +195,7 @@ def gold(row: Row) -> list[str]:
     given = row.get("answers")
     texts = isinstance(given, list | tuple) and all(isinstance(each, str) for each in given)
     found = [each for each in given or () if each.strip()] if texts else []
-    if not found:
-        raise InputError.of("answers", given=given, allowed="a list of at least one text")
+    refuse_if(not found, "answers", given, "a list of at least one text")
     return found
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Record, Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = "Iterable[Row] | Outcomes"
@@ -49,8 +49,7 @@ class Outcomes:
         if isinstance(rows, Outcomes):
             return rows
         given = list(rows)
-        if not given:
-            raise InputError.of("rows", given=given, allowed="at least one labelled row")
+        refuse_if(not given, "rows", given, "at least one labelled row")
 
         def column(check: Callable[[str, object], float], *names: str) -> list[float]:
             """Check the first value of these names in every row."""
@@ -82,8 +81,9 @@ class Outcomes:
     def drops(self) -> Floats:
         """Accuracy that skipping retrieval loses on each question: 1, 0, or -1 if it helps."""
         if self.right_with is None:
-            allowed = "rows with right_without and right_with"
-            raise InputError.of("right_with", given=None, allowed=allowed)
+            raise InputError.of(
+                "right_with", given=None, allowed="rows with right_without and right_with"
+            )
         return self.right_with - self.without
 
     def share(self, threshold: float) -> float:
@@ -140,8 +140,7 @@ class Curve:
     @property
     def best(self) -> int:
         """Index of the highest accuracy; of ties, the one with the least retrieval."""
-        at_best = np.flatnonzero(self.accuracy >= self.accuracy.max() - 1e-12)
-        return int(at_best[-1])
+        return int(np.flatnonzero(self.accuracy >= self.accuracy.max() - 1e-12)[-1])
 
     def within(self, share: float) -> int | None:
         """Return the index of the most retrieval that is at most `share`; None if there is none."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.outcomes import Outcomes, Rows, Sweep
 from fitrag_integrations.evaluation.result import Plot, Series
 
@@ -40,8 +40,10 @@ def plot_sweep(
         x, y = zip(*((100 * p.share, p.accuracy) for p in sweep.points), strict=True)
         drawn.plot(x, y, label=name, linewidth=1.5)
     first = next(iter(named.values()))
-    lines = (first.never, "no retrieval", "red"), (first.always, "always", "orange")
-    for value, label, colour in (*lines, (first.oracle, "oracle", "green")):
+    for value, label, colour in (
+        *((first.never, "no retrieval", "red"), (first.always, "always", "orange")),
+        (first.oracle, "oracle", "green"),
+    ):
         if value is not None:
             drawn.axhline(value, linestyle=":", color=f"tab:{colour}", label=label)
     drawn.axvline(50, linestyle=":", color="tab:blue", linewidth=0.8)
@@ -120,8 +122,7 @@ def draw_plots(plots: Sequence[Plot]) -> Any:
     Raises:
         InputError: If there is no plot.
     """
-    if not plots:
-        raise InputError.of("plots", given=0, allowed="at least one plot")
+    refuse_if(not plots, "plots", 0, "at least one plot")
     figure = _figure(6 * len(plots))
     for axes, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):
         if plot.kind == "bar":

@@ -1,7 +1,7 @@
 """Judge the order in which a scorer puts one question's passages (FIT-RAG, section 5.3.1).
 
 Four orders of the same passages: the retriever's, by `has_answer`, by `llm_prefer`, and by their
-sum. `ranking_figures` compares them over many questions.
+sum. `Ranking` compares them over many questions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.figures.figure import Places
 from fitrag_integrations.types import BiLabelScore
 
@@ -45,8 +45,7 @@ class Candidates:
             if values is not None and len(values) != count:
                 allowed = f"one for each of the {count} labels"
                 raise InputError.of(f"Candidates.{name}", given=len(values), allowed=allowed)
-        if not count:
-            raise InputError.of("Candidates.has_answer", given=(), allowed="at least one label")
+        refuse_if(not count, "Candidates.has_answer", (), "at least one label")
 
     def order(self, by: str) -> list[int]:
         """Return the indices of the passages, best first; ties keep the retriever's order."""
@@ -62,8 +61,7 @@ class Candidates:
         if by == HAS_ANSWER:
             return [score.has_answer for score in self.scores]
         found = [score.llm_prefer for score in self.scores if score.llm_prefer is not None]
-        if len(found) < len(self.scores):
-            raise InputError.of(by, given=None, allowed="a scorer that gives this label")
+        refuse_if(len(found) < len(self.scores), by, None, "a scorer that gives this label")
         return found
 
     def labels(self, by: str) -> list[int]:
@@ -80,8 +78,7 @@ class Candidates:
             return None
         first = self.order(by)[:k]
         trust = self.trust
-        best = first[0] if trust is None else max(first, key=lambda place: trust[place])
-        return self.right[best]
+        return self.right[first[0] if trust is None else max(first, key=lambda place: trust[place])]
 
 
 def recall_at(labels: Sequence[int], k: int) -> float:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record, Row, check_mapping, plain
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 SCHEMA = 1
 KINDS = ("answers", "rerank", "gate", "route", "compress", "methods", "compare")
@@ -57,8 +57,7 @@ class Plot(Record):
     marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.kind not in DRAWN:
-            raise InputError.of("Plot.kind", given=self.kind, allowed=", ".join(DRAWN))
+        refuse_if(self.kind not in DRAWN, "Plot.kind", self.kind, ", ".join(DRAWN))
         check_text("Plot.name", self.name, blank=False)
         check_mapping("Plot.series", self.series)
 
@@ -98,14 +97,17 @@ class Result(Record):
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError.of("Result.kind", given=self.kind, allowed=", ".join(KINDS))
-        if self.schema != SCHEMA:
-            allowed = f"{SCHEMA}, the one this version writes"
-            raise InputError.of("Result.schema", given=self.schema, allowed=allowed)
+        refuse_if(self.kind not in KINDS, "Result.kind", self.kind, ", ".join(KINDS))
+        refuse_if(
+            self.schema != SCHEMA,
+            "Result.schema",
+            self.schema,
+            f"{SCHEMA}, the one this version writes",
+        )
         for name, rows in (("figures", self.figures), ("per_question", self.per_question)):
-            places = enumerate(rows)
-            made = tuple(plain(check_mapping(f"Result.{name}[{i}]", row)) for i, row in places)
+            made = tuple(
+                plain(check_mapping(f"Result.{name}[{i}]", row)) for i, row in enumerate(rows)
+            )
             object.__setattr__(self, name, made)
         object.__setattr__(self, "settings", check_mapping("Result.settings", self.settings))
         object.__setattr__(self, "plots", check_many("Result.plots", self.plots, Plot))
@@ -121,8 +123,9 @@ class Result(Record):
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            allowed = f"the JSON of a fitrag evaluation: {error}"
-            raise InputError.of("result", given=text, allowed=allowed) from error
+            raise InputError.of(
+                "result", given=text, allowed=f"the JSON of a fitrag evaluation: {error}"
+            ) from error
         return cls.from_dict(check_mapping("result", data))
 
     def write(self, path: Path) -> None:
@@ -134,8 +137,7 @@ class Result(Record):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Load a file of `write`; raises `InputError` naming it."""
-        if not path.is_file():
-            raise InputError.of("result", given=str(path), allowed="a file that is there")
+        refuse_if(not path.is_file(), "result", str(path), "a file that is there")
         try:
             data = path.read_bytes()
             return cls.from_json((gzip.decompress(data) if path.suffix == ".gz" else data).decode())
@@ -145,8 +147,12 @@ class Result(Record):
 
 def check_result_name(option: str, path: Path | None) -> None:
     """Raise `InputError` naming `option` unless the file is a `.json` or `.json.gz`."""
-    if path is not None and not path.name.endswith(SUFFIXES):
-        raise InputError.of(option, given=str(path), allowed=f"a file in {', '.join(SUFFIXES)}")
+    refuse_if(
+        path is not None and not path.name.endswith(SUFFIXES),
+        option,
+        str(path),
+        f"a file in {', '.join(SUFFIXES)}",
+    )
 
 
 R = TypeVar("R", bound=Row)
@@ -157,17 +163,19 @@ SHOWN = 16  # hexadecimal digits of an id; among a million questions two agree o
 
 def question_id(question: str, answers: Iterable[str] = ()) -> str:
     """Hash a question with its gold answers, whose order does not matter."""
-    return _digest([question, sorted(answers)])[:SHOWN]
+    return content_id([question, sorted(answers)])
 
 
-def content_id(content: object) -> str:
-    """Hash plain values, the keys of objects in any order."""
-    return _digest(content)[:SHOWN]
+def content_id(content: object, digits: int | None = SHOWN) -> str:
+    """Hash plain values, the keys of objects in any order: SHA-256 in hexadecimal `digits`."""
+    return hashlib.sha256(json.dumps(plain(content), sort_keys=True).encode("ascii")).hexdigest()[
+        :digits
+    ]
 
 
 def data_hash(rows: Sequence[Row]) -> str:
     """Hash rows with all their fields, in their order: SHA-256 in hexadecimal digits."""
-    return _digest(list(rows))
+    return content_id(list(rows), None)
 
 
 def numbered(ids: Iterable[str]) -> list[str]:
@@ -206,8 +214,3 @@ def each_row(rows: Iterable[R], read: Callable[[R], T], where: str = "") -> list
         except InputError as error:
             raise InputError(f"{where}row {place}: {error}") from error
     return made
-
-
-def _digest(content: object) -> str:
-    text = json.dumps(plain(content), sort_keys=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()

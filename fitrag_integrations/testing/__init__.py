@@ -13,11 +13,13 @@ No test framework is needed to call them. A broken promise raises ``ContractErro
 from __future__ import annotations
 
 from fitrag_integrations.testing.batches import Check, ContractError
-from fitrag_integrations.testing.compressors import compressor_checks
-from fitrag_integrations.testing.gates import gate_checks
-from fitrag_integrations.testing.methods import method_checks
-from fitrag_integrations.testing.pairs import evaluator_checks, scorer_checks
-from fitrag_integrations.testing.retrievers import retriever_checks
+from fitrag_integrations.testing.methods import compressor_checks, method_checks
+from fitrag_integrations.testing.models import (
+    evaluator_checks,
+    gate_checks,
+    retriever_checks,
+    scorer_checks,
+)
 
 __all__ = [
     "Check",

@@ -72,6 +72,11 @@ class Check:
         return self.name
 
 
+def tried(each: Callable[..., None], make: Callable[[], object], *given: object) -> None:
+    """Test a promise on a new object."""
+    each(make(), *given)
+
+
 def promise(kept: bool, message: str) -> None:
     """Raise ``ContractError`` with what was found, unless the promise is kept."""
     if not kept:
@@ -181,8 +186,7 @@ class Batched(Generic[T, A]):
         backend = self.make()
         expected = self._asked(self.items, on=backend)
         with ThreadPoolExecutor(THREADS) as pool:
-            calls = [pool.submit(self._asked, self.items, on=backend) for _ in range(THREADS)]
-            for each in calls:
+            for each in [pool.submit(self._asked, self.items, on=backend) for _ in range(THREADS)]:
                 self._near(expected, each.result(), f"from one of {THREADS} threads")
 
     def answers_async_as_plain(self) -> None:

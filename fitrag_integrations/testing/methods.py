@@ -1,16 +1,25 @@
-"""The contract of ``Method``: a question and ports in, a flow that ends in a context out."""
+"""The contracts of methods, which end in a context, and of compressors, which end in excerpts."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.ports import Method, Ports
-from fitrag_integrations.testing.batches import PASSAGES, QUESTIONS, Check, promise
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.testing.batches import (
+    ODD_PASSAGES,
+    PASSAGES,
+    QUESTIONS,
+    Check,
+    promise,
+    tried,
+)
+from fitrag_integrations.types import Context, Excerpt, Passage
 
 
 def method_checks(make: Callable[[], Method], ports: Ports | None = None) -> list[Check]:
@@ -21,26 +30,18 @@ def method_checks(make: Callable[[], Method], ports: Ports | None = None) -> lis
         ports: What the method is run with; None is a retrieval and a search that find the same four
             passages for every query, and a language model that continues with "The Danube.".
     """
-    given = ports or Ports(retrieve=_found, search=_found, generate=_continued)
+    given = ports or Ports(_found, _found, lambda prompts: ["The Danube."] * len(prompts))
     promises = [ends_in_a_context, cites_what_was_found, refuses_a_blank_question]
     promises += [answers_alike_from_every_driver, survives_its_record, tells_when_a_port_fails]
-    return [Check(each.__name__, partial(_tried, each, make, given)) for each in promises]
+    return [Check(each.__name__, partial(tried, each, make, given)) for each in promises]
 
 
 def _found(queries: Sequence[str]) -> list[list[Passage]]:
     return [list(PASSAGES) for _ in queries]
 
 
-def _continued(prompts: Sequence[str]) -> list[str]:
-    return ["The Danube." for _ in prompts]
-
-
 def _fails(items: Sequence[str]) -> list[str]:
     raise ConnectionError("the service is away")
-
-
-def _tried(each: Callable[[Method, Ports], None], make: Callable[[], Method], ports: Ports) -> None:
-    each(make(), ports)
 
 
 def ends_in_a_context(method: Method, ports: Ports) -> None:
@@ -81,8 +82,65 @@ def survives_its_record(method: Method, ports: Ports) -> None:
 
 
 def tells_when_a_port_fails(method: Method, ports: Ports) -> None:
-    broken = Ports(retrieve=_fails, search=_fails, generate=_fails)
-    ended = run(method(QUESTIONS[0], broken))
+    ended = run(method(QUESTIONS[0], Ports(retrieve=_fails, search=_fails, generate=_fails)))
     asked = any(step.port in ("retrieve", "search", "generate") for step in ended.steps)
     reported = ended.error is not None or bool(ended.value.notes)
     promise(reported or not asked, "a port failed, and neither an error nor a note says so")
+
+
+Compress: TypeAlias = Callable[[str, Sequence[Passage]], Sequence[Excerpt]]
+
+
+def compressor_checks(make: Callable[[], Compress]) -> list[Check]:
+    """Return the checks of a call ``(question, passages) -> excerpts``, which ``make`` builds.
+
+    Every excerpt is a stretch of a passage that was given, none overlap, none is blank, all of them
+    are no longer than what was given; the passages stay as they were.
+    """
+    promises = [keeps_only_what_was_given, sends_no_word_twice, takes_nothing, takes_odd_texts]
+    promises += [changes_no_passage, repeats_itself]
+    return [Check(each.__name__, partial(tried, each, make)) for each in promises]
+
+
+def keeps_only_what_was_given(compress: Compress) -> None:
+    for question in QUESTIONS:
+        for excerpt in compress(question, PASSAGES):
+            promise(excerpt.passage.id in {p.id for p in PASSAGES}, f"nobody gave {excerpt}")
+            source = next(p for p in PASSAGES if p.id == excerpt.passage.id)
+            promise(
+                source.text[excerpt.start : excerpt.end] == excerpt.body, f"{excerpt} is not there"
+            )
+            promise(bool(excerpt.body.strip()), "an excerpt is blank")
+
+
+def sends_no_word_twice(compress: Compress) -> None:
+    for question in QUESTIONS:
+        kept = sorted((e.passage.id, e.start, e.end) for e in compress(question, PASSAGES))
+        for (one, _, end), (other, start, _) in zip(kept, kept[1:], strict=False):
+            promise(one != other or end <= start, f"two excerpts of {one!r} overlap at {start}")
+
+
+def takes_nothing(compress: Compress) -> None:
+    promise(list(compress(QUESTIONS[0], [])) == [], "no passages must give no excerpts")
+
+
+def takes_odd_texts(compress: Compress) -> None:
+    for passage in ODD_PASSAGES:
+        for excerpt in compress(QUESTIONS[0], [passage]):
+            promise(
+                excerpt.body in passage.text, f"{passage.id}: {excerpt.body[:60]!r} is not there"
+            )
+
+
+def changes_no_passage(compress: Compress) -> None:
+    given = copy.deepcopy(list(PASSAGES))
+    compress(QUESTIONS[0], given)
+    promise(given == list(PASSAGES), "the passages given were changed")
+
+
+def repeats_itself(compress: Compress) -> None:
+    first, again = (
+        [(one.passage.id, one.start, one.end) for one in compress(QUESTIONS[0], PASSAGES)]
+        for _ in range(2)
+    )
+    promise(first == again, f"the same question kept {first}, then {again}")

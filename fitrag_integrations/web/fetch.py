@@ -33,18 +33,13 @@ class Slots:
     @asynccontextmanager
     async def of(self, host: str) -> AsyncIterator[None]:
         """Wait for a slot; the queue of a slow host takes no slot from other hosts."""
-        turns = self._hosts.get(host)
-        if turns is None:
-            turns = self._hosts[host] = asyncio.Semaphore(self._per_host)
+        turns = self._hosts.setdefault(host, asyncio.Semaphore(self._per_host))
         async with turns, self._total:
             yield
 
     def alone(self, key: str) -> asyncio.Lock:
         """Return the lock of a key, for requests that should be sent once, not by every caller."""
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
+        return self._locks.setdefault(key, asyncio.Lock())
 
 
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
@@ -94,8 +89,7 @@ class PinnedNetwork:
     """
 
     def __init__(self, guard: NetworkGuard, network: httpcore.AsyncNetworkBackend) -> None:
-        self._guard = guard
-        self._network = network
+        self._guard, self._network = guard, network
 
     async def connect_tcp(
         self, host: str, port: int, **options: Any
@@ -122,31 +116,20 @@ class Fetcher:
     """HTTP client for one event loop; an async context manager that closes its connections."""
 
     def __init__(self, guard: NetworkGuard, slots: Slots) -> None:
-        self._guard = guard
-        self._slots = slots
+        self.guard, self.slots = guard, slots
         self._pool: Any = None
 
     async def __aenter__(self) -> Fetcher:
-        network = PinnedNetwork(self._guard, _core().AnyIOBackend())
         self._pool = _core().AsyncConnectionPool(
             ssl_context=await asyncio.to_thread(_tls_context),
             max_connections=None,  # limited by the slots
             keepalive_expiry=5.0,
-            network_backend=network,
+            network_backend=PinnedNetwork(self.guard, _core().AnyIOBackend()),
         )
         return self
 
     async def __aexit__(self, *failure: object) -> None:
         await self._pool.aclose()
-
-    @property
-    def page_seconds(self) -> float:
-        """Seconds allowed for one page."""
-        return self._guard.page_seconds
-
-    def alone(self, key: str) -> asyncio.Lock:
-        """Return the lock of a key, shared by all fetches in this event loop."""
-        return self._slots.alone(key)
 
     async def get(
         self,
@@ -173,44 +156,39 @@ class Fetcher:
         Raises:
             SearchError: "blocked" if the guard refuses a hop, "transient" if the network fails.
         """
-        at = self._guard.admit(url)
-        allowance = allowance or Allowance(self._guard.page_seconds)
-        for _ in range(self._guard.max_redirects + 1):
+        at = self.guard.admit(url)
+        allowance, core = allowance or Allowance(self.guard.page_seconds), _core()
+        for _ in range(self.guard.max_redirects + 1):
             if permit is not None:
                 await permit(at, allowance)
-            async with self._slots.of(at.host):
-                fetched = await self._within(allowance, at, types, cut)
+            try:
+                async with self.slots.of(at.host), allowance.spend():
+                    fetched = await self._once(at, types, cut)
+            except (TimeoutError, core.TimeoutException) as error:
+                raise SearchError(f"{shown(at)} took too long", kind="transient") from error
+            except (core.NetworkError, core.ProtocolError, OSError) as error:
+                raise PassingError(
+                    f"{shown(at)} could not be read: {type(error).__name__}", kind="transient"
+                ) from error
             location = fetched.headers.get("location")
             if not (300 <= fetched.status < 400 and location):
                 return fetched
-            at = self._guard.follow(at, location)
-        most = self._guard.max_redirects
+            at = self.guard.follow(at, location)
+        most = self.guard.max_redirects
         raise SearchError(f"{shown(at)}: more than {most} redirects", kind="blocked")
-
-    async def _within(
-        self, allowance: Allowance, at: httpx.URL, types: Sequence[str], cut: int | None
-    ) -> Fetched:
-        core = _core()
-        try:
-            async with allowance.spend():
-                return await self._once(at, types, cut)
-        except (TimeoutError, core.TimeoutException) as error:
-            raise SearchError(f"{shown(at)} took too long", kind="transient") from error
-        except (core.NetworkError, core.ProtocolError, OSError) as error:
-            message = f"{shown(at)} could not be read: {type(error).__name__}"
-            raise PassingError(message, kind="transient") from error
 
     async def _once(self, at: httpx.URL, types: Sequence[str], cut: int | None) -> Fetched:
         target = _core().URL(scheme=at.scheme, host=at.raw_host, port=at.port, target=at.raw_path)
-        seconds = dict.fromkeys(("connect", "read", "write"), self._guard.read_seconds)
         request = {
             "headers": [
                 ("Host", at.netloc),
-                ("User-Agent", self._guard.user_agent.encode("utf-8")),
+                ("User-Agent", self.guard.user_agent.encode("utf-8")),
                 ("Accept", ", ".join(types) or "*/*"),
                 ("Accept-Encoding", "gzip"),
             ],
-            "extensions": {"timeout": seconds},
+            "extensions": {
+                "timeout": dict.fromkeys(("connect", "read", "write"), self.guard.read_seconds)
+            },
         }
         async with self._pool.stream("GET", target, **request) as response:
             headers: httpx.Headers = _httpx().Headers(response.headers)
@@ -219,7 +197,7 @@ class Fetcher:
                 return answer
             try:
                 _check_type(headers, types)
-                meter = Meter(headers.get("content-encoding", ""), self._guard.limits, cut)
+                meter = Meter(headers.get("content-encoding", ""), self.guard.limits, cut)
                 body = await read_body(response.aiter_stream(), meter)
             except SearchError as error:
                 raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error
@@ -258,12 +236,14 @@ def check_status(fetched: Fetched) -> Fetched:
         return fetched
     message = f"{shown(fetched.url)} answered {status}"
     if status == 429 or status >= 500:
-        kind = "quota" if status == 429 else "transient"
         raise PassingError(
-            message, kind=kind, after=retry_after(fetched.headers.get("retry-after"))
+            message,
+            kind="quota" if status == 429 else "transient",
+            after=retry_after(fetched.headers.get("retry-after")),
         )
-    kinds = {401: "auth", 403: "auth", 407: "auth", 451: "blocked"}
-    raise SearchError(message, kind=kinds.get(status, "empty"))
+    raise SearchError(
+        message, kind={401: "auth", 403: "auth", 407: "auth", 451: "blocked"}.get(status, "empty")
+    )
 
 
 async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:
@@ -279,16 +259,15 @@ async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:
     tenacity = require_extra("tenacity", extra="web", feature="PageReader")
     backoff = tenacity.wait_exponential(multiplier=0.5, max=4.0) + tenacity.wait_random(0.0, 0.5)
 
-    def is_passing(error: BaseException) -> bool:
-        return isinstance(error, PassingError) and (error.after is None or error.after <= MAX_WAIT)
-
     def pause(state: Any) -> float:
         after = state.outcome.exception().after
         return float(backoff(state) if after is None else after)
 
     retrying = tenacity.AsyncRetrying(
         stop=tenacity.stop_after_attempt(retries + 1),
-        retry=tenacity.retry_if_exception(is_passing),
+        retry=tenacity.retry_if_exception(
+            lambda error: isinstance(error, PassingError) and (error.after or 0.0) <= MAX_WAIT
+        ),
         wait=pause,
         reraise=True,
     )

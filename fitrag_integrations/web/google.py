@@ -38,6 +38,7 @@ from fitrag_integrations.web.search import SearchesAsPort, retry_options, spread
 ENDS = date(2027, 1, 1)
 INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."
 _NEW_PROJECT = "does not have the access to custom search json api"
+SHOWN = ("title", "link", "snippet")
 _QUOTA = (
     "limitexceeded",
     "limit_exceeded",
@@ -125,7 +126,9 @@ class GoogleSearch(SearchesAsPort, Checked):
         if not self.api_key.found:
             raise SearchError(f"no key: set {self.api_key.variable}", kind="auth")
         try:
-            return [self._hit(item) for item in self._items(query)]
+            items = self._items(query)
+            texts = [[first_text(item, (key,)) for key in SHOWN] for item in items]
+            return [SearchHit(*map(self.api_key.redact, each)) for each in texts]
         except HttpError as error:
             raise _refusal(error) from None
         except (OSError, HttpLib2Error, HTTPException) as error:
@@ -156,28 +159,22 @@ class GoogleSearch(SearchesAsPort, Checked):
             raise ValueError("does not match the schema")
         return items
 
-    def _hit(self, item: dict[str, object]) -> SearchHit:
-        texts = (first_text(item, (key,)) for key in ("title", "link", "snippet"))
-        return SearchHit(*map(self.api_key.redact, texts))
-
 
 def _client(seconds: float) -> Any:
     """Build a client that bounds the size and time of responses, which httplib2 does not."""
     import httplib2
 
-    def bounded(kind: Any) -> Any:
-        class Bounded(kind):  # type: ignore[misc]
-            def getresponse(self) -> Any:
-                reply = super().getresponse()
-                reply.read = partial(_read, reply, time.monotonic() + seconds)
-                return reply
-
-        return Bounded
-
     class Client(httplib2.Http):  # type: ignore[misc]
         def request(self, uri: str, *given: Any, **named: Any) -> Any:
             kind = httplib2.SCHEME_TO_CONNECTION[urlsplit(uri).scheme]
-            return super().request(uri, *given, **{**named, "connection_type": bounded(kind)})
+
+            class Bounded(kind):  # type: ignore[misc,valid-type]
+                def getresponse(self) -> Any:
+                    reply = super().getresponse()
+                    reply.read = partial(_read, reply, time.monotonic() + seconds)
+                    return reply
+
+            return super().request(uri, *given, **{**named, "connection_type": Bounded})
 
     client = Client(timeout=seconds)
     client.follow_redirects = False  # a redirect would receive the key
@@ -191,8 +188,9 @@ def _read(reply: HTTPResponse, until: float) -> bytes:
     with contextlib.closing(reply):
         while chunk := reply.read1(STEP):
             if time.monotonic() > until:
-                message = "Google did not answer: no whole answer in time"
-                raise SearchError(message, kind="transient")
+                raise SearchError(
+                    "Google did not answer: no whole answer in time", kind="transient"
+                )
             meter.take(chunk)
     content = meter.end()
     check_size(content, values=VALUES, depth=DEPTH)

@@ -43,7 +43,7 @@ from fitrag_integrations.core.checks import (
 )
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits
-from fitrag_integrations.errors import InputError, SearchError
+from fitrag_integrations.errors import InputError, SearchError, refuse_if
 
 if TYPE_CHECKING:
     import httpx
@@ -88,8 +88,18 @@ def canonical_host(host: str) -> str:
     if ":" in name:
         return str(reached(IPv6Address(name)))
     labels = name.split(".")
-    if _NUMBER.fullmatch(labels[-1]):
-        return str(_ipv4(labels))
+    if _NUMBER.fullmatch(labels[-1]):  # one to four numbers; the last fills what is left
+        if len(labels) > 4 or not all(_NUMBER.fullmatch(label) for label in labels):
+            raise ValueError("not an IPv4 address")
+        *head, last = (
+            int(digits[2:] or "0", 16)
+            if digits.startswith("0x")
+            else int(digits, 8 if digits.startswith("0") else 10)
+            for digits in labels
+        )
+        if any(number > 255 for number in head) or last >= 256 ** (4 - len(head)):
+            raise ValueError("not an IPv4 address")
+        return str(IPv4Address(last + sum(n << 8 * (3 - i) for i, n in enumerate(head))))
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError(f"not a host name: {host[:80]!r}")
     return name
@@ -141,21 +151,6 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _ipv4(labels: list[str]) -> IPv4Address:
-    """Read one to four numbers, decimal, octal or hexadecimal; the last fills what is left."""
-    if len(labels) > 4 or not all(_NUMBER.fullmatch(label) for label in labels):
-        raise ValueError("not an IPv4 address")
-    *head, last = (
-        int(digits[2:] or "0", 16)
-        if digits.startswith("0x")
-        else int(digits, 8 if digits.startswith("0") else 10)
-        for digits in labels
-    )
-    if any(number > 255 for number in head) or last >= 256 ** (4 - len(head)):
-        raise ValueError("not an IPv4 address")
-    return IPv4Address(last + sum(number << 8 * (3 - i) for i, number in enumerate(head)))
 
 
 AGENT = "fitrag-integrations"
@@ -239,8 +234,9 @@ class NetworkGuard(Checked):
         super().__post_init__()
         if not isinstance(self.resolver, Mapping):
             check_callable("resolver", self.resolver)
-        if not self.user_agent.isprintable():
-            raise InputError.of("user_agent", given=self.user_agent, allowed="printable text")
+        refuse_if(
+            not self.user_agent.isprintable(), "user_agent", self.user_agent, "printable text"
+        )
 
     def admit(self, url: str | httpx.URL) -> httpx.URL:
         """Return ``url`` as it will be fetched: with a normalized host and no fragment.
@@ -291,10 +287,9 @@ class NetworkGuard(Checked):
         """
         found = await self._resolved(host)
         for address in found:
-            why = refusal(address, self._networks)
+            why = refusal(address, map(ip_network, self.allow_addresses))
             if why:
-                message = f"{host} is not fetched: {address} is {why}"
-                raise SearchError(message, kind="blocked")
+                raise SearchError(f"{host} is not fetched: {address} is {why}", kind="blocked")
         if not found:
             raise SearchError(f"{host}: the name does not resolve", kind="transient")
         return found
@@ -303,10 +298,6 @@ class NetworkGuard(Checked):
     def limits(self) -> Limits:
         """Limits of a body."""
         return Limits(self.max_bytes, self.max_decoded_bytes, self.max_ratio)
-
-    @property
-    def _networks(self) -> list[Network]:
-        return list(map(ip_network, self.allow_addresses))
 
     def _objection(self, url: httpx.URL, host: str) -> str | None:
         if url.scheme not in ("http", "https"):
@@ -320,7 +311,8 @@ class NetworkGuard(Checked):
             return "its host is denied"
         if self.allow_domains and not within(host, self.allow_domains):
             return "its host is not among those allowed"
-        why = refusal(host, self._networks) if is_address(host) else None
+        networks = map(ip_network, self.allow_addresses)
+        why = refusal(host, networks) if is_address(host) else None
         return why and f"its host is {why}"
 
     async def _resolved(self, host: str) -> Sequence[str]:

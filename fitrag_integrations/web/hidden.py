@@ -10,8 +10,7 @@ a closed ``<details>`` counts as shown, because a reader can open it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _NEVER_SHOWN = frozenset(
@@ -46,69 +45,38 @@ _CLEAR = re.compile(
 _SELECTOR = re.compile(r"([a-z][a-z0-9-]{0,40})?(?:([.#])([\w-]{1,80}))?", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """Selectors that the page's own style sheets hide: classes, ids, elements and pairs of both."""
+def hidden_selectors(texts: Iterable[str]) -> set[tuple[str, str, str]]:
+    """Return what style sheets hide, as element, sign and name; rules for print are ignored.
 
-    classes: set[str] = field(default_factory=set)
-    ids: set[str] = field(default_factory=set)
-    names: set[str] = field(default_factory=set)
-    pairs: set[tuple[str, str]] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> Sheet:
-        """Parse style sheets; rules for print are ignored."""
-        sheet = cls()
-        for selectors, declarations in (rule for text in texts for rule in _rules(text)):
-            if hides(declarations):
-                for selector in selectors.split(","):
-                    sheet._add(selector.strip())
-        return sheet
-
-    def _add(self, selector: str) -> None:
-        found = _SELECTOR.fullmatch(selector)
-        if not found or not selector:
-            return
-        name, sign, word = (found[1] or "").lower(), found[2], found[3]
-        if sign == "#":
-            self.ids.add(word)
-        elif sign and name:
-            self.pairs.add((name, word))
-        elif sign:
-            self.classes.add(word)
-        elif name not in ("html", "body"):
-            self.names.add(name)
-
-    def hides(self, name: str, identity: str, classes: frozenset[str]) -> bool:
-        """Check whether an element of this name, id and classes is hidden."""
-        return (
-            name in self.names
-            or identity in self.ids
-            or not self.classes.isdisjoint(classes)
-            or any((name, each) in self.pairs for each in classes)
-        )
+    The element is blank for a class (".") or an id ("#") alone, sign and name for an element alone.
+    """
+    hidden = set()
+    for selectors, declarations in (rule for text in texts for rule in _rules(text)):
+        for selector in selectors.split(",") if hides(declarations) else ():
+            found = _SELECTOR.fullmatch(selector.strip())
+            if found and found[0].lower() not in ("", "html", "body"):
+                name = "" if found[2] == "#" else (found[1] or "").lower()
+                hidden.add((name, found[2] or "", found[3] or ""))
+    return hidden
 
 
 def hidden_elements(tree: Any) -> Iterator[Any]:
     """Yield every element of the body that is not shown, in document order."""
-    sheet = Sheet.of("".join(style.itertext()) for style in tree.iter("style"))
+    hidden = hidden_selectors("".join(style.itertext()) for style in tree.iter("style"))
     for element in tree.iter("*"):
-        if element.tag not in ("html", "head", "body", "title") and _is_hidden(element, sheet):
+        name, given = element.tag, element.attrib
+        classes = frozenset(given.get("class", "").split())
+        if name not in ("html", "head", "body", "title") and (
+            name in _NEVER_SHOWN
+            or "hidden" in given
+            or (name == "dialog" and "open" not in given)
+            or given.get("aria-hidden", "").strip().lower() == "true"
+            or (not _CLASSES.isdisjoint(classes) and not any(map(_SHOWN_AGAIN.fullmatch, classes)))
+            or not hidden.isdisjoint([(name, "", ""), ("", "#", given.get("id", "").strip())])
+            or not hidden.isdisjoint((each, ".", word) for word in classes for each in ("", name))
+            or hides(given.get("style", ""))
+        ):
             yield element
-
-
-def _is_hidden(element: Any, sheet: Sheet) -> bool:
-    name, given = element.tag, element.attrib
-    if name in _NEVER_SHOWN or "hidden" in given:
-        return True
-    if name == "dialog" and "open" not in given:
-        return True
-    if given.get("aria-hidden", "").strip().lower() == "true":
-        return True
-    classes = frozenset(given.get("class", "").split())
-    if not _CLASSES.isdisjoint(classes) and not any(map(_SHOWN_AGAIN.fullmatch, classes)):
-        return True
-    return sheet.hides(name, given.get("id", "").strip(), classes) or hides(given.get("style", ""))
 
 
 def hides(declarations: str) -> bool:
@@ -117,41 +85,10 @@ def hides(declarations: str) -> bool:
         return False
     properties = _properties(declarations)
     return any(
-        _hides_alone(name, value) or _hides_among(name, value, properties)
+        (name in _ALONE and _ALONE[name](value)) or _hides_among(name, value, properties)
         for name, values in properties.items()
         for value in values
     )
-
-
-def _hides_alone(name: str, value: str) -> bool:
-    match name:
-        case "display":
-            return value == "none"
-        case "visibility":
-            return value in ("hidden", "collapse")
-        case "content-visibility":
-            return value == "hidden"
-        case "opacity" | "zoom":
-            return _is_small(value, 0.05)
-        case "filter":
-            return value.startswith("opacity(") and _is_small(value[8:], 0.05)
-        case "font-size":
-            return _is_small(value, TINY)
-        case "font":
-            return any(_is_small(part.partition("/")[0], TINY) for part in value.split())
-        case "color" | "-webkit-text-fill-color":
-            return _CLEAR.fullmatch(value) is not None
-        case "clip-path":
-            return _clips(value)
-        case "clip":
-            return value.startswith("rect(") and max(map(abs, _lengths(value)), default=9.0) <= 1.0
-        case "transform" | "scale":
-            factor = value if name == "scale" else value.partition("scale")[2].partition("(")[2]
-            shrinks = bool(factor) and _is_small(factor, 0.05)
-            return shrinks or (name == "transform" and _is_far(value))
-        case "translate":
-            return _is_far(value)
-    return name in _SHIFTS and _is_far(value)
 
 
 def _hides_among(name: str, value: str, properties: dict[str, list[str]]) -> bool:
@@ -194,12 +131,11 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
             opened.append(pending.rpartition(";")[2].strip())
         elif part == "}" and opened:
             head = opened.pop()
-            groups = (group.lower() for group in opened)
             if not head.startswith("@") and all(
                 group.startswith(("@media", "@supports", "@layer"))
                 and "print" not in group
                 and "width" not in group
-                for group in groups
+                for group in (group.lower() for group in opened)
             ):
                 yield head, pending
         pending = "" if part in "{}" else part
@@ -229,3 +165,29 @@ def _clips(value: str) -> bool:
     if shape.strip() == "inset":
         return bool(numbers) and numbers[0] >= 50.0 and "%" in inside
     return shape.strip() in ("circle", "ellipse", "polygon") and bool(numbers) and not any(numbers)
+
+
+def _shrinks(value: str) -> bool:
+    return _is_small(value, 0.05)
+
+
+_ALONE: dict[str, Callable[[str], bool]] = {
+    "display": lambda value: value == "none",
+    "visibility": lambda value: value in ("hidden", "collapse"),
+    "content-visibility": lambda value: value == "hidden",
+    **dict.fromkeys(("opacity", "zoom", "scale"), _shrinks),
+    "filter": lambda value: value.startswith("opacity(") and _shrinks(value[8:]),
+    "font-size": lambda value: _is_small(value, TINY),
+    "font": lambda value: any(_is_small(one.partition("/")[0], TINY) for one in value.split()),
+    "color": lambda value: bool(_CLEAR.fullmatch(value)),
+    "-webkit-text-fill-color": lambda value: bool(_CLEAR.fullmatch(value)),
+    "clip-path": _clips,
+    "clip": lambda value: (
+        value.startswith("rect(") and max(map(abs, _lengths(value)), default=9.0) <= 1.0
+    ),
+    "transform": lambda value: (
+        _shrinks(value.partition("scale")[2].partition("(")[2]) or _is_far(value)
+    ),
+    **dict.fromkeys(("translate", *_SHIFTS), _is_far),
+}
+"""Declarations that hide an element whatever its others are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -50,7 +50,26 @@ def hits_of(found: object) -> list[SearchHit]:
         raise SearchError(f"the search tool reported: {found['error']}", kind="transient")
     if isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping):
         found = [_readable(item) for item in found]
-    return [_hit(page) for page in pages_of(found, (SearchHit,), _passage)]
+    pages = pages_of(
+        found,
+        (SearchHit,),
+        lambda hit: Passage(
+            hit.url or made_id(hit.snippet), hit.snippet, hit.title, hit.url, hit.metadata
+        ),
+    )
+    return [
+        SearchHit(
+            page.title,
+            page.source,
+            page.text,
+            {
+                key: value
+                for key, value in page.metadata.items()
+                if not (isinstance(value, str) and value in (page.title, page.source))
+            },
+        )
+        for page in pages
+    ]
 
 
 def snippet_passage(hit: SearchHit, about: Mapping[str, object]) -> Passage:
@@ -76,11 +95,6 @@ def page_passage(hit: SearchHit, page: Any, about: Mapping[str, object]) -> Pass
     )
 
 
-def with_metadata(passage: Passage, **more: object) -> Passage:
-    """Return a copy of a passage with more metadata."""
-    return replace(passage, metadata={**passage.metadata, **more})
-
-
 def _web_passage(
     hit: SearchHit, title: str, paragraphs: Iterable[str], about: Mapping[str, object]
 ) -> Passage:
@@ -88,9 +102,8 @@ def _web_passage(
 
     cleaned = (clean_text(paragraph).strip() for paragraph in paragraphs)
     text = "\n\n".join(paragraph for paragraph in cleaned if paragraph)
-    given = {key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE}
     metadata = {
-        **given,
+        **{key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE},
         "retrieved_at": datetime.now(UTC).date().isoformat(),
         **about,
         "web": True,
@@ -133,17 +146,3 @@ def _readable(item: Any) -> Any:
     if hasattr(item, "page_content"):
         return {**(item.metadata or {}), "snippet": item.page_content}
     return dict(vars(item))
-
-
-def _passage(hit: SearchHit) -> Passage:
-    return Passage(hit.url or made_id(hit.snippet), hit.snippet, hit.title, hit.url, hit.metadata)
-
-
-def _hit(page: Passage) -> SearchHit:
-    shown = (page.title, page.source)
-    others = {
-        key: value
-        for key, value in page.metadata.items()
-        if not (isinstance(value, str) and value in shown)
-    }
-    return SearchHit(page.title, page.source, page.text, others)

@@ -32,9 +32,9 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, MissingExtraError, SearchError
+from fitrag_integrations.errors import MissingExtraError, SearchError, refuse_if
 from fitrag_integrations.web.extract import Extracted, extract
-from fitrag_integrations.web.fetch import Allowance, Fetched, Fetcher, Slots, check_status, persist
+from fitrag_integrations.web.fetch import Fetched, Fetcher, Slots, check_status, persist
 from fitrag_integrations.web.guard import NetworkGuard, shown
 from fitrag_integrations.web.robots import Robots, RobotsError
 
@@ -94,8 +94,12 @@ class PageCache:
         max_bytes: int = 500_000_000,
     ) -> None:
         self._folder = Path(folder)
-        if self._folder.exists() and not self._folder.is_dir():
-            raise InputError.of("folder", given=str(folder), allowed="a folder, or an unused path")
+        refuse_if(
+            self._folder.exists() and not self._folder.is_dir(),
+            "folder",
+            str(folder),
+            "a folder, or an unused path",
+        )
         self._expires = check_number("expires_seconds", expires_seconds, low=0.0)
         self._max_bytes = check_whole("max_bytes", max_bytes, low=1)
 
@@ -220,7 +224,14 @@ class PageReader:
     async def aread(self, urls: Sequence[str]) -> list[Page | SearchError]:
         """Read pages concurrently; one answer per URL, in order, each URL read once."""
         given = check_many("urls", urls, str)
-        slots, turns = self._limits()
+        loop = asyncio.get_running_loop()
+        with self._lock:  # drop the limits of closed loops
+            for other in [other for other in self._loops if other.is_closed()]:
+                del self._loops[other]
+            if loop not in self._loops:
+                limits = Slots(self._max_concurrency, self._guard.per_host)
+                self._loops[loop] = limits, asyncio.Semaphore(EXTRACTIONS)
+            slots, turns = self._loops[loop]
         async with Fetcher(self._guard, slots) as fetcher, asyncio.TaskGroup() as group:
             tasks = {
                 url: group.create_task(self._page(url, fetcher, turns))
@@ -228,47 +239,28 @@ class PageReader:
             }
         return [tasks[url].result() for url in given]
 
-    def _limits(self) -> tuple[Slots, asyncio.Semaphore]:
-        """Return the limits of the running loop, and drop those of closed loops."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            for other in [other for other in self._loops if other.is_closed()]:
-                del self._loops[other]
-            if loop not in self._loops:
-                slots = Slots(self._max_concurrency, self._guard.per_host)
-                self._loops[loop] = slots, asyncio.Semaphore(EXTRACTIONS)
-            return self._loops[loop]
-
     async def _page(
         self, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
     ) -> Page | SearchError:
         try:
             at = self._guard.admit(url)
-            return await self._kept(at, url) or await self._new(at, url, fetcher, turns)
+            cache = self._cache
+            found = None if cache is None else await asyncio.to_thread(cache.get, str(at))
+            if isinstance(found, SearchError) and self._guard.robots:
+                raise found
+            if isinstance(found, Page):
+                self._guard.admit(found.final_url)  # which it may refuse by now
+                return replace(found, url=url)
+            return await self._new(at, url, fetcher, turns)
         except SearchError as error:
             return error.with_traceback(None)
-
-    async def _kept(self, at: httpx.URL, url: str) -> Page | None:
-        """Return the page from the cache, unless the guard refuses it now."""
-        found = None
-        if self._cache is not None:
-            found = await asyncio.to_thread(self._cache.get, str(at))
-        if isinstance(found, SearchError) and self._guard.robots:
-            raise found
-        if not isinstance(found, Page):
-            return None
-        self._guard.admit(found.final_url)
-        return replace(found, url=url)
 
     async def _new(
         self, at: httpx.URL, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
     ) -> Page:
-        async def permit(hop: httpx.URL, allowance: Allowance) -> None:
-            await self._robots.permit(hop, fetcher, allowance)
-
         async def fetch() -> Fetched:
-            by_robots = permit if self._guard.robots else None
-            return check_status(await fetcher.get(at, permit=by_robots))
+            permit = partial(self._robots.permit, fetcher=fetcher) if self._guard.robots else None
+            return check_status(await fetcher.get(at, permit=permit))
 
         try:
             fetched = await persist(fetch, self._retries)
@@ -277,7 +269,12 @@ class PageReader:
                 await asyncio.to_thread(self._cache.put_refusal, str(at), str(error))
             raise
         found = await _extracted(fetched, turns)
-        _check_found(found, asked=at, fetched=fetched)
+        where, length = shown(fetched.url), sum(map(len, found.paragraphs))
+        is_sent_to_login = bool(_LOGIN.search(fetched.url.path)) and not _LOGIN.search(at.path)
+        if is_sent_to_login or (found.asks_password and length < LOGIN_CHARS):
+            raise SearchError(f"{where} is a login page", kind="auth")
+        if not found.paragraphs:
+            raise SearchError(f"{where} has no text to read", kind="empty")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         page = Page(url, str(fetched.url), found.title, found.paragraphs, now)
         if self._cache is not None:
@@ -295,15 +292,6 @@ async def _extracted(fetched: Fetched, turns: asyncio.Semaphore) -> Extracted:
         except MissingExtraError:
             raise
         except Exception as error:
-            message = f"{shown(fetched.url)} could not be parsed: {type(error).__name__}"
-            raise SearchError(message, kind="empty") from error
-
-
-def _check_found(found: Extracted, *, asked: httpx.URL, fetched: Fetched) -> None:
-    where = shown(fetched.url)
-    is_sent_to_login = bool(_LOGIN.search(fetched.url.path)) and not _LOGIN.search(asked.path)
-    is_form = found.asks_password and sum(map(len, found.paragraphs)) < LOGIN_CHARS
-    if is_sent_to_login or is_form:
-        raise SearchError(f"{where} is a login page", kind="auth")
-    if not found.paragraphs:
-        raise SearchError(f"{where} has no text to read", kind="empty")
+            raise SearchError(
+                f"{shown(fetched.url)} could not be parsed: {type(error).__name__}", kind="empty"
+            ) from error

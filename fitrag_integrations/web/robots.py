@@ -72,14 +72,14 @@ class Robots:
         self._retries = retries
         self._known: OrderedDict[str, tuple[float, Answer]] = OrderedDict()
 
-    async def permit(self, at: httpx.URL, fetcher: Fetcher, allowance: Allowance) -> None:
+    async def permit(self, at: httpx.URL, allowance: Allowance, fetcher: Fetcher) -> None:
         """Raise ``RobotsError`` if the site does not allow the page to be read.
 
         The time for robots.txt is subtracted from the page's ``allowance``. If it cannot be
         fetched, its ``SearchError`` is raised.
         """
         site = f"{at.scheme}://{at.netloc.decode('ascii')}"
-        async with fetcher.alone(site):
+        async with fetcher.slots.alone(site):
             until, rules = self._known.get(site, (0.0, NOTHING))
             if until <= time.monotonic():
                 rules = await self._asked(site, fetcher, allowance)
@@ -93,7 +93,7 @@ class Robots:
             )
 
     async def _asked(self, site: str, fetcher: Fetcher, allowance: Allowance) -> Answer:
-        was_short = allowance.left < fetcher.page_seconds / 2
+        was_short = allowance.left < fetcher.guard.page_seconds / 2
         answer: Answer
         try:
             answer = await persist(lambda: _rules(site, fetcher, allowance), self._retries)
@@ -124,8 +124,7 @@ async def _rules(site: str, fetcher: Fetcher, allowance: Allowance) -> RobotsRul
         return NOTHING
     if not 200 <= found.status < 300:
         return RobotsRules()
-    text = found.body.decode("utf-8-sig", "replace")
-    return await asyncio.to_thread(RobotsRules.parse, text)
+    return await asyncio.to_thread(RobotsRules.parse, found.body.decode("utf-8-sig", "replace"))
 
 
 def _groups(text: str) -> Iterator[tuple[set[str], list[tuple[bool, str]]]]:

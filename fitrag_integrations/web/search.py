@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from inspect import iscoroutinefunction
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -25,7 +25,6 @@ from fitrag_integrations.web.hits import (
     hits_of,
     page_passage,
     snippet_passage,
-    with_metadata,
 )
 
 Q = TypeVar("Q")
@@ -114,18 +113,6 @@ class PageReading(Protocol):
 def name_of(provider: object) -> str:
     """Return a provider's name, or that of its class."""
     return str(getattr(provider, "name", "") or type(provider).__name__)
-
-
-async def ask_provider(provider: object, queries: list[str]) -> list[object]:
-    """Query a provider, in a thread if it has no async method; one answer per query."""
-    name = next(name for name in CALLS if callable(getattr(provider, name, None)))
-    call = getattr(provider, name)
-    found = call(queries) if name.startswith("a") else asyncio.to_thread(call, queries)
-    answers = list(await found)
-    if len(answers) != len(queries):
-        counts = f"{len(queries)} queries but returned {len(answers)} answers"
-        raise PortError(f"{name_of(provider)} got {counts}")
-    return answers
 
 
 @dataclass(frozen=True)
@@ -257,7 +244,12 @@ class WebSearch(Checked):
         ]
         if not texts:
             return []
-        answers = await ask_provider(self.provider, texts)
+        name = next(name for name in CALLS if callable(getattr(self.provider, name, None)))
+        call = getattr(self.provider, name)
+        answers = list(await (call(texts) if name[0] == "a" else asyncio.to_thread(call, texts)))
+        if len(answers) != len(texts):
+            counts = f"{len(texts)} queries but returned {len(answers)} answers"
+            raise PortError(f"{self.name} got {counts}")
         found = await asyncio.to_thread(lambda: [self._chosen(answer) for answer in answers])
         pages = await self._pages(found)
         return await asyncio.to_thread(lambda: [self._passages(hits, pages) for hits in found])
@@ -275,10 +267,9 @@ class WebSearch(Checked):
         except Exception as error:  # of this query alone
             return error
         domains = tuple(f".{domain.lower().lstrip('.')}" for domain in self.prefer)
-        ordered = sorted(
+        return sorted(
             distinct.values(), key=lambda ranked: not f".{site_of(ranked[1].url)}".endswith(domains)
-        )
-        return ordered[: self.max_results]
+        )[: self.max_results]
 
     async def _pages(self, found: Sequence[list[Ranked] | Exception]) -> dict[str, object]:
         """Read the pages of all queries in one call, by URL."""
@@ -304,7 +295,9 @@ class WebSearch(Checked):
         left_out = len(made) - len(kept)
         if made and not kept:
             return SearchError(f"{left_out} results, none with a text to read", kind="empty")
-        return [with_metadata(passage, left_out=left_out) for passage in kept] if left_out else kept
+        if not left_out:
+            return kept
+        return [replace(one, metadata={**one.metadata, "left_out": left_out}) for one in kept]
 
     def _passage(self, rank: int, hit: SearchHit, pages: dict[str, object]) -> Passage:
         about: dict[str, object] = {"provider": self.name, "rank": rank}

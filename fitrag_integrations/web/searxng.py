@@ -82,7 +82,18 @@ class SearxngSearch(SearchesAsPort, Checked):
     name = "searxng"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "base_url", _checked_address(self.base_url))
+        text = check_text("base_url", self.base_url, blank=False).strip().rstrip("/")
+        allowed = "an address like http://127.0.0.1:8888, without user name, query or fragment"
+        try:
+            parts = urlsplit(text)
+            is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_one = False
+        if not is_one or parts.username is not None or parts.query or parts.fragment:
+            raise InputError.of(
+                "base_url", given="[hidden]" if "@" in text else text, allowed=allowed
+            )
+        object.__setattr__(self, "base_url", text)
         super().__post_init__()
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
@@ -163,7 +174,11 @@ class SearxngSearch(SearchesAsPort, Checked):
 
 def _read(found: dict[str, object]) -> list[SearchHit]:
     """Parse the results; failed engines are an error only if no other engine found anything."""
-    hits = [_hit(item) for item in _list(found.get("results")) if isinstance(item, dict)]
+    hits = []
+    for item in (item for item in _list(found.get("results")) if isinstance(item, dict)):
+        texts = (first_text(item, (key,)) for key in ("title", "url", "content"))
+        kept = {key: item[key] for key in ("engine", "score", "publishedDate") if item.get(key)}
+        hits.append(SearchHit(*texts, kept))
     engines = _list(found.get("unresponsive_engines"))
     failed = [" ".join(map(str, _list(engine) or [engine])) for engine in engines]
     if hits or not failed:
@@ -175,23 +190,3 @@ def _read(found: dict[str, object]) -> list[SearchHit]:
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _hit(item: dict[str, object]) -> SearchHit:
-    title, url, snippet = (first_text(item, (key,)) for key in ("title", "url", "content"))
-    kept = {key: item[key] for key in ("engine", "score", "publishedDate") if item.get(key)}
-    return SearchHit(title, url, snippet, kept)
-
-
-def _checked_address(url: object) -> str:
-    text = check_text("base_url", url, blank=False).strip().rstrip("/")
-    allowed = "an address like http://127.0.0.1:8888, without user name, query or fragment"
-    try:
-        parts = urlsplit(text)
-        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        is_one = False
-    if not is_one or parts.username is not None or parts.query or parts.fragment:
-        shown = "[hidden]" if "@" in text else text
-        raise InputError.of("base_url", given=shown, allowed=allowed)
-    return text

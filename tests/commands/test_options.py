@@ -95,6 +95,20 @@ def test_a_former_spelling_works_and_is_not_shown(verb, monkeypatch):
         assert now in help and f"{former} " not in help
 
 
+@pytest.mark.parametrize(
+    ("verb", "option", "said"),
+    [
+        ("score", "--model", "Hub name, folder, or a Python file with a class of your own"),
+        ("score", "--model", "[default: (the embedded one)]"),
+        ("calibrate gate", "--model", "The gate's folder, changed in place."),
+    ],
+)
+def test_the_help_says_what_an_option_is(verb, option, said):
+    help = CliRunner().invoke(app, [*verb.split(), "--help"], env={"COLUMNS": "300"}).output
+    (line,) = (line for line in help.splitlines() if f" {option} " in line)
+    assert said in line
+
+
 @pytest.mark.parametrize("verb", ["label bilabel", "label eligibility"])
 def test_an_engine_that_would_be_refused_is_not_offered(verb):
     said = CliRunner().invoke(app, [*verb.split(), "rows.jsonl", "--out", "out", "--engine", "ray"])

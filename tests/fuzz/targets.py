@@ -21,8 +21,7 @@ from fitrag_integrations.commands.evaluate.compress import compressed_row
 from fitrag_integrations.commands.evaluate.rerank import are_scored, candidates, ranked_rows
 from fitrag_integrations.commands.serve.app import Reply
 from fitrag_integrations.commands.serve.limits import DEPTH, ELEMENTS, Metrics, Settings, worded
-from fitrag_integrations.commands.serve.service import Service
-from fitrag_integrations.commands.serve.shapes import CompressRow, Rerank, Row
+from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
 from fitrag_integrations.core import http, jsonl
 from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret
@@ -60,7 +59,7 @@ from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 from fitrag_integrations.web.extract import decode, extract
 from fitrag_integrations.web.guard import NetworkGuard, canonical_host, refusal
-from fitrag_integrations.web.hidden import Sheet, hides
+from fitrag_integrations.web.hidden import hidden_selectors, hides
 from fitrag_integrations.web.hits import hits_of, snippet_passage
 from fitrag_integrations.web.robots import RobotsRules
 from fitrag_integrations.web.searxng import _read as read_searxng
@@ -174,12 +173,12 @@ def resumed(data):
     path.write_bytes(cut + (b"" if how == 2 else before if how else before[:3]))
     held = path.read_bytes()
     try:
-        done, rest = resuming.resume(path, read_rows(map(jsonl.dump, wanted)), ("answer",))
+        done, _, rest = resuming.resume(path, read_rows(map(jsonl.dump, wanted)), ("answer",))
     except FitRagError:
         assert path.read_bytes() == held
     else:
-        assert [row.given["id"] for row in rest] == [0, 1, 2][done.rows :]
-        assert len(path.read_bytes().splitlines()) == done.rows
+        assert [row.given["id"] for row in rest] == [0, 1, 2][done:]
+        assert len(path.read_bytes().splitlines()) == done
 
 
 def journal(data):
@@ -319,7 +318,7 @@ def pages(data):
 def styles(data):
     text = as_text(data)
     hides(text)
-    Sheet.of([text])
+    hidden_selectors([text])
 
 
 SERVICE = Service(Settings(), Metrics())

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware, ModelOptions
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
 from fitrag_integrations.commands.evaluate.options import own_rows
 from fitrag_integrations.commands.train.rows import labelled
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest

@@ -9,18 +9,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.options import EncoderHardware
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.train.rows import objects, rows_as
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import (
     GradedStrip,
@@ -36,11 +35,10 @@ from fitrag_integrations.models.scorer.items import Correction
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.calibration import fit_scores
-from fitrag_integrations.training.rows import Judged, judged_row, passage_row
+from fitrag_integrations.training.rows import judged_row, passage_row
 from fitrag_integrations.types import Action, Passage
 
 AT_ONCE = 512
-Cuts: TypeAlias = ActionThresholds | ListVerdict
 
 
 @dataclass(frozen=True)
@@ -70,48 +68,33 @@ class CalibrateEvaluator:
         best = [max(next(grades) for _ in row.passages) for row in given]
         holds = [any(row.holds) for row in given]
         upper, lower = fit_actions(best, holds, correct=self.correct, incorrect=self.incorrect)
-        cut = graded_strips(evaluator, given, self.sentences)
-        strip, survived, kept = fit_strip(cut, survival=self.survival, top_n=TOP_N)
+        cut = [  # of the first passage that holds the answer
+            (row, strips(right, sentences=self.sentences))
+            for row in given
+            for right in [p for p, h in zip(row.passages, row.holds, strict=True) if h][:1]
+            if row.answers
+        ]
+        parts = [(row.question, strip.as_passage()) for row, several in cut for strip in several]
+        graded = in_lots(evaluator.evaluate, parts)
+        rows = [
+            [
+                GradedStrip(
+                    next(graded),
+                    approximate_tokens(strip.text),
+                    contains_answer(strip.text, row.answers),
+                )
+                for strip in several
+            ]
+            for row, several in cut
+        ]
+        strip, survived, kept = fit_strip(rows, survival=self.survival, top_n=TOP_N)
         thresholds = ActionThresholds(upper, lower, strip, evaluator.name, self.sentences)
         store_fields(self.model, name=evaluator.name, thresholds=thresholds)
-        actions = [thresholds.action([one]) for one in best]
-        typer.echo(describe(thresholds, actions, holds), err=True)
+        typer.echo(
+            describe(thresholds, [thresholds.action([one]) for one in best], holds), err=True
+        )
         cost = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
         typer.echo(cost, err=True)
-
-
-def graded_strips(
-    evaluator: RetrievalEvaluator, rows: Sequence[Judged], sentences: int
-) -> list[list[GradedStrip]]:
-    """Grade the strips of the first passage of each row that holds the answer.
-
-    Args:
-        evaluator: Evaluator to grade with.
-        rows: Judged questions.
-        sentences: Maximum sentences of a strip.
-    """
-    first = [
-        (row, next((p for p, h in zip(row.passages, row.holds, strict=True) if h), None))
-        for row in rows
-    ]
-    cut = [
-        (row, strips(right, sentences=sentences))
-        for row, right in first
-        if row.answers and right is not None
-    ]
-    pairs = [(row.question, strip.as_passage()) for row, several in cut for strip in several]
-    grades = in_lots(evaluator.evaluate, pairs)
-    return [
-        [
-            GradedStrip(
-                next(grades),
-                approximate_tokens(strip.text),
-                contains_answer(strip.text, row.answers),
-            )
-            for strip in several
-        ]
-        for row, several in cut
-    ]
 
 
 def in_lots(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:
@@ -119,7 +102,9 @@ def in_lots(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:
     return (answer for lot in chunks(pairs, AT_ONCE) for answer in call(lot))
 
 
-def describe(cuts: Cuts, actions: Sequence[Action], holds: Sequence[bool]) -> str:
+def describe(
+    cuts: ActionThresholds | ListVerdict, actions: Sequence[Action], holds: Sequence[bool]
+) -> str:
     """Return how often each action comes, and how often rightly.
 
     Args:
@@ -183,8 +168,9 @@ class CalibrateVerdict:
             numbers, holds, fitted_on, correct=self.correct, incorrect=self.incorrect
         )
         verdict.save(self.out)
-        actions = [verdict.action(chance) for chance in chances]
-        typer.echo(describe(verdict, actions, holds), err=True)
+        typer.echo(
+            describe(verdict, [verdict.action(chance) for chance in chances], holds), err=True
+        )
 
 
 @dataclass(frozen=True)
@@ -212,8 +198,9 @@ class CalibrateScores:
         allowed = "a folder of `fitrag train bilabel` or `onepass`"
         refuse_if(kind not in ("bilabel", "onepass"), "--model", str(self.model), allowed)
         given = rows_as(self.rows, list_row)
-        folder = None if self.model is None else str(self.model)
-        scorer = models.load_scorer(self.hardware.of(folder))
+        scorer = models.load_scorer(
+            self.hardware.of(None if self.model is None else str(self.model))
+        )
         scores = in_lots(scorer.score, [pair for pairs, _ in given for pair in pairs])
         logits = [[next(scores).has_answer_logit for _ in pairs] for pairs, _ in given]
         labeled = [

@@ -300,8 +300,9 @@ def _panel(title: str, text: object) -> None:
 
 def show_figures(rows: Mapping[str, Figures], said: str, title: str = "") -> None:
     """Print figures down and the frameworks across, and lines under them."""
-    named = [replace(f, of={"system": name}) for name, row in rows.items() for f in row.values()]
-    heads, lines = pivot(named)
+    heads, lines = pivot(
+        [replace(f, of={"system": name}) for name, row in rows.items() for f in row.values()]
+    )
     words: Iterable[list[str]] = ([WORDS.get(line[0], line[0]), *line[1:]] for line in lines)
     show(title, {"": False, **dict.fromkeys(heads, True)}, words, WIDTH + 20)
     typer.echo(said)

@@ -91,8 +91,10 @@ def figures(worked: Sequence[Worked], seconds: float, *, extractive: bool) -> Fi
     the questions that were not retrieved for.
     """
     values = [_values(each, extractive) for each in worked]
-    names = ("accuracy", "answerable", "unanswerable", *RECALLS, *TOKENS, "kept")
-    found = {name: _mean(values, name) for name in names}
+    found = {
+        name: _mean(values, name)
+        for name in ("accuracy", "answerable", "unanswerable", *RECALLS, *TOKENS, "kept")
+    }
     before, after = (found[name].value or 0.0 for name in TOKENS)
     found["saved"] = Figure("saved", 1 - after / before if before else 0.0)
     return {**found, "milliseconds": Figure("milliseconds", 1000 * seconds / max(1, len(worked)))}

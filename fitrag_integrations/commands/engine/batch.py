@@ -17,18 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from fitrag_integrations.commands.engine.outputs import Resumed, holds_rows, resume
-from fitrag_integrations.commands.engine.rows import (
-    Line,
-    error_row,
-    is_finite,
-    reason_of,
-    refuse_if,
-)
+from fitrag_integrations.commands.engine.outputs import holds_rows, resume
+from fitrag_integrations.commands.engine.rows import Line, described, is_finite, reason_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Traced, run_many
 
 CHUNK = 16  # questions that share a model batch
@@ -125,12 +119,11 @@ def run_batch(
     Raises `InputError` for a damaged input and for an output that holds other rows.
     """
     began = time.monotonic()
-    earlier, rows = Resumed(), iter(source)
+    earlier, reasons, rows = 0, Counter[str](), iter(source)
     if holds_rows(target):
-        earlier, rows = resume(Path(target), rows, engine.owned())
-    advance(earlier.rows)
-    count, reasons, stopped = earlier.rows, Counter(earlier.reasons), False
-    answers = engine.answers(rows, source, count)
+        earlier, reasons, rows = resume(Path(target), rows, engine.owned())
+    advance(earlier)
+    count, answers = earlier, engine.answers(rows, source, earlier)
     with (
         jsonl.appending(target) as write,
         contextlib.closing(answers),
@@ -150,8 +143,7 @@ def run_batch(
                     raise Terminated
         stopped = False
     seconds = round(time.monotonic() - began, 3)
-    summary = Summary(target, count, earlier.rows, reasons.total(), seconds)
-    return Done(summary, reasons, stopped)
+    return Done(Summary(target, count, earlier, reasons.total(), seconds), reasons, stopped)
 
 
 def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
@@ -177,7 +169,7 @@ def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
                 names = ", ".join(name for name, value in fields.items() if not is_finite(value))
                 error = InputError.of(names, given="NaN or Infinity", allowed="numbers JSON has")
         assert error is not None
-        failed = error_row(Line(given), error)
+        failed = {**given, "error": described(error)}
         lines.append(jsonl.dump({**given, **verb.empty, **failed}))
         reasons.append(reason_of(failed["error"]))
     return Answered(lines, reasons)

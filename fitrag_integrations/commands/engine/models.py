@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ModelOptions, Searching
-from fitrag_integrations.commands.engine.rows import question_of, refuse_if
+from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import (
     from_own_file,
@@ -21,7 +21,7 @@ from fitrag_integrations.core.extras import (
     torch_needed,
 )
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, MissingExtraError
+from fitrag_integrations.errors import InputError, MissingExtraError, refuse_if
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.methods.compose.recipe import GATE_KINDS, manifest_of
@@ -44,8 +44,9 @@ def load_scorer(options: ModelOptions) -> Scorer:
     if options.model is not None and options == ModelOptions(options.model):
         given, (home, name) = manifest_of(Path(options.model)), defaults.home_of("scorer")
         if (given.get("kind"), given.get("source")) == ("calibrated", "embedded"):
-            kind = getattr(importlib.import_module(home), name)
-            return cast(Scorer, kind.from_pretrained(options.model))
+            return cast(
+                Scorer, getattr(importlib.import_module(home), name).from_pretrained(options.model)
+            )
     if options.model is not None and installed("torch") and not is_own_file(options.model):
         sources = importlib.import_module("fitrag_integrations.models.runtime.sources")
         folder = sources.model_folder(options.model)
@@ -106,8 +107,9 @@ def _load(name: str, options: ModelOptions) -> Any:
             f"a class with {' or '.join(calls)}",
         )()
     role = next((role for role, (_, kind) in defaults.HOMES.items() if kind == name), "")
-    is_usual = bool(role) and options == ModelOptions()
-    if is_usual and defaults.home_of(role)[0].startswith(defaults.LIGHT_HOME):
+    if (bool(role) and options == ModelOptions()) and defaults.home_of(role)[0].startswith(
+        defaults.LIGHT_HOME
+    ):
         return defaults.default_model(role)
     if not installed("torch"):
         feature = "a model of one's own, and --device, --dtype and --backend"
@@ -140,8 +142,7 @@ def model_kwargs(text: str | None) -> dict[str, Any] | None:
 
 def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer:
     """Load a published reranker as a scorer of one label, or two."""
-    made = _named("BiLabelScorer").from_reranker(name, scale=scale, **_how(options))
-    return cast(Scorer, made)
+    return cast(Scorer, _named("BiLabelScorer").from_reranker(name, scale=scale, **_how(options)))
 
 
 def load_chat_model(name: str) -> Any:
@@ -207,14 +208,6 @@ def _named(name: str, home: str = "models") -> Any:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
-    """Result of a verb for a row, and the passages that were retrieved for it."""
-
-    value: T
-    passages: list[Row] | None = None
-
-
 def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
     """Wrap a verb so that it retrieves for rows without passages, and keeps what it found."""
     if search.index is None:
@@ -222,17 +215,17 @@ def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
     retriever = load_retriever(search.index, ModelOptions(search.encoder), k=search.k)
     port = port_of("retrieve", retriever, "retrieve")
 
-    def flow(row: Row) -> Flow[Found[T]]:
+    def flow(row: Row) -> Flow[tuple[T, list[Row] | None]]:
         if "passages" in row:
-            return Found((yield from verb.flow(row)))
+            return (yield from verb.flow(row)), None
         (found,) = yield from port.ask([question_of(row)])
         passages = [passage_json(each) for each in found]
-        return Found((yield from verb.flow({**row, "passages": passages})), passages)
+        return (yield from verb.flow({**row, "passages": passages})), passages
 
-    def fields(traced: Traced[Found[T]]) -> Row:
-        found = traced.value
-        own = {} if found.passages is None else {"passages": found.passages}
-        return {**own, **verb.fields(Traced(found.value, traced.steps))}
+    def fields(traced: Traced[tuple[T, list[Row] | None]]) -> Row:
+        value, passages = traced.value
+        own = {} if passages is None else {"passages": passages}
+        return {**own, **verb.fields(Traced(value, traced.steps))}
 
     return Verb(flow, fields, ("passages", *verb.adds), verb.empty)
 

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from fitrag_integrations.commands.engine.rows import Shard, refuse_if
+from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import refuse_if
 
 HERE, RAY = "local", "ray"
 Input: TypeAlias = Annotated[
@@ -59,7 +60,6 @@ Overwrite: TypeAlias = Annotated[bool, Option("Replace the output instead of con
 Strict: TypeAlias = Annotated[bool, Option("Exit with code 1 if a row failed.")]
 Quiet: TypeAlias = Annotated[bool, Option("Print only errors.")]
 AsJson: TypeAlias = Annotated[bool, Option("Print the summary as JSON on standard output.")]
-RetryFailed: TypeAlias = Annotated[bool, Option("Retry the failed rows of an earlier run.")]
 ShardOf: TypeAlias = Annotated[
     str | None,
     Option(
@@ -71,8 +71,6 @@ ShardOf: TypeAlias = Annotated[
 MaxTokens: TypeAlias = Annotated[
     int | None, Option("Token budget for the excerpts.", min=1, default="none")
 ]
-Window: TypeAlias = Annotated[int, Option("Sentences per excerpt.", min=1)]
-Stride: TypeAlias = Annotated[int, Option("Sentences between the starts of two excerpts.", min=1)]
 CutWindow: TypeAlias = Annotated[
     int | None,
     Option(
@@ -88,41 +86,6 @@ CutStride: TypeAlias = Annotated[
         min=1,
         default=f"{DEFAULTS.sentences.stride}",
     ),
-]
-CutTopN: TypeAlias = Annotated[
-    int | None,
-    Option("Passages kept after reranking; 0: all.", min=0, default=f"{DEFAULTS.top_n}"),
-]
-CutPerPassage: TypeAlias = Annotated[
-    int | None,
-    Option(
-        "Maximum number of excerpts per passage; 0: no limit.",
-        min=0,
-        default="0, with --window 1",
-    ),
-]
-CutShare: TypeAlias = Annotated[
-    float | None,
-    Option(
-        "Maximum fraction of the tokens kept.",
-        min=0,
-        max=1,
-        default=f"{DEFAULTS.sentences.max_share:g} without --max-tokens and --window, else all",
-    ),
-]
-PerPassage: TypeAlias = Annotated[
-    int, Option("Maximum number of separate windows per passage; 0: no limit.", min=0)
-]
-Detector: TypeAlias = Annotated[
-    str | None,
-    Option(
-        "Eligibility detector: folder of `fitrag train eligibility`, or none.",
-        default="the embedded one, if it is for these scores",
-    ),
-]
-Weight: TypeAlias = Annotated[
-    float,
-    Option("Weight of llm_prefer; 0: has_answer alone, 1: llm_prefer alone.", min=0, max=1),
 ]
 Threshold: TypeAlias = Annotated[
     float | None,
@@ -200,7 +163,7 @@ class RunSettings:
     """Rows to process in this process, and what is reported."""
 
     shard: ShardOf = None
-    retry_failed: RetryFailed = False
+    retry_failed: Annotated[bool, Option("Retry the failed rows of an earlier run.")] = False
     overwrite: Overwrite = False
     strict: Strict = False
     quiet: Quiet = False
@@ -224,5 +187,4 @@ class RunOptions(RunSettings):
 
     def __post_init__(self) -> None:
         RunSettings.__post_init__(self)
-        known = self.engine in (HERE, RAY)
-        refuse_if(not known, "--engine", self.engine, f"{HERE} or {RAY}")
+        refuse_if(self.engine not in (HERE, RAY), "--engine", self.engine, f"{HERE} or {RAY}")

@@ -10,7 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,14 +53,6 @@ class Source:
         yield from rows
 
 
-@dataclass(slots=True)
-class Resumed:
-    """Count the rows an output already holds, and the reasons of those that are error rows."""
-
-    rows: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-
-
 def holds_rows(target: str) -> bool:
     """Check whether an output is there to be continued."""
     return target != STREAM and Path(target).exists() and Path(target).stat().st_size > 0
@@ -68,18 +60,20 @@ def holds_rows(target: str) -> bool:
 
 def resume(
     path: Path, rows: Iterator[Line], adds: Collection[str]
-) -> tuple[Resumed, Iterator[Line]]:
+) -> tuple[int, Counter[str], Iterator[Line]]:
     """Skip the input rows that are already written, and truncate the output after the last.
+
+    Returns their number, the reasons of those that are error rows, and the rows that are left.
 
     Every field a written row shares with its input row must be equal, those in `adds` aside; a cut
     last line must begin like its row. Raises `InputError` for any other file, and leaves it as it
     was.
     """
-    done, output = Resumed(), _Output(path)
+    done, reasons, output = 0, Counter[str](), _Output(path)
     for _, _, error in output.answered(rows, adds):
-        done.rows += 1
+        done += 1
         if error is not None:
-            done.reasons[reason_of(error)] += 1
+            reasons[reason_of(error)] += 1
     if output.tail:  # a cut line begins like its row, up to the first field that may differ
         row = next(rows, None)
         given = {} if row is None else row.given
@@ -87,10 +81,10 @@ def resume(
         expected = json.dumps({name: given[name] for name in sure})[:-1].encode("ascii")
         begins = output.tail.startswith(expected) or expected.startswith(output.tail)
         if row is None or not begins:
-            raise _other(path, done.rows + 1)
+            raise _other(path, done + 1)
         rows = itertools.chain([row], rows)
     output.cut()
-    return done, rows
+    return done, reasons, rows
 
 
 class _Output:
@@ -173,11 +167,12 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _other(path: Path, number: int) -> InputError:
-    allowed = (
-        f"an output of the same input, but row {number} is not that of the input: "
-        "delete it, choose another output, or give --overwrite"
+    return InputError.of(
+        "output",
+        given=str(path),
+        allowed=f"an output of the same input, but row {number} is not that of the input: "
+        "delete it, choose another output, or give --overwrite",
     )
-    return InputError.of("output", given=str(path), allowed=allowed)
 
 
 SUFFIX = ".settings"
@@ -236,8 +231,9 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[No
         beside.parent.mkdir(parents=True, exist_ok=True)
         file = beside.open("a+b", buffering=0)
     except OSError as error:
-        allowed = f"a place that can be written ({error.strerror})"
-        raise InputError.of("output", given=str(output), allowed=allowed) from error
+        raise InputError.of(
+            "output", given=str(output), allowed=f"a place that can be written ({error.strerror})"
+        ) from error
     with file, ExitStack() as held, storing(beside):
         lock(file.fileno(), output)
         held.enter_context(only_writer(home))  # which may have other names, with other settings
@@ -272,11 +268,12 @@ def _begun(written: bytes, output: Path, beside: Path) -> Settings:
         pass
     if not written:  # we made it
         beside.unlink()
-    allowed = (
-        f"an output with {beside.name}, the options of its rows, beside it: put that file back, "
-        "choose another output, or give --overwrite"
+    raise InputError.of(
+        "output",
+        given=str(output),
+        allowed=f"an output with {beside.name}, the options of its rows, beside it: put that file "
+        "back, choose another output, or give --overwrite",
     )
-    raise InputError.of("output", given=str(output), allowed=allowed)
 
 
 def _check(begun: Settings, given: Settings, plan: object, output: Path) -> None:

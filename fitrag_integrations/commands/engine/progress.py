@@ -34,14 +34,15 @@ from fitrag_integrations.commands.engine.options import (
     Searching,
 )
 from fitrag_integrations.commands.engine.outputs import Source, holds_rows, settled
-from fitrag_integrations.commands.engine.rows import Shard, refuse_if
+from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import real_path
 from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.retrieval import FileNote
 
 REASONS = 5  # shown, the most frequent first
+RAY_HOME = "fitrag_integrations.commands.engine.scale_out"
 LINE_SECONDS = 5.0  # between two lines where no bar can be drawn
 
 
@@ -69,8 +70,20 @@ def run_plan(name: str, plan: RowsPlan) -> None:
     given, target, how = plan.files.source, plan.files.target, plan.how
     check_names(given, target)
     with going(name, plan, target, anew=how.overwrite) as stopping:
-        engine = _engine(plan)
-        source, into = _again(Source(given, Shard.read(how.shard)), target, how, engine)
+        engine: Engine = (
+            importlib.import_module(RAY_HOME).OnRay(plan, given, how.workers)
+            if how.engine == RAY
+            else Here(plan.verb())
+        )
+        source, into = Source(given, Shard.read(how.shard)), target
+        home = real_path(Path(target))
+        retried = home.with_name(f"retried.{home.name}")
+        if how.overwrite:
+            retried.unlink(missing_ok=True)
+        if how.retry_failed and holds_rows(target):
+            # into an output beside the first, which it replaces when it is whole
+            source = replace(source, kept=target, owned=tuple(engine.owned()))
+            into = str(retried)
         shown = sys.stderr.isatty() and not how.quiet
         total = jsonl.count_lines(given) if shown and how.shard is None else None
         with progress_bar(name, total, shown=shown) as advance:
@@ -112,29 +125,6 @@ class SearchingPlan(ModelPlan):
     """Base of the verbs over passages, which an index brings to rows without any."""
 
     search: Searching = Searching()
-
-
-def _engine(plan: RowsPlan) -> Engine:
-    if plan.how.engine != RAY:
-        return Here(plan.verb())
-    home = importlib.import_module("fitrag_integrations.commands.engine.scale_out")
-    engine: Engine = home.OnRay(plan, plan.files.source, plan.how.workers)
-    return engine
-
-
-def _again(source: Source, target: str, how: RunOptions, engine: Engine) -> tuple[Source, str]:
-    """Return what is read and written: to ask failed rows again, an output that keeps the
-    others.
-
-    It lies beside the first one, which it replaces when it is whole; a stopped run goes on in it.
-    """
-    home = real_path(Path(target))
-    into = str(home.with_name(f"retried.{home.name}"))
-    if how.overwrite:
-        Path(into).unlink(missing_ok=True)
-    if not (how.retry_failed and holds_rows(target)):
-        return source, target
-    return replace(source, kept=target, owned=tuple(engine.owned())), into
 
 
 @contextmanager

@@ -11,26 +11,13 @@ from dataclasses import dataclass
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.types import Passage
 
 RAW_SHOWN = 200
 _PLACE = re.compile(r"\[\d+\]")
 _SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<allowed>.*)", re.S)
-
-
-def refuse_if(wrong: bool, field: str, given: object, allowed: str) -> None:
-    """Raise `InputError` if an option or a field is wrong.
-
-    Args:
-        wrong: Whether it is.
-        field: Name of the option or field.
-        given: Its value.
-        allowed: What is allowed instead.
-    """
-    if wrong:
-        raise InputError.of(field, given=given, allowed=allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +74,6 @@ def read_rows(lines: Iterable[bytes], shard: Shard | None = None) -> Iterator[Li
             yield row
 
 
-def error_row(row: Line, error: Exception) -> Row:
-    """Add to a row's own fields what went wrong: `error` with a `message` and, of a wrong field,
-    `field`, `given` and `allowed`.
-    """
-    return {**row.given, "error": described(error)}
-
-
 def described(error: Exception) -> dict[str, str]:
     """Return an error as plain text; an `InputError` in its parts too."""
     message = str(error)
@@ -106,8 +86,7 @@ def described(error: Exception) -> dict[str, str]:
 
 def reason_of(error: object) -> str:
     """Return the message of an error row's `error`, with the place in a list left out."""
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return _PLACE.sub("[]", str(message))
+    return _PLACE.sub("[]", str(error.get("message") if isinstance(error, Mapping) else error))
 
 
 def is_finite(value: object) -> bool:
@@ -131,8 +110,9 @@ def passages_of(row: Row) -> list[Passage]:
     """
     given = row.get("passages")
     if not isinstance(given, list) or not given:
-        allowed = "a list of at least one object with a text"
-        raise InputError.of("passages", given=given, allowed=allowed)
+        raise InputError.of(
+            "passages", given=given, allowed="a list of at least one object with a text"
+        )
     return [_passage(i, passage) for i, passage in enumerate(given)]
 
 

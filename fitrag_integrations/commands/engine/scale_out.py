@@ -31,12 +31,12 @@ from fitrag_integrations.commands.engine.batch import (
     lots,
 )
 from fitrag_integrations.commands.engine.progress import RowsPlan
-from fitrag_integrations.commands.engine.rows import Line, described, refuse_if
+from fitrag_integrations.commands.engine.rows import Line, described
 from fitrag_integrations.commands.engine.verbs import Home, plan_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import EngineError, FitRagError, InputError
+from fitrag_integrations.errors import EngineError, FitRagError, InputError, refuse_if
 
 VERBS = {
     "answer": "answer",
@@ -119,8 +119,7 @@ class OnRay:
         """Return the fields that the verb adds or drops, from a worker that loads it."""
         ray = _started()
         size, use = self._use(ray)
-        asked = ray.remote(**use)(_owned).remote(self._sent())
-        found, failed = ray.get(asked)
+        found, failed = ray.get(ray.remote(**use)(_owned).remote(self.plan, os.getcwd()))
         if failed is not None:
             raise EngineError(failed)
         return tuple(found)
@@ -136,7 +135,7 @@ class OnRay:
             warnings.simplefilter("ignore")
             answered = rows_read.map_batches(
                 _Answering,
-                fn_constructor_args=(self._sent(),),
+                fn_constructor_args=(self.plan, os.getcwd()),
                 batch_size=1,
                 batch_format="pyarrow",
                 compute=data.ActorPoolStrategy(size=size),
@@ -148,9 +147,6 @@ class OnRay:
             yield partial(_next, found, number)
             number += 1
 
-    def _sent(self) -> Sent:
-        return Sent(self.plan, os.getcwd())
-
     def _use(self, ray: Any) -> tuple[int, dict[str, float]]:
         """Return how many workers there are and what each takes of the cluster."""
         there = ray.cluster_resources()
@@ -161,43 +157,41 @@ class OnRay:
         return size, {"num_cpus": 1, "num_gpus": min(1.0, gpus / size)}
 
 
-@dataclass(frozen=True)
-class Sent:
-    """The plan, and the folder that its relative paths start from."""
-
-    plan: RowsPlan
-    folder: str
-
-    def verb(self) -> Verb[Any]:
-        """Load the verb, from that folder where this machine has it."""
-        if Path(self.folder).is_dir():
-            os.chdir(self.folder)
-        return self.plan.verb()
-
-
 class _Answering:
     """Answer lots in a worker. A failure to load is returned, not raised: Ray would retry."""
 
-    def __init__(self, sent: Sent) -> None:
-        self._sent = sent
+    def __init__(self, plan: RowsPlan, folder: str) -> None:
+        self._plan, self._folder = plan, folder
         self._verb: Verb[Any] | None = None
+
+    def verb(self) -> Verb[Any]:
+        """Load the verb, from the folder where its relative paths start, if it is here."""
+        if self._verb is None:
+            if Path(self._folder).is_dir():
+                os.chdir(self._folder)
+            self._verb = self._plan.verb()
+        return self._verb
 
     def __call__(self, table: Any) -> Any:
         (packed,) = table.to_pylist()
         answered, failed = Answered([], []), packed["failed"]
         try:
             if failed is None:
-                self._verb = self._verb or self._sent.verb()
-                answered = answer(self._verb, _unpacked(packed))
+                columns = (packed[name] for name in ("given", "problems", "kept"))
+                lot = [
+                    Line(json.loads(given), None if problem is None else InputError(problem), kept)
+                    for given, problem, kept in zip(*columns, strict=True)
+                ]
+                answered = answer(self.verb(), lot)
         except FitRagError as error:
             failed = str(error)
         packed = {"lot": packed["lot"], "failed": failed}
         return _table(**packed, lines=answered.lines, reasons=answered.reasons)
 
 
-def _owned(sent: Sent) -> tuple[Collection[str], str | None]:
+def _owned(plan: RowsPlan, folder: str) -> tuple[Collection[str], str | None]:
     try:
-        return Here(sent.verb()).owned(), None
+        return Here(_Answering(plan, folder).verb()).owned(), None
     except FitRagError as error:
         return (), str(error)
 
@@ -252,15 +246,6 @@ def _packed(number: int, lot: list[Line], failed: str | None = None) -> Any:
     problems = [row.problem and described(row.problem)["message"] for row in lot]
     given, kept = [jsonl.dump(row.given) for row in lot], [row.kept for row in lot]
     return _table(lot=number, given=given, problems=problems, kept=kept, failed=failed)
-
-
-def _unpacked(packed: Mapping[str, Any]) -> list[Line]:
-    return [
-        Line(json.loads(given), None if problem is None else InputError(problem), kept)
-        for given, problem, kept in zip(
-            packed["given"], packed["problems"], packed["kept"], strict=True
-        )
-    ]
 
 
 def _table(**values: object) -> Any:

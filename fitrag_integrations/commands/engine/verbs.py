@@ -20,7 +20,7 @@ from typer.main import get_command
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 
 Command: TypeAlias = Callable[..., object]
 
@@ -81,8 +81,7 @@ def register(group: typer.Typer, name: str, home: Home) -> None:
         def make_context(
             self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
         ) -> Any:
-            command = _command(name, home.plan_type())
-            return command.make_context(info_name, args, parent, **extra)
+            return _command(name, home.plan_type()).make_context(info_name, args, parent, **extra)
 
     group.command(name, help=home.help, cls=Later)(lambda: None)
 
@@ -152,8 +151,7 @@ def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
     usual = {name: default for name, _, _, default in _options(plan)}
     usual |= {name: jsonl.STREAM for name in ("source", "target", "out") if name in usual}
     for name in given:
-        if name not in usual:
-            raise InputError.of("option", given=name, allowed=", ".join(usual))
+        refuse_if(name not in usual, "option", name, ", ".join(usual))
     made = _build(plan, {**usual, **given})
     getattr(made, "check", lambda: None)()
     return made

@@ -12,21 +12,27 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware
-from fitrag_integrations.commands.engine.rows import refuse_if
-from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Priced, Published, settings_of
+from fitrag_integrations.commands.evaluate.options import (
+    Common,
+    InputRows,
+    Outcome,
+    Priced,
+    Published,
+    refuse_errors,
+    rows_of,
+    settings_of,
+)
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
 from fitrag_integrations.commands.label.options import EMBEDDED, Server, load_llm
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.figures.answers import (
     answer_figures,
     answer_plots,
     answer_rows,
     with_gold,
-    with_judge,
 )
 from fitrag_integrations.evaluation.figures.figure import number
 from fitrag_integrations.evaluation.figures.summaries import Question
@@ -34,9 +40,11 @@ from fitrag_integrations.evaluation.judging import (
     ANSWERED,
     FACTS,
     GAMMA,
+    LLM,
     PENALIZED,
     each_apart,
     fact_scores,
+    llm_judged,
     predicted,
 )
 from fitrag_integrations.evaluation.result import Result
@@ -77,13 +85,13 @@ class EvaluateAnswers:
     on the same questions, with McNemar's p for accuracies.
     """
 
-    first: options.InputRows
+    first: InputRows
     second: Annotated[str | None, Argument("Rows of another system with the same questions.")] = (
         None
     )
     shape: Published = Published()
     gold: Annotated[str | None, Option("Rows with the gold answers, if the input has none.")] = None
-    common: options.Common = False
+    common: Common = False
     judge: Judge = Judge()
     apart: Annotated[bool, Option("Count each gold answer separately: STR-EM is SlimPLM's EM.")] = (
         False
@@ -118,7 +126,8 @@ class EvaluateAnswers:
             lost = f"{every - len(questions)} answers to questions that not every system was asked"
             notes += [f"{lost} are left out"] * (len(questions) < every)
         if self.judge.judge is not None:
-            questions = with_judge(questions, self.judge.load())
+            said = zip(questions, llm_judged(questions, self.judge.load()), strict=True)
+            questions = [{**q, "values": {**q["values"], LLM: value}} for q, value in said]
         figures = answer_figures(questions, self.outcome.draws)
         chosen = {
             "format": ", ".join(each.format for each in loaded),
@@ -131,14 +140,14 @@ class EvaluateAnswers:
         read = [row for each in rows for row in each]
         result = Result(
             "answers",
-            options.rows_of(figures),
+            rows_of(figures),
             questions,
             settings_of("answers", names, read, self.outcome.draws, options=chosen),
             answer_plots(figures, questions),
             notes,
         )
         self.outcome.publish(result, lambda: show_figures(figures, f"{len(questions)} answers"))
-        options.refuse_errors([row.get("error") for row in read])
+        refuse_errors([row.get("error") for row in read])
 
 
 def _common(questions: Sequence[Question]) -> list[Question]:
@@ -159,7 +168,7 @@ class EvaluateFacts:
     statement are counted separately, as in FActScore.
     """
 
-    rows: options.InputRows
+    rows: InputRows
     judge: Judge = Judge()
     gamma: Annotated[
         int,

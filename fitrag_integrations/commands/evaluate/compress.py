@@ -16,14 +16,16 @@ from fitrag_integrations.commands.engine.options import (
     Tokenizer,
 )
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
-from fitrag_integrations.commands.evaluate import options
+from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
+    EMBEDDED,
+    Cache,
     Outcome,
     Published,
     answered,
     cache_of,
     model_entry,
+    rows_of,
     settings_of,
 )
 from fitrag_integrations.commands.evaluate.tables import show_figures
@@ -31,13 +33,12 @@ from fitrag_integrations.commands.run.judge import best_answer
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.figures.compress import (
     KEPT,
+    MEANS,
     Compressed,
-    compress_figures,
-    compress_plot,
     compress_rows,
     kept_curves,
 )
@@ -47,9 +48,10 @@ from fitrag_integrations.evaluation.figures.summaries import (
     column,
     difference,
     mean_figure,
+    set_figures,
 )
 from fitrag_integrations.evaluation.judging import gold
-from fitrag_integrations.evaluation.result import Result, each_row, set_of
+from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Excerpt, Passage
 
@@ -69,7 +71,7 @@ class EvaluateCompress:
     ] = None
     tokenizer: Tokenizer = "approximate"
     shape: Published = Published()
-    cache: options.Cache = None
+    cache: Cache = None
     outcome: Outcome = Outcome()
     hardware: EncoderHardware = EncoderHardware()
     quiet: Quiet = False
@@ -82,13 +84,12 @@ class EvaluateCompress:
         count = counter_for(self.tokenizer)
         questions, used = compress_rows(given, count), {}
         if self.reader is not None:
-            own = None if self.reader == options.EMBEDDED else self.reader
+            own = None if self.reader == EMBEDDED else self.reader
             used, cache = {"reader": own}, cache_of(self.cache, self.outcome.out)
             with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
-                how = self.hardware.of(own)
-                questions = with_readings(questions, given, how, cache, advance)
+                questions = with_readings(questions, given, self.hardware.of(own), cache, advance)
         draws = self.outcome.draws
-        figures, curves = compress_figures(questions, draws), kept_curves(given, count)
+        figures, curves = set_figures(questions, draws, MEANS), kept_curves(given, count)
         for name, part in by_set(questions).items():
             before, after = (mean_figure(part, which, draws, set=name) for which in (BEFORE, AFTER))
             if before is not None and after is not None:
@@ -96,24 +97,24 @@ class EvaluateCompress:
                 figures += [before, replace(after, change=change)]
         notes = list(loaded.notes)
         if without := sum(KEPT not in question["values"] for question in questions):
-            notes.append(f"the passages of {without} questions hold no answer: {NOTHING_KEPT}")
+            notes.append(
+                f"the passages of {without} questions hold no answer: nothing could be kept of them"
+            )
         chosen = {"format": loaded.format, "tokenizer": self.tokenizer}
-        result = Result(
-            "compress",
-            options.rows_of(figures),
-            questions,
-            settings_of("compress", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
-            (compress_plot(curves),),
-            notes,
-        )
         self.outcome.publish(
-            result,
+            Result(
+                "compress",
+                rows_of(figures),
+                questions,
+                settings_of("compress", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
+                (Plot("answers kept", "share of tokens", "share of answers kept", curves),),
+                notes,
+            ),
             lambda: show_figures(figures, f"{len(questions)} questions"),
             more={"curves": curves},
         )
 
 
-NOTHING_KEPT = "nothing could be kept of them"
 BEFORE, AFTER = "right from the passages", "right from the excerpts"
 
 
@@ -168,18 +169,15 @@ def compressed_row(row: Row) -> Compressed:
         raise InputError.of("excerpts", given=given, allowed=allowed)
     allowed = "codepoints, as fitrag compress writes without --offsets"
     refuse_if(row.get("offsets") == "utf16", "offsets", "utf16", allowed)
-    excerpts = tuple(_excerpt(i, each, passages) for i, each in enumerate(given))
-    return Compressed(question, tuple(answers), tuple(passages), excerpts, set_of(row))
-
-
-def _excerpt(place: int, given: object, passages: Sequence[Passage]) -> Excerpt:
-    name = f"excerpts[{place}]"
-    if not isinstance(given, Mapping):
-        allowed = "an object with passage, start and end"
-        raise InputError.of(name, given=given, allowed=allowed)
-    at = check_whole(f"{name}.passage", given.get("passage"), low=0, high=len(passages) - 1)
-    length = len(passages[at].text)
-    start = check_whole(f"{name}.start", given.get("start"), low=0, high=length)
-    end = check_whole(f"{name}.end", given.get("end"), low=start, high=length)
-    score = 0.0 if given.get("score") is None else check_number(f"{name}.score", given["score"])
-    return Excerpt(passages[at], start, end, score, lead=given.get("lead") or ())
+    excerpts = []
+    for place, each in enumerate(given):
+        name = f"excerpts[{place}]"
+        if not isinstance(each, Mapping):
+            raise InputError.of(name, given=each, allowed="an object with passage, start and end")
+        at = check_whole(f"{name}.passage", each.get("passage"), low=0, high=len(passages) - 1)
+        length = len(passages[at].text)
+        start = check_whole(f"{name}.start", each.get("start"), low=0, high=length)
+        end = check_whole(f"{name}.end", each.get("end"), low=start, high=length)
+        score = 0.0 if each.get("score") is None else check_number(f"{name}.score", each["score"])
+        excerpts.append(Excerpt(passages[at], start, end, score, lead=each.get("lead") or ()))
+    return Compressed(question, tuple(answers), tuple(passages), tuple(excerpts), set_of(row))

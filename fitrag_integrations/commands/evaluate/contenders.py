@@ -5,9 +5,7 @@ Answers are written line by line, so that a stopped run continues.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,17 +16,12 @@ from pathlib import Path
 from fitrag_integrations.commands.engine.batch import Answered as Lines
 from fitrag_integrations.commands.engine.batch import Answers as Batches
 from fitrag_integrations.commands.engine.batch import chunks
-from fitrag_integrations.commands.engine.rows import (
-    Line,
-    described,
-    passages_of,
-    question_of,
-    refuse_if,
-)
+from fitrag_integrations.commands.engine.rows import Line, described, passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import Ours
 from fitrag_integrations.commands.run.answering import DROPPED, Answers
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1
 from fitrag_integrations.evaluation.figures.answers import TELLS
 from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent
@@ -122,12 +115,6 @@ def named_recipes(given: str) -> dict[str, tuple[Row, Method]]:
         built[name] = read_recipe(recipe), method_from(recipe)
     refuse_if(not built, "--methods", given, "at least one method")
     return built
-
-
-def setup_of(world: Row) -> str:
-    """Sum up what answers depend on, so that no run continues another with other settings."""
-    text = json.dumps(world, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
 
 
 def question_rows(path: Path, shape: Ours, limit: int | None, *, indexed: bool) -> list[Row]:

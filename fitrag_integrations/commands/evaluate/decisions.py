@@ -11,14 +11,17 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, chunks
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Threshold
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.evaluate import options
 from fitrag_integrations.commands.evaluate.options import (
+    Cache,
+    InputRows,
+    LabeledRows,
     Outcome,
     Published,
     answered,
     cache_of,
     model_entry,
     own_rows,
+    rows_of,
     settings_of,
 )
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
@@ -61,7 +64,7 @@ class EvaluateGate:
     for fractions, else the bootstrap's.
     """
 
-    rows: options.LabeledRows
+    rows: LabeledRows
     threshold: Threshold = None
     outcome: SweepOutcome = SweepOutcome()
     model: ModelOptions = ModelOptions()
@@ -81,7 +84,7 @@ class EvaluateGate:
         used: Row = {} if gate is None else {"gate": folder}
         result = Result(
             "gate",
-            options.rows_of(figures),
+            rows_of(figures),
             gate_rows(given, outcomes, limit),
             settings_of("gate", self.rows, given, self.outcome.draws, used, {"threshold": limit}),
             gate_plots(outcomes, limit),
@@ -134,7 +137,7 @@ class EvaluateRoute:
     is given. --upper and --lower decide again from the grades.
     """
 
-    rows: options.InputRows
+    rows: InputRows
     upper: Annotated[
         float | None, Option("Lowest grade of Correct.", min=-1, max=1, default="as in the rows")
     ] = None
@@ -142,7 +145,7 @@ class EvaluateRoute:
         float | None, Option("Grades below are Incorrect.", min=-1, max=1, default="as in the rows")
     ] = None
     shape: Published = Published()
-    cache: options.Cache = None
+    cache: Cache = None
     outcome: Outcome = Outcome()
     model: ModelOptions = ModelOptions()
     quiet: Quiet = False
@@ -163,7 +166,7 @@ class EvaluateRoute:
         chosen = {"format": loaded.format, "upper": self.upper, "lower": self.lower}
         result = Result(
             "route",
-            options.rows_of(figures),
+            rows_of(figures),
             questions,
             settings_of("route", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
             route_plots(questions),

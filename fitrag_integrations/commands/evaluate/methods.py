@@ -21,13 +21,11 @@ from fitrag_integrations.commands.engine.options import (
 )
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     Contest,
     named_recipes,
     question_rows,
-    setup_of,
     without_right,
 )
 from fitrag_integrations.commands.evaluate.options import (
@@ -47,6 +45,7 @@ from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.methods import (
     System,
@@ -55,7 +54,7 @@ from fitrag_integrations.evaluation.figures.methods import (
     methods_table,
 )
 from fitrag_integrations.evaluation.figures.summaries import Draws
-from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.result import Result, content_id
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.prompts import EQUAL, instruction_named
@@ -151,11 +150,10 @@ class EvaluateMethods:
         contest, stopping = Contest(runs, asked, count, warm, self.traces), Stopping()
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.touch()
-        total = len(asked) * len(runs)
         with (
             stopping.heard(),
             only_writer(self.out),
-            progress_bar("evaluate", total, shown=not self.quiet) as advance,
+            progress_bar("evaluate", len(asked) * len(runs), shown=not self.quiet) as advance,
         ):
             rows, out = contest.rows(), str(self.out)
             done = run_batch(contest, rows, out, advance=advance, stopping=stopping)
@@ -220,7 +218,7 @@ class EvaluateMethods:
         return [
             Contender(
                 name,
-                setup_of({**self._world(), "method": recipe}),
+                content_id({**self._world(), "method": recipe}, 12),
                 Answers(Answering(method, reader=reader, template=instruction), found, generate),
             )
             for name, (recipe, method) in recipes.items()
@@ -243,5 +241,4 @@ def _show(lines: Sequence[System], questions: int) -> None:
         ]
         for line in lines
     ]
-    columns = {"method": False, **dict.fromkeys(heads, True)}
-    show(title, columns, rows, wide=WIDE + 20 * len(costs))
+    show(title, {"method": False, **dict.fromkeys(heads, True)}, rows, wide=WIDE + 20 * len(costs))

@@ -21,14 +21,14 @@ import fitrag_integrations
 from fitrag_integrations.commands.doctor import installed_version
 from fitrag_integrations.commands.engine.batch import CHUNK, Advance, chunks
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
-from fitrag_integrations.commands.engine.rows import reason_of, refuse_if
+from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.tables import show_notes
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import is_own_file
 from fitrag_integrations.core.files import fingerprint
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws
@@ -217,8 +217,9 @@ def answered(
 
 def cache_of(cache: Path | None, out: Path | None) -> Path | None:
     """Choose the file: the one named, else one beside the output, else none."""
-    wrong = cache is not None and cache.suffix != ".jsonl"
-    refuse_if(wrong, "--cache", str(cache), "a .jsonl file")
+    refuse_if(
+        cache is not None and cache.suffix != ".jsonl", "--cache", str(cache), "a .jsonl file"
+    )
     if cache is not None or out is None:
         return cache
     return out.with_name(f"{out.name.partition('.json')[0]}.cache.jsonl")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, Advance, chunks
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
-from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
+from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
     EMBEDDED,
     LabeledRows,
@@ -23,24 +23,22 @@ from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer, is_correct, normalize
 from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.ranking import (
     Ranking,
-    ranking_figures,
-    ranking_plots,
     ranking_rows,
 )
 from fitrag_integrations.evaluation.judging import gold
+from fitrag_integrations.evaluation.plots import plot_ranking
 from fitrag_integrations.evaluation.ranking import Candidates
-from fitrag_integrations.evaluation.result import Result, each_row, set_of
+from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
 from fitrag_integrations.ports import Reader, Scorer
 from fitrag_integrations.types import BiLabelScore
 
-KS = "1,3,5,10,20,50,100"
-READ_KS = "1,3,5"
 WITH_CHANGE = "with the difference to the retriever's order and its interval"
+UNCHANGED = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
 CHANGE = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
 
 
@@ -71,13 +69,15 @@ class EvaluateRerank:
         str | None,
         Option("Output of the reranker: tokens, logit or probability.", default="by its type"),
     ] = None
-    k: Annotated[str, Option("Depths of R@k, separated by commas.", name="--k")] = KS
+    k: Annotated[str, Option("Depths of R@k, separated by commas.", name="--k")] = (
+        "1,3,5,10,20,50,100"
+    )
     reader: Annotated[
         str | None,
         Option("Reader of the first passages: embedded, or a folder."),
     ] = None
     read_k: Annotated[str, Option("Numbers of passages for the reader, separated by commas.")] = (
-        READ_KS
+        "1,3,5"
     )
     shape: Ours = Ours()
     outcome: OrdersOutcome = OrdersOutcome()
@@ -95,18 +95,22 @@ class EvaluateRerank:
         scorer = self._scorer(given)
         ranking = Ranking(self._ranked(given, scorer, read_ks), self.outcome.draws)
         ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
+        curves = ranking.curves()  # FIT-RAG, Figures 7 to 9
+        series = {by: [[k, y] for k, y in enumerate(curve, 1)] for by, curve in curves.items()}
         figures, gaps = ranking.figures(ks, read_ks), ranking.gap_closed()
         used: Row = {} if self.reader is None else {"reader": self._reader}
         if scorer is not None:
             used = {"scorer": self.model.model or self.reranker, **used}
-        rows = [{name: row[name] for name in row if name not in ADDED} for row in given]
+        rows = [
+            {name: row[name] for name in row if name not in ("labels", "ours")} for row in given
+        ]
         chosen = {"k": ks, "read_k": read_ks, "scale": self.scale, "format": self.shape.format}
         result = Result(
             "rerank",
-            ranking_figures(figures),
+            [{**UNCHANGED, **figure.to_dict()} for figure in figures],
             ranking_rows(given, ranking, ks, read_ks),
             settings_of("rerank", self.rows, rows, self.outcome.draws, used, chosen),
-            ranking_plots(ranking),
+            (Plot("R@k", "k", "share of questions with an answer in the first k", series),),
             _notes(given, ranking, read_ks),
         )
         by_order: dict[str, dict[str, Row]] = {}
@@ -123,13 +127,11 @@ class EvaluateRerank:
             title = f"{len(given)} questions; {WITH_CHANGE}"
             show(title, {"figure": False, **dict.fromkeys(orders, True)}, lines)
 
-        def draw() -> Any:
-            from fitrag_integrations.evaluation.plots import plot_ranking
-
-            return plot_ranking(ranking.curves(), figures)
-
         self.outcome.publish(
-            result, show_orders, summary={**summary, "notes": list(result.notes)}, draw=draw
+            result,
+            show_orders,
+            summary={**summary, "notes": list(result.notes)},
+            draw=lambda: plot_ranking(curves, figures),
         )
 
     @property
@@ -154,8 +156,9 @@ class EvaluateRerank:
             refuse_if(self.scale is not None, "--scale", self.scale, "nothing without --reranker")
             scored = self.model.model is None and are_scored(rows)
             return None if scored else models.load_scorer(self.model)
-        both = self.model.model is not None
-        refuse_if(both, "--reranker", self.reranker, "nothing beside --model")
+        refuse_if(
+            self.model.model is not None, "--reranker", self.reranker, "nothing beside --model"
+        )
         return models.load_reranker(self.reranker, self.scale, self.model)
 
 
@@ -174,15 +177,11 @@ def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> lis
     for k in read_ks:
         if 0 < (count := len(ranking.answered(k))) < len(rows):
             notes.append(f"accuracy@{k} is over the {count} questions whose answers are known")
-    short = [
-        row["ours"] and any(len(normalize(each)) < 2 for each in row["answers"]) for row in rows
-    ]
-    if count := sum(short):
+    if count := sum(
+        [row["ours"] and any(len(normalize(each)) < 2 for each in row["answers"]) for row in rows]
+    ):
         notes.append(f"{count} rows have an answer of one letter or none: it stands in many texts")
     return notes
-
-
-ADDED = ("labels", "ours")
 
 
 def ranked_rows(paths: Sequence[Path], shape: Ours) -> list[Row]:
@@ -204,7 +203,24 @@ def candidates(rows: Sequence[Row], scorer: Scorer | None, advance: Advance) -> 
         pairs = [(row["question"], passage) for row in chunk for passage in passages_of(row)]
         recorded = (score for row in chunk for score in _recorded(row))
         scores = iter(scorer.score(pairs)) if scorer else recorded
-        made += [_candidates(row, [next(scores) for _ in row["passages"]]) for row in chunk]
+        for row in chunk:
+            prefer, trust = (
+                [
+                    None if value is None else check(f"passages[{i}].{name}", value)
+                    for i, value in enumerate(passage.get(name) for passage in row["passages"])
+                ]
+                for name, check in (("llm_prefer", check_label), ("reader_score", check_number))
+            )
+            own = tuple(next(scores) for _ in row["passages"])
+            one = Candidates(tuple(row["labels"]), own, set=set_of(row))
+            if any(value is not None for value in prefer):
+                one = replace(
+                    one,
+                    llm_prefer=tuple(None if value is None else int(value) for value in prefer),
+                    right=tuple(None if value is None else bool(value) for value in prefer),
+                    trust=None if None in trust else tuple(value or 0.0 for value in trust),
+                )
+            made.append(one)
         advance(len(chunk))
     return made
 
@@ -262,23 +278,3 @@ def _recorded(row: Row) -> list[BiLabelScore]:
     wrong = not all(isinstance(score, Mapping) for score in given)
     refuse_if(wrong, "scores", given, "objects with has_answer and llm_prefer")
     return [BiLabelScore.from_dict(score) for score in given]
-
-
-def _candidates(row: Row, scores: Sequence[BiLabelScore]) -> Candidates:
-    columns = {
-        name: [
-            None if value is None else check(f"passages[{i}].{name}", value)
-            for i, value in enumerate(passage.get(name) for passage in row["passages"])
-        ]
-        for name, check in (("llm_prefer", check_label), ("reader_score", check_number))
-    }
-    one = Candidates(tuple(row["labels"]), tuple(scores), set=set_of(row))
-    prefer, trust = columns.values()
-    if all(value is None for value in prefer):
-        return one
-    return replace(
-        one,
-        llm_prefer=tuple(None if value is None else int(value) for value in prefer),
-        right=tuple(None if value is None else bool(value) for value in prefer),
-        trust=None if None in trust else tuple(value or 0.0 for value in trust),
-    )

@@ -11,13 +11,18 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
-from fitrag_integrations.commands.engine.rows import refuse_if
-from fitrag_integrations.commands.evaluate import options
-from fitrag_integrations.commands.evaluate.options import Outcome, Priced, settings_of
+from fitrag_integrations.commands.evaluate.options import (
+    Common,
+    Outcome,
+    Priced,
+    rows_of,
+    settings_of,
+)
 from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.drift import LEVEL, drift
 from fitrag_integrations.evaluation.figures.compare import (
     compared,
@@ -42,7 +47,7 @@ class EvaluateCompare:
 
     first: Annotated[Path, Argument("Result file of an evaluation (its --out).")]
     second: Annotated[Path, Argument("Result file of a later run of the same command.")]
-    common: options.Common = False
+    common: Common = False
     outcome: Outcome = Outcome()
 
     def run(self) -> None:
@@ -71,7 +76,7 @@ class EvaluateCompare:
         settings = settings_of("compare", names, questions, draws, options=chosen)
         result = Result(
             "compare",
-            options.rows_of(figures),
+            rows_of(figures),
             questions,
             {**settings, "differences": differences},
             _plots(figures),
@@ -163,8 +168,7 @@ class EvaluateReport:
         out = self.out
         refuse_if(out.suffix not in PAGES, "--out", str(out), f"a file in {', '.join(PAGES)}")
         results = [Result.read(path) for path in self.results]
-        page = html_report(results, title=self.title, prices=self.price.prices())
-        write_whole(out, page)
+        write_whole(out, html_report(results, title=self.title, prices=self.price.prices()))
         size = out.stat().st_size
         if self.json:
             typer.echo(json.dumps({"results": len(results), "out": str(out), "bytes": size}))

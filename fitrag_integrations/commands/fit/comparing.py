@@ -170,8 +170,7 @@ def _judged(
         if at in place and savings is not None:
             values[KEPT] = float(savings.default_kept[place[at]])
             for name, curve in ((EXCERPTS, savings.ours), (FIRST, savings.plain)):
-                one = np.array([place[at]])
-                values[f"tokens that keep it, {name}"] = curve.needed(1.0, one)
+                values[f"tokens that keep it, {name}"] = curve.needed(1.0, np.array([place[at]]))
         judged.append({**question, "values": values})
     return judged
 

@@ -14,7 +14,6 @@ import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.fit.trial import OwnFiles
 from fitrag_integrations.commands.label.options import (
     EMBEDDED,
@@ -24,7 +23,7 @@ from fitrag_integrations.commands.label.options import (
 )
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import rows_needed
 from fitrag_integrations.methods.compose.fitted import CORPUS, INDEX, NAME, Fitted
@@ -45,7 +44,6 @@ from fitrag_integrations.training.fitted.trying import recipes
 from fitrag_integrations.types import Passage
 
 WISH = Wish()
-GIVE_YES = "nothing was started: pass --yes to start"
 
 
 @dataclass(frozen=True)
@@ -139,11 +137,12 @@ class FitPlan(OwnFiles):
             drops = (n / 100 for n in range(1, 51))
             least = next((d for d in drops if rows_needed(d, self.confidence) <= held), None)
             other = "" if least is None else f", or --drop {least:g} with these"
-            allowed = (
-                f"{2 * needed - 1} for --drop {self.drop:g} at --confidence "
-                f"{self.confidence:g}, since half of them certify{other}"
+            raise InputError.of(
+                "number of questions",
+                given=count,
+                allowed=f"{2 * needed - 1} for --drop {self.drop:g} at --confidence "
+                f"{self.confidence:g}, since half of them certify{other}",
             )
-            raise InputError.of("number of questions", given=count, allowed=allowed)
 
     def _done(self, passages: Sequence[Passage], wish: Wish) -> Fitted | None:
         """Return what was fitted as is asked for now; raises where the corpus has changed since."""
@@ -179,7 +178,7 @@ class FitPlan(OwnFiles):
             return True
         if sys.stdin.isatty() and sys.stderr.isatty():
             return typer.confirm("Start?", err=True)
-        typer.echo(f"fitrag fit: {GIVE_YES}", err=True)
+        typer.echo("fitrag fit: nothing was started: pass --yes to start", err=True)
         return False
 
     def _fit(self, passages: Sequence[Passage], wish: Wish, prices: Prices | None) -> Fitted:

@@ -24,8 +24,8 @@ from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.compress import THERE, compress_figures
-from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.evaluation.figures.compress import MEANS, THERE
+from fitrag_integrations.evaluation.figures.summaries import Draws, set_figures
 from fitrag_integrations.evaluation.result import Plot, Result
 from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -124,8 +124,7 @@ class TryPlan(OwnFiles):
             trial = compare(asked, found, scorer, oracle, draws=DRAWS, bar=self._bar)
             skipped = None
             if oracle is not None:
-                known = says_it_knows([each.question for each in asked], oracle)
-                skipped = sum(known) / len(asked)
+                skipped = sum(says_it_knows([each.question for each in asked], oracle)) / len(asked)
         figures = proof(trial, unsure=unsure, skipped=skipped, price=self.price_in)
         said = sentence(figures, unsure)
         by = [BY_LLM.format(llm=self.llm)] if self.llm is not None else []
@@ -237,7 +236,7 @@ class TryPlan(OwnFiles):
         asked = [{"question": row.question} for row in trial.rows]
         result = Result(
             "compress",
-            [figure.to_dict() for figure in compress_figures(judged, DRAWS)] if judged else [],
+            [figure.to_dict() for figure in set_figures(judged, DRAWS, MEANS)] if judged else [],
             tuple(
                 {**each, "excerpts": [one.to_dict() for one in row.excerpts]}
                 for each, row in zip(judged, trial.rows, strict=True)

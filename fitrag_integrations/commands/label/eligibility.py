@@ -13,12 +13,12 @@ from typing import Annotated, Any, ClassVar
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.options import PerPassage, ScorerFolder, Stride, Window
-from fitrag_integrations.commands.engine.rows import refuse_if
+from fitrag_integrations.commands.engine.options import ScorerFolder
 from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS, WINDOWS
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import ScorePort, TokenReducer, rerank, score_port
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -49,7 +49,6 @@ class Combined:
         """Return the combination with its label: was the answer from it right?"""
         passage = as_one(self.excerpts)
         text = outcome.text if isinstance(outcome, Told) else None
-        answer = {"llm_error": str(outcome)} if text is None else {"answer": text}
         return {
             "kinds": list(self.kinds),
             "scores": _scores(self.excerpts),
@@ -57,7 +56,7 @@ class Combined:
             "eligible": None if text is None else int(question.is_right(text)),
             "has_answer": int(question.has_answer(passage)),
             "share": min(1.0, approximate_tokens(passage.text) / max(1, self.whole)),
-            **answer,
+            **({"llm_error": str(outcome)} if text is None else {"answer": text}),
         }
 
 
@@ -90,9 +89,13 @@ class LabelEligibility(AskingPlan):
     name: ClassVar[str] = "label eligibility"
     depth: Annotated[int, Option("Passages per question before reranking.", min=1)] = 100
     top_n: Annotated[int, Option("Passages the reranker keeps.", min=1)] = DEFAULTS.top_n
-    window: Window = DEFAULTS.paper.window
-    stride: Stride = DEFAULTS.paper.stride
-    per_passage: PerPassage = DEFAULTS.paper.per_passage or 0
+    window: Annotated[int, Option("Sentences per excerpt.", min=1)] = DEFAULTS.paper.window
+    stride: Annotated[int, Option("Sentences between the starts of two excerpts.", min=1)] = (
+        DEFAULTS.paper.stride
+    )
+    per_passage: Annotated[
+        int, Option("Maximum number of separate windows per passage; 0: no limit.", min=0)
+    ] = DEFAULTS.paper.per_passage or 0
     most: Annotated[int, Option("Number of best windows to combine.", min=1)] = 10
     combinations: Annotated[
         str, Option("Combinations: random (the paper's), prefixes (as at inference) or both.")
@@ -104,8 +107,9 @@ class LabelEligibility(AskingPlan):
 
     def __post_init__(self) -> None:
         kinds = (*KINDS, BOTH)
-        wrong = self.combinations not in kinds
-        refuse_if(wrong, "--combinations", self.combinations, ", ".join(kinds))
+        refuse_if(
+            self.combinations not in kinds, "--combinations", self.combinations, ", ".join(kinds)
+        )
 
     def verb(self, asked: Asked) -> Verb[Fields]:
         """Answer without passages first, then from each combination if the question needs
@@ -129,8 +133,9 @@ class LabelEligibility(AskingPlan):
             found: list[Combined] = []
             if needs:
                 found = yield from self.combined(question, score_port(scorer), reducer)
-            shown = replace(question, passages=tuple(as_one(one.excerpts) for one in found))
-            outcomes = yield from asked.about(shown)
+            outcomes = yield from asked.about(
+                replace(question, passages=tuple(as_one(one.excerpts) for one in found))
+            )
             asked.check([*alone, *outcomes])
             labelled = [
                 one.to_dict(question, outcome) for one, outcome in zip(found, outcomes, strict=True)

@@ -27,7 +27,6 @@ from fitrag_integrations.commands.engine.rows import (
     passages_of,
     question_of,
     read_rows,
-    refuse_if,
 )
 from fitrag_integrations.commands.label.options import (
     Asking,
@@ -39,6 +38,7 @@ from fitrag_integrations.commands.label.options import (
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Terminated
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import check_answers
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -76,14 +76,9 @@ class AskingPlan:
     hardware: EncoderHardware = EncoderHardware()
     how: RunSettings = RunSettings()  # one process writes the journal of answers
 
-    def asker(self) -> Asker:
-        """Load who is asked."""
-        return load_asker(self.asking, self.hardware)
-
     def questions(self) -> Questions:
         """Return how rows become questions."""
-        find = self.candidates.port(self.hardware, self.depth)
-        return Questions(find, self.depth, self.patterns)
+        return Questions(self.candidates.port(self.hardware, self.depth), self.depth, self.patterns)
 
     def verb(self, asked: Asked) -> Verb[Fields]:
         """Return what is asked about a row and written of it."""
@@ -95,14 +90,19 @@ class AskingPlan:
 
     def run(self) -> None:
         """Label all rows, or those the budget allows, and report the counts."""
-        allowed = "a file, which a stopped run can go on in"
-        refuse_if(self.out == jsonl.STREAM, "--out", self.out, allowed)
+        refuse_if(
+            self.out == jsonl.STREAM, "--out", self.out, "a file, which a stopped run can go on in"
+        )
         for path in self.rows:
             check_names(str(path), self.out)
-        given, target = self._given(), Path(self.out)
+        lines = chain.from_iterable(jsonl.read_lines(str(path)) for path in self.rows)
+        given, target = list(read_rows(lines, Shard.read(self.how.shard))), Path(self.out)
+        if self.seed is not None:
+            random.Random(self.seed).shuffle(given)
+        given = given[: self.limit or None]
         run = going(self.name, self, self.out, anew=self.how.overwrite)
         with run as stopping, self._journal(target) as journal:
-            asker = self.asker()
+            asker = load_asker(self.asking, self.hardware)
             if (
                 self.how.retry_failed and asker.keeps
             ):  # the journal has the answers: the rest is asked
@@ -122,14 +122,6 @@ class AskingPlan:
             raise typer.Exit(1)
         leave(replace(done, stopped=done.stopped and not account.stopped), self.how)
 
-    def _given(self) -> list[Line]:
-        """Read the rows to label, in their order or shuffled."""
-        lines = chain.from_iterable(jsonl.read_lines(str(path)) for path in self.rows)
-        given = list(read_rows(lines, Shard.read(self.how.shard)))
-        if self.seed is not None:
-            random.Random(self.seed).shuffle(given)
-        return given[: self.limit or None]
-
     @contextmanager
     def _journal(self, target: Path) -> Iterator[AnswerJournal]:
         """Open the answers beside an output; raises `InputError` for an output that has none."""
@@ -147,8 +139,9 @@ class AskingPlan:
             journal.close()
 
     def _summarize(self, account: Account, errors: int) -> None:
-        written = read_rows(jsonl.read_lines(self.out))
-        text, counts = self.counted(dict(row.given) for row in written)
+        text, counts = self.counted(
+            dict(row.given) for row in read_rows(jsonl.read_lines(self.out))
+        )
         if not self.how.quiet:
             typer.echo(text, err=True)
             typer.echo(f"{account}; {errors} error rows", err=True)

@@ -14,10 +14,10 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.rows import question_of, refuse_if
+from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.label.options import SERVED_TOKENS, LabelPlan, load_llm
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.evaluation.judging import judge_prompt
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.slimplm.steps import UNREAD, Rewriter, heuristic_answer

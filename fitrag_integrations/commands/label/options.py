@@ -13,9 +13,8 @@ from fitrag_integrations import models as library
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, Hardware, RunOptions
 from fitrag_integrations.commands.engine.progress import NamedPlan
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Port
 from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteOptions
@@ -58,8 +57,7 @@ class Server:
     concurrency: Annotated[int, Option("Maximum concurrent prompts.", min=1)] = 8
 
     def __post_init__(self) -> None:
-        known = self.api in ("chat", "completions")
-        refuse_if(not known, "--api", self.api, "chat or completions")
+        refuse_if(self.api not in ("chat", "completions"), "--api", self.api, "chat or completions")
 
     def generator(self, name: str, **lengths: Unpack[Lengths]) -> RemoteGenerator | None:
         """Make the client of a served model; None where there is no server."""
@@ -143,8 +141,7 @@ def load_llm(
 
 
 def _check_file(field: str, path: Path | None) -> None:
-    wrong = path is not None and not path.is_file()
-    refuse_if(wrong, field, str(path), "a file that is there")
+    refuse_if(path is not None and not path.is_file(), field, str(path), "a file that is there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +223,14 @@ class Budget:
 
     def __post_init__(self) -> None:
         unpriced = self.max_cost is not None and not self.price_read + self.price_written
-        allowed = "a cost with --price-in and --price-out"
-        refuse_if(unpriced, "--max-cost", self.max_cost, allowed)
+        refuse_if(unpriced, "--max-cost", self.max_cost, "a cost with --price-in and --price-out")
 
 
 def load_asker(asking: Asking, hardware: EncoderHardware) -> AskLLM | AskReader:
     """Load who is asked, by what the name names."""
     name, server, longest = asking.llm, asking.server, asking.max_new_tokens
     prompt = PROMPT if asking.prompt is None else asking.prompt.read_text(encoding="utf-8")
-    is_reader = name == EMBEDDED or models.model_kind(Path(name)) == "reader"
-    if server.url is None and is_reader:
+    if server.url is None and (name == EMBEDDED or models.model_kind(Path(name)) == "reader"):
         return AskReader(models.load_reader(hardware.of(None if name == EMBEDDED else name)), name)
     llm: object
     if server.url is not None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar
 
 import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Depth
 from fitrag_integrations.commands.engine.outputs import settled
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.engine import (
     FOR_READERS,
     Asked,
@@ -20,11 +19,11 @@ from fitrag_integrations.commands.label.engine import (
     Fields,
     Questions,
 )
-from fitrag_integrations.commands.train.rows import objects, pool_of, rows_as
+from fitrag_integrations.commands.train.rows import objects, rows_as
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.loaders import read_questions
 from fitrag_integrations.flow import Flow
@@ -47,7 +46,6 @@ SIGNALS = {  # each with the field it needs, and what that must be
     "passage": ("passage", "the gold passage, an object with a text"),
 }
 OURS = "fitrag"
-Placed: TypeAlias = Sequence[tuple[str, Row]]  # each with its place, for errors to name
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,24 @@ class LabelEvaluator:
     def run(self) -> None:
         """Label them, and report how many are right."""
         refuse_if(self.signal not in SIGNALS, "--signal", self.signal, ", ".join(SIGNALS))
-        rows = list(self._given())
-        rights = [_right(row, self.signal, place) for place, row in rows]
+        rows: list[Row] = []
+        places: list[str] = []
+        for path in self.rows:
+            ours = self.format == OURS
+            given = objects([path]) if ours else read_questions(str(path), self.format).rows
+            for at, row in enumerate(given, start=1):
+                places.append(f"{path.name}, row {at}")
+                check_text(f"{places[-1]}: question", row.get("question"), blank=False)
+                rows.append(row)
+        rights = [_right(row, self.signal, at) for row, at in zip(rows, places, strict=True)]
+        if self.pool is not None:
+            pool, questions = rows_as([self.pool], passage_row), [row["question"] for row in rows]
+            found = candidates(questions, pool, depth=self.depth)
+        else:
+            for row, at in zip(rows, places, strict=True):
+                own, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"
+                refuse_if(not isinstance(own, list), f"{at}: passages", own, allowed)
+            found = [list(map(passage_row, row["passages"][: self.depth])) for row in rows]
         judged = [
             Judged(
                 row["question"],
@@ -84,7 +98,7 @@ class LabelEvaluator:
                 tuple(passages),
                 tuple(int(right(passage)) for passage in passages),
             )
-            for (_, row), right, passages in zip(rows, rights, self._retrieved(rows), strict=True)
+            for row, right, passages in zip(rows, rights, found, strict=True)
             if passages
         ]
         with settled(self.out, "label evaluator", self, anew=True):
@@ -93,24 +107,6 @@ class LabelEvaluator:
         labels = [label for row in judged for label in row.holds]
         text = f"{right_rows} with a right passage; {sum(labels)} of {len(labels)} pairs are right"
         typer.echo(f"{len(judged)} questions, {text}", err=True)
-
-    def _given(self) -> Iterator[tuple[str, Row]]:
-        for path in self.rows:
-            ours = self.format == OURS
-            rows = objects([path]) if ours else read_questions(str(path), self.format).rows
-            for at, row in enumerate(rows, start=1):
-                place = f"{path.name}, row {at}"
-                check_text(f"{place}: question", row.get("question"), blank=False)
-                yield place, row
-
-    def _retrieved(self, rows: Placed) -> list[list[Passage]]:
-        if self.pool is not None:
-            questions = [row["question"] for _, row in rows]
-            return candidates(questions, pool_of(self.pool), depth=self.depth)
-        for place, row in rows:
-            given, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"
-            refuse_if(not isinstance(given, list), f"{place}: passages", given, allowed)
-        return [[passage_row(one) for one in row["passages"][: self.depth]] for _, row in rows]
 
 
 def _right(row: Row, signal: str, place: str) -> Callable[[Passage], bool]:
@@ -127,8 +123,9 @@ def _right(row: Row, signal: str, place: str) -> Callable[[Passage], bool]:
         return lambda passage: _alike(passage.title) in titles
     if given and signal == "passage" and isinstance(given, dict):
         return lambda passage: _alike(passage.text) == _alike(given["text"])
-    text = f"{allowed}: --signal {signal} needs it"
-    raise InputError.of(f"{place}: {field}", given=given, allowed=text)
+    raise InputError.of(
+        f"{place}: {field}", given=given, allowed=f"{allowed}: --signal {signal} needs it"
+    )
 
 
 def _alike(text: str) -> str:
@@ -148,7 +145,9 @@ class LabelNegatives:
     def run(self) -> None:
         """Find them, and write the rows."""
         given = rows_as(self.rows, reading_row)
-        mined = mine_negatives(given, pool_of(self.pool), depth=self.depth, keep=self.keep)
+        mined = mine_negatives(
+            given, rows_as([self.pool], passage_row), depth=self.depth, keep=self.keep
+        )
         with settled(self.out, "label negatives", self, anew=True):
             write_jsonl(self.out, map(reading_json, mined))
         found = sum(len(row.negatives) for row in mined)

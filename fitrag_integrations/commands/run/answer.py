@@ -20,19 +20,19 @@ from fitrag_integrations.commands.engine.options import (
     Searching,
 )
 from fitrag_integrations.commands.engine.progress import run_plan
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.label.options import Server, load_writer
 from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields, show_answer
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answering import Answered, Answering
 from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemplate
 from fitrag_integrations.methods.compose.recipe import EMBEDDED, method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
-from fitrag_integrations.ports import Method, Retriever
+from fitrag_integrations.ports import Retriever
 from fitrag_integrations.text.tokens import counter_for
 
 METHOD_FIELDS = {
@@ -153,8 +153,9 @@ class AnswerPlan:
         refuse_if(alone and is_rows, "output", None, rows)
         fitted = method and self.fitted is not None
         refuse_if(fitted, "--method", self.method, "nothing, since --fitted sets the method")
-        unknown = alone and self._index is None
-        refuse_if(unknown, "--index", None, "an index to answer the question from")
+        refuse_if(
+            alone and self._index is None, "--index", None, "an index to answer the question from"
+        )
 
     @property
     def _index(self) -> Path | None:
@@ -185,16 +186,16 @@ class AnswerPlan:
             generate = load_writer(self._llm, self.server, hardware)
         elif self.method is not None or fitted is not None:
             generate = EMBEDDED_GENERATOR
-        method = self._method() if fitted is None else fitted.method(generate)
+        options = {name: getattr(self, option) for option, name in METHOD_FIELDS.items()}
+        chosen = {name: value for name, value in options.items() if value is not None}
+        if fitted is not None:
+            method = fitted.method(generate)
+        elif self.method is not None:
+            method = method_from(self.method, **chosen)
+        else:
+            chosen["count_tokens"] = counter_for(self.tokenizer or DEFAULTS.tokenizer)
+            method = FitRag(models.load_scorer(self.model), **chosen)
         template = None if fitted is None else FittedTemplate()
         reading = replace(self.model, model=self.reader)
         reader = models.load_reader(reading) if self._llm is None else None
         return Answers(Answering(method, reader=reader, template=template), found, generate)
-
-    def _method(self) -> Method:
-        options = {name: getattr(self, option) for option, name in METHOD_FIELDS.items()}
-        given = {name: value for name, value in options.items() if value is not None}
-        if self.method is not None:
-            return method_from(self.method, **given)
-        given["count_tokens"] = counter_for(self.tokenizer or DEFAULTS.tokenizer)
-        return FitRag(models.load_scorer(self.model), **given)

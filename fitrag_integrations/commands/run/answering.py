@@ -63,7 +63,6 @@ def answer_fields(traced: Traced[Answered], *, explain: bool = False) -> Row:
     """
     answered = traced.value
     context = answered.context
-    why = {"selection": plain(context.selection)} if explain else {}
     return {
         "context": [_excerpt(excerpt) for excerpt in context.excerpts],
         "prompt": answered.prompt,
@@ -77,7 +76,7 @@ def answer_fields(traced: Traced[Answered], *, explain: bool = False) -> Row:
             "decision": plain(context.decision),
             "notes": plain(context.notes),
             "details": plain(context.details),
-            **why,
+            **({"selection": plain(context.selection)} if explain else {}),
             "source": None if answered.source is None else _excerpt(answered.source),
         },
     }
@@ -98,7 +97,6 @@ def _excerpt(excerpt: Excerpt) -> Row:
 
 
 SHOWN = 3  # excerpts
-NOT_RETRIEVED = "nothing was retrieved"
 MARKS = "\x1b[30;43m", "\x1b[0m"  # black on yellow
 PLAIN_MARKS = "**", "**"
 
@@ -151,7 +149,11 @@ def saved(traced: Traced[Answered]) -> str:
         found for step in traced.steps if step.port == "retrieve" for found in step.answers
     )
     found = {passage.id: passage for each in retrieved for passage in each}
-    return cost(list(found.values()), traced.value.context.excerpts) if found else NOT_RETRIEVED
+    return (
+        cost(list(found.values()), traced.value.context.excerpts)
+        if found
+        else "nothing was retrieved"
+    )
 
 
 def cost(found: Sequence[Passage], kept: Sequence[Excerpt]) -> str:

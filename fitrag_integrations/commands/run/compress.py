@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from fitrag_integrations.commands.engine import models, options
@@ -45,10 +45,34 @@ class CompressPlan(SearchingPlan):
     max_tokens: options.MaxTokens = None
     window: options.CutWindow = None
     stride: options.CutStride = None
-    top_n: options.CutTopN = None
-    per_passage: options.CutPerPassage = None
-    max_share: options.CutShare = None
-    detector: options.Detector = None
+    top_n: Annotated[
+        int | None,
+        Option("Passages kept after reranking; 0: all.", min=0, default=f"{DEFAULTS.top_n}"),
+    ] = None
+    per_passage: Annotated[
+        int | None,
+        Option(
+            "Maximum number of excerpts per passage; 0: no limit.",
+            min=0,
+            default="0, with --window 1",
+        ),
+    ] = None
+    max_share: Annotated[
+        float | None,
+        Option(
+            "Maximum fraction of the tokens kept.",
+            min=0,
+            max=1,
+            default=f"{DEFAULTS.sentences.max_share:g} without --max-tokens and --window, else all",
+        ),
+    ] = None
+    detector: Annotated[
+        str | None,
+        Option(
+            "Eligibility detector: folder of `fitrag train eligibility`, or none.",
+            default="the embedded one, if it is for these scores",
+        ),
+    ] = None
     scoring: Annotated[
         str | None,
         Option(
@@ -69,7 +93,10 @@ class CompressPlan(SearchingPlan):
     offsets: Annotated[Offsets, Option("Unit of start, end and lead: codepoints or utf16.")] = (
         "codepoints"
     )
-    weight: options.Weight = DEFAULTS.weight
+    weight: Annotated[
+        float,
+        Option("Weight of llm_prefer; 0: has_answer alone, 1: llm_prefer alone.", min=0, max=1),
+    ] = DEFAULTS.weight
     tokenizer: options.Tokenizer = DEFAULTS.tokenizer
 
     def run(self) -> None:
@@ -111,13 +138,16 @@ def compress_verb(
 ) -> Verb[Row]:
     """Return the verb that reranks and reduces.
 
-    `explain` adds a row for all that is dropped. `offsets` None is the row's own field.
+    `explain` adds a row for all that is dropped. With `offsets` None, the row has `offsets` and
+    `max_tokens` of its own.
     """
     empty = {**EMPTY, "offsets": offsets} | ({"selection": []} if explain else {})
 
     def flow(row: Row) -> Flow[Row]:
         question, passages = question_of(row), passages_of(row)
-        context = yield from step.context(question, passages)
+        budget = row.get("max_tokens") if offsets is None else None
+        reducing = step if budget is None else replace(step, max_tokens=budget)
+        context = yield from reducing.context(question, passages)
         rows = [each.to_dict() for each in context.selection] if explain else []
         unit = offsets or row.get("offsets", "codepoints")
         units: dict[str, Callable[[int], int]] = {one.id: int for one in passages}
@@ -131,8 +161,9 @@ def compress_verb(
             move = units[one.passage.id]
             *lead, (start, end) = ([move(first), move(last)] for first, last in one.spans)
             place = {"passage": int(one.passage.id), "start": start, "end": end}
-            shown = {"score": one.score, "text": one.text}
-            excerpts.append(place | shown | ({"lead": lead} if lead else {}))
+            excerpts.append(
+                place | {"score": one.score, "text": one.text} | ({"lead": lead} if lead else {})
+            )
         return {
             "excerpts": excerpts,
             "offsets": unit,

@@ -16,13 +16,14 @@ from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
 from fitrag_integrations.commands.engine.progress import echo_notes, run_plan
-from fitrag_integrations.commands.engine.rows import Shard, question_of, refuse_if
+from fitrag_integrations.commands.engine.rows import Shard, question_of
 from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.flow import Flow, Traced
-from fitrag_integrations.ports import Retriever, port_of
+from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.types import Passage
 
@@ -140,38 +141,39 @@ class RetrievePlan:
         given = f"--index {self.index}, --corpus {self.corpus}"
         not_one = (self.index is None) is (self.corpus is None)
         refuse_if(not_one, "--index", given, "one of --index and --corpus")
-        dense = self.dense and self.corpus is None
-        refuse_if(dense, "--dense", True, "with --corpus; an index is dense")
+        refuse_if(
+            self.dense and self.corpus is None, "--dense", True, "with --corpus; an index is dense"
+        )
         for name, path in (("--index", self.index), ("--corpus", self.corpus)):
             missing = path is not None and not path.exists()
             refuse_if(missing, name, str(path), "a file or folder that is there")
 
     def verb(self) -> Verb[list[Passage]]:
         """Open the index, or read the corpus."""
-        port = port_of("retrieve", self._retriever(), "retrieve")
+        how, notes = self.hardware.of(self.encoder), list[FileNote]()
+        if self.index is not None:
+            retriever = models.load_retriever(self.index, how, k=self.k)
+        else:
+            from fitrag_integrations.retrieval.corpus.documents import read_passages
+
+            passages = read_passages(self.corpus or "", notes)
+            if not self.how.quiet:
+                echo_notes("retrieve", notes)
+            if self.dense:
+                made = models.new_index(how)
+                made.add(passages)
+                retriever = made.as_retriever(self.k)
+            else:
+                retriever = models.searching_words(passages, k=self.k)
+        port = port_of("retrieve", retriever, "retrieve")
 
         def flow(row: Row) -> Flow[list[Passage]]:
             (found,) = yield from port.ask([question_of(row)])
             return list(found)
 
-        def fields(traced: Traced[list[Passage]]) -> Row:
-            return {"passages": [passage_json(each) for each in traced.value]}
-
-        return Verb(flow, fields, ("passages",), {"passages": []})
-
-    def _retriever(self) -> Retriever:
-        how = self.hardware.of(self.encoder)
-        if self.index is not None:
-            return models.load_retriever(self.index, how, k=self.k)
-        from fitrag_integrations.retrieval.corpus.documents import read_passages
-
-        notes: list[FileNote] = []
-        passages = read_passages(self.corpus or "", notes)
-        if not self.how.quiet:
-            echo_notes("retrieve", notes)
-        if not self.dense:
-            return models.searching_words(passages, k=self.k)
-        made = models.new_index(how)
-        made.add(passages)
-        retriever: Retriever = made.as_retriever(self.k)
-        return retriever
+        return Verb(
+            flow,
+            lambda traced: {"passages": list(map(passage_json, traced.value))},
+            ("passages",),
+            {"passages": []},
+        )

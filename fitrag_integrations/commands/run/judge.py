@@ -79,8 +79,7 @@ class GatePlan(ModelPlan):
 
     def verb(self) -> Verb[Decided]:
         """Load the gate."""
-        gate = models.load_gate(self.model)
-        return gate_verb(gate, drafts=self.drafts, threshold=self.threshold)
+        return gate_verb(models.load_gate(self.model), drafts=self.drafts, threshold=self.threshold)
 
 
 def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None) -> Verb[Decided]:
@@ -179,8 +178,7 @@ def route_verb(
 
     def flow(row: Row) -> Flow[GradedList]:
         question = question_of(row)
-        passages = [] if row.get("passages") == [] else passages_of(row)
-        return (yield from judge(question, passages))
+        return (yield from judge(question, [] if row.get("passages") == [] else passages_of(row)))
 
     def fields(traced: Traced[GradedList]) -> Row:
         judged = traced.value

@@ -7,6 +7,7 @@ environment, `Settings.from_environment`.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,8 +21,7 @@ from starlette.responses import JSONResponse, Response
 
 from fitrag_integrations import __version__
 from fitrag_integrations.commands.serve.limits import Door, Metrics, Settings, worded
-from fitrag_integrations.commands.serve.service import Ranked, Service
-from fitrag_integrations.commands.serve.shapes import CompressRow, Rerank, Row
+from fitrag_integrations.commands.serve.service import CompressRow, Ranked, Rerank, Row, Service
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import FitRagError, InputError
 
@@ -49,7 +49,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await service.start()
+        await asyncio.to_thread(service.load)  # the event loop stays free
         yield
         service.stop()
 

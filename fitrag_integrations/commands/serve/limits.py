@@ -12,16 +12,14 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeAlias
 
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import Checked, Count, Seconds
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 PREFIX = "FITRAG_SERVE_"  # of the variables from which a worker process reads its settings
 WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
 ROUTES = {"/rerank", "/v1/rerank", "/v2/rerank", "/compress", "/route", "/gate", *WATCHED}
@@ -168,7 +166,12 @@ class Metrics:
 class Door:
     """Let a request in, or say why not; count what comes out."""
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: Callable[[Message, Receive, Send], Awaitable[None]],
+        settings: Settings,
+        metrics: Metrics,
+    ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
         self._open = self._reading = self._held = 0
 
@@ -194,18 +197,18 @@ class Door:
                 from starlette.responses import JSONResponse
 
                 extra = {"Retry-After": "1"} if refusal.status == 429 else None
-                body = worded(refusal.kind, str(refusal))
-                await JSONResponse(body, refusal.status, extra)(scope, receive, watched)
+                await JSONResponse(worded(refusal.kind, str(refusal)), refusal.status, extra)(
+                    scope, receive, watched
+                )
             finally:
                 ended(status)
         return None
 
     async def _enter(self, scope: Message, receive: Receive, send: Send) -> None:
         key, headers = self._settings.api_key, dict(scope["headers"])
-        if key.found:
-            header = f"Bearer {key.reveal()}".encode()
-            if not hmac.compare_digest(headers.get(b"authorization", b""), header):
-                raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
+        sent = headers.get(b"authorization", b"")
+        if key.found and not hmac.compare_digest(sent, f"Bearer {key.reveal()}".encode()):
+            raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
         if scope["path"] in WATCHED:
             return await self._app(scope, receive, send)
         body = await self._read(scope, receive)  # a slow sender holds no slot

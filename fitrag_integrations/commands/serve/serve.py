@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, Model, ModelOptions
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.serve.limits import HEADER_BYTES, PREFIX, Settings
 from fitrag_integrations.commands.serve.workers import Workers
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import refuse_if
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class ServePlan:
             "factory": True,
             "host": self.host,
             "port": self.port,
-            "http": "fitrag_integrations.commands.serve.connections:BoundedProtocol",
+            "http": "fitrag_integrations.commands.serve.workers:BoundedProtocol",
             "h11_max_incomplete_event_size": HEADER_BYTES,
             "ws": "none",
             "timeout_graceful_shutdown": grace,

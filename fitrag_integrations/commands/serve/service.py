@@ -1,4 +1,8 @@
-"""The models of one process, and what the routes ask of them."""
+"""What clients send, the models of one process, and what the routes ask of them.
+
+Clients send TEI's texts, Jina's and Cohere's documents, and the rows of the verbs. A field that no
+shape has is refused by name, since ignoring it would answer another question.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,109 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Files, ModelOptions
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
-from fitrag_integrations.commands.serve.limits import CHARACTERS, Metrics, Settings
-from fitrag_integrations.commands.serve.shapes import Rerank, Spans
+from fitrag_integrations.commands.serve.limits import (
+    CHARACTERS,
+    QUERY_CHARACTERS,
+    Metrics,
+    Settings,
+)
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import arun
 from fitrag_integrations.methods.defaults import is_default
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import BiLabelScore, Passage
+
+Text = Annotated[str, Field(max_length=CHARACTERS)]
+Query = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
+Name = Annotated[str, Field(max_length=1000)]  # a bounded text may not hold a lone surrogate either
+
+
+class Shape(BaseModel):
+    """Refuse what is not named."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def known(cls, given: object) -> object:
+        """Refuse the first field without a name here; pydantic writes an error for each of them."""
+        if isinstance(given, dict) and cls.model_config["extra"] == "forbid":
+            for name in given:
+                if name not in cls.model_fields:
+                    shown = str(name)[:100].encode("utf-8", "backslashreplace").decode()
+                    raise ValueError(f"no such field: {shown}")
+        return given
+
+
+class Document(Shape):
+    """A document passed as an object."""
+
+    text: Text
+    title: Text = ""
+    id: Name = ""
+
+
+class Spans(Shape):
+    """Request for the relevant spans of each document, as in Cohere's Rerank 5."""
+
+    mode: Literal["enabled", "disabled"] = "enabled"
+    threshold: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
+    max_spans: Annotated[int, Field(ge=1)] | None = None
+
+
+class Rerank(Shape):
+    """Request for the relevance of `texts` (TEI) or `documents` (Jina, Cohere, vLLM) to a query.
+
+    Passages are read whole, however long, and requests in the order they come: `truncate`,
+    `truncation_direction`, `max_tokens_per_doc` and `priority` are taken from clients that send
+    them and change nothing.
+    """
+
+    query: Query
+    # Without fail_fast, pydantic writes an error for each of a million wrong elements.
+    texts: Annotated[list[Text], Field(fail_fast=True)] | None = None
+    documents: Annotated[list[Text | Document], Field(fail_fast=True)] | None = None
+    model: Name = ""
+    top_n: Annotated[int, Field(ge=0)] | None = None
+    return_documents: bool = False
+    return_text: bool = False
+    raw_scores: bool = False
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] = "right"
+    max_tokens_per_doc: int | None = None
+    priority: int | None = None
+    relevant_spans: Spans | None = None
+
+
+class Row(Shape):
+    """Request with the row that the verb of this name reads."""
+
+    model_config = ConfigDict(extra="allow")
+    question: Query
+
+    def fields(self) -> dict[str, Any]:
+        """Return the row as the verb reads it."""
+        return self.model_dump()
+
+
+class CompressRow(Row):
+    """Row for `fitrag compress`; `max_tokens` is its option, `offsets` the unit of the places.
+
+    "utf16" is what JavaScript, Java and C# slice by, "codepoints" what Python does.
+    """
+
+    offsets: Literal["codepoints", "utf16"] = "codepoints"
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +147,16 @@ class Service:
         """The scorer's name."""
         return str(self._scorer.name)
 
-    async def start(self) -> None:
-        """Load the models, in a thread: the event loop stays free."""
-        await asyncio.to_thread(self.load)
-
     def load(self) -> None:
         """Load the models."""
         given = self._settings
         self._scorer = models.load_scorer(self._options(given.model))
         evaluator = models.load_evaluator(self._options(given.evaluator))
         step = CompressPlan(Files("-", "-")).reducing(self._scorer)
-        gate = models.load_gate(replace(self._options(given.gate), backend=None))
         self._verbs = {
             "compress": compress_verb(step, offsets=None),
             "route": route_verb(evaluator, chosen_thresholds(evaluator)),
-            "gate": gate_verb(gate),
+            "gate": gate_verb(models.load_gate(replace(self._options(given.gate), backend=None))),
         }
 
     def _options(self, model: str) -> ModelOptions:
@@ -101,7 +187,18 @@ class Service:
 
     async def rerank(self, asked: Rerank) -> list[Ranked]:
         """Rank documents, best first; ties keep the order given. Raises `InputError`."""
-        passages = self._passages(asked)
+        given = asked.texts if asked.documents is None else asked.documents
+        if given is None or (asked.texts is not None and asked.documents is not None):
+            raise InputError("documents: given both or none of texts and documents, allowed one")
+        count, most = len(given), self._settings.documents
+        refuse_if(not 1 <= count <= most, "documents", count, f"1 to {most}, set by the server")
+        passages = [
+            Passage(str(i), one) if isinstance(one, str) else Passage(str(i), one.text, one.title)
+            for i, one in enumerate(given)
+        ]
+        field = "texts" if asked.documents is None else "documents"
+        for i, passage in enumerate(passages):
+            check_text(f"{field}[{i}]", passage.text, blank=False)
         if asked.relevant_spans is not None and asked.relevant_spans.mode == "enabled":
             ranked = await self._with_spans(asked.query, passages, asked.relevant_spans)
         else:
@@ -134,21 +231,6 @@ class Service:
             kept = sorted(best, key=lambda span: span["start"])
             found.append(Ranked(i, passage.text, relevance(whole), kept))
         return found
-
-    def _passages(self, asked: Rerank) -> list[Passage]:
-        given = asked.texts if asked.documents is None else asked.documents
-        if given is None or (asked.texts is not None and asked.documents is not None):
-            raise InputError("documents: given both or none of texts and documents, allowed one")
-        count, most = len(given), self._settings.documents
-        refuse_if(not 1 <= count <= most, "documents", count, f"1 to {most}, set by the server")
-        passages = [
-            Passage(str(i), one) if isinstance(one, str) else Passage(str(i), one.text, one.title)
-            for i, one in enumerate(given)
-        ]
-        field = "texts" if asked.documents is None else "documents"
-        for i, passage in enumerate(passages):
-            check_text(f"{field}[{i}]", passage.text, blank=False)
-        return passages
 
     async def row(self, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a row as the verb of that name does; gives the fields it adds."""

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.serve.limits import Metrics, Settings
-from fitrag_integrations.commands.serve.service import Service
-from fitrag_integrations.commands.serve.shapes import Rerank, Row
+from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.defaults import DEFAULTS
@@ -53,22 +52,27 @@ class Tools:
         found = await self.service.rerank(Rerank.model_validate(asked))
         return [{"index": a.index, "relevance": a.relevance, "text": a.text} for a in found]
 
-    async def compress(self, question: str, documents: list[str]) -> Found:
-        """Keep the sentences of documents that help to answer a question, word for word. Returns
-        excerpts, each with its document (`passage`, from 0), `start`, `end`, score and text.
+    async def compress(
+        self, question: str, documents: list[str], max_tokens: int | None = None
+    ) -> Found:
+        """Keep the sentences of documents that help to answer a question, word for word, in at most
+        max_tokens tokens if given. Returns excerpts, each with its document (`passage`, from 0),
+        `start`, `end`, score and text.
         """
-        return await self._row("compress", question, documents)
+        return await self._row("compress", CompressRow, question, documents, max_tokens=max_tokens)
 
     async def grade(self, question: str, documents: list[str]) -> Found:
         """Judge whether documents answer a question. Returns the action "correct" (use them),
         "incorrect" (search elsewhere) or "ambiguous" (do both), and each document's grade from -1
         to 1.
         """
-        return await self._row("route", question, documents)
+        return await self._row("route", Row, question, documents)
 
-    async def _row(self, verb: str, question: str, documents: list[str]) -> Found:
-        row = {"question": question, "passages": [{"text": text} for text in documents]}
-        return await self.service.row(verb, Row.model_validate(row).fields())
+    async def _row(
+        self, verb: str, shape: type[Row], question: str, documents: list[str], **more: object
+    ) -> Found:
+        row = {"question": question, "passages": [{"text": text} for text in documents], **more}
+        return await self.service.row(verb, shape.model_validate(row).fields())
 
     def offered(self) -> list[Tool]:
         """Return the tools."""

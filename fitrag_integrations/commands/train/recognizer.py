@@ -11,11 +11,12 @@ import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, ScorerFolder
-from fitrag_integrations.commands.engine.rows import passages_of, question_of, refuse_if
+from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.train.rows import objects
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER, Row, fit_recognizer
 from fitrag_integrations.training.options import Out, Rows, Seed
@@ -70,12 +71,17 @@ class TrainRecognizer:
         rows: list[Row] = [
             (row.question, [next(scores) for _ in row.passages], row.known) for row in asked
         ]
-        named = trait(scorer, "name", str) or ""
-        tried = tuple(self.ks or (1, 3, 5, 10, 20, 50))
-        fitted = fit_recognizer(rows, bank, scorer=named, ks=tried)
+        fitted = fit_recognizer(
+            rows,
+            bank,
+            scorer=trait(scorer, "name", str) or "",
+            ks=tuple(self.ks or (1, 3, 5, 10, 20, 50)),
+        )
         bank.save(self.out)
-        text = json.dumps({"kind": "recognizer", "thresholds": fitted.to_dict()}, indent=2)
-        write_whole(self.out / RECOGNIZER, text + "\n")
+        write_whole(
+            self.out / RECOGNIZER,
+            json.dumps({"kind": "recognizer", "thresholds": fitted.to_dict()}, indent=2) + "\n",
+        )
         share = max(sum(row.known for row in asked), sum(not row.known for row in asked))
         typer.echo(f"{fitted}; one answer for all: {share / len(asked):.3f}", err=True)
 

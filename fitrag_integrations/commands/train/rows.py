@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import typer
 
 from fitrag_integrations.evaluation.result import each_row
-from fitrag_integrations.training.rows import Labelled, labelled_row, passage_row, read_jsonl
-from fitrag_integrations.types import Passage
+from fitrag_integrations.training.rows import Labelled, labelled_row, read_jsonl
 
 T = TypeVar("T")
 
@@ -19,11 +18,6 @@ T = TypeVar("T")
 def objects(paths: Sequence[Path]) -> Iterator[dict[str, object]]:
     """Yield the objects of all files, in order."""
     return (row for path in paths for row in read_jsonl(path))
-
-
-def pool_of(path: Path) -> list[Passage]:
-    """Read a pool of passages."""
-    return rows_as([path], passage_row)
 
 
 def labelled(paths: Sequence[Path]) -> list[Labelled]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json as json_
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +10,9 @@ from typing import Annotated
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
-from fitrag_integrations.commands.engine.rows import refuse_if
 from fitrag_integrations.commands.train.rows import labelled, objects, rows_as
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.training.bilabel.fit import fit_bilabel
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
@@ -37,23 +35,30 @@ from fitrag_integrations.training.rows import (
 )
 
 
-@contextmanager
-def in_processes() -> Iterator[None]:
-    """Leave the group of processes at the end; report a launcher that started only one."""
-    if lost_processes():
-        typer.echo("accelerate launch --cpu started one process: use --multi_gpu", err=True)
-    try:
-        yield
-    finally:
-        leave()
-
-
 @dataclass(frozen=True)
 class Training:
     """Base of the verbs that fit a model to rows and write its folder."""
 
     rows: Rows
     out: Out
+
+    def fit(self) -> object:
+        """Fit the model; returns its figures, false in a process that has none to report."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Fit it, and report its figures.
+
+        Leaves the group of processes at the end, and reports a launcher that started only one.
+        """
+        if lost_processes():
+            typer.echo("accelerate launch --cpu started one process: use --multi_gpu", err=True)
+        try:
+            figures = self.fit()
+        finally:
+            leave()
+        if figures:
+            typer.echo(str(figures), err=True)
 
 
 @dataclass(frozen=True)
@@ -68,18 +73,14 @@ class TrainBilabel(Training):
     running: Running = Running()
     plot: Annotated[Path | None, Option("Folder to draw losses, w and calibration into.")] = None
 
-    def run(self) -> None:
-        """Fit it, and report its figures."""
+    def fit(self) -> object:
+        """Fit it on the rows, with those of --validation held out."""
         file = self.plan.held_file
         given, held = labelled(self.rows), labelled([file]) if file else []
-        empty = bool(file) and not held
-        refuse_if(empty, "--validation", str(file), "at least one labeled row")
-        with in_processes():
-            figures = fit_bilabel(
-                given, self.out, self.plan, held=held, running=self.running, plots=self.plot
-            )
-        if figures:
-            typer.echo(str(figures), err=True)
+        refuse_if(bool(file) and not held, "--validation", str(file), "at least one labeled row")
+        return fit_bilabel(
+            given, self.out, self.plan, held=held, running=self.running, plots=self.plot
+        )
 
 
 @dataclass(frozen=True)
@@ -94,15 +95,13 @@ class TrainEvaluator(Training):
     plan: EvaluatorPlan = EvaluatorPlan()
     running: Running = Running()
 
-    def run(self) -> None:
-        """Fit it, and report its figures on held-out rows."""
-        given = rows_as(self.rows, judged_row)
+    def fit(self) -> object:
+        """Fit it; its figures are those of the rows held out."""
         plan = replace(self.plan, name=self.plan.name or self.out.name)
-        with in_processes():
-            figures = fit_evaluator(given, self.out, plan, self.running)
-        if figures or not plan.validation:
-            text = str(figures) if figures else "no question held out (--validation): no figures"
-            typer.echo(text, err=True)
+        figures = fit_evaluator(rows_as(self.rows, judged_row), self.out, plan, self.running)
+        if not plan.validation:
+            return figures or "no question held out (--validation): no figures"
+        return figures
 
 
 @dataclass(frozen=True)
@@ -132,10 +131,9 @@ class TrainOnePass(Training):
 
     plan: OnePassPlan
 
-    def run(self) -> None:
-        """Fit it, and report its figures."""
-        given = rows_as(self.rows, onepass_row)
-        typer.echo(str(fit_onepass(given, self.out, self.plan)), err=True)
+    def fit(self) -> object:
+        """Fit it."""
+        return fit_onepass(rows_as(self.rows, onepass_row), self.out, self.plan)
 
 
 @dataclass(frozen=True)
@@ -145,10 +143,9 @@ class TrainReader(Training):
     plan: ReaderPlan = ReaderPlan()
     running: Running = Running()
 
-    def run(self) -> None:
-        """Fit it."""
-        given = rows_as(self.rows, reading_row)
-        fit_reader(given, self.out, self.plan, self.running)
+    def fit(self) -> None:
+        """Fit it; there are no figures."""
+        fit_reader(rows_as(self.rows, reading_row), self.out, self.plan, self.running)
 
 
 @dataclass(frozen=True)
@@ -160,12 +157,9 @@ class TrainIK(Training):
 
     plan: IKPlan
 
-    def run(self) -> None:
-        """Fit it, and report its figures."""
-        with in_processes():
-            figures = fit_ik(objects(self.rows), self.out, self.plan)
-        if figures:
-            typer.echo(str(figures), err=True)
+    def fit(self) -> object:
+        """Fit it."""
+        return fit_ik(objects(self.rows), self.out, self.plan)
 
 
 @dataclass(frozen=True)
@@ -174,9 +168,9 @@ class TrainNecessity(Training):
 
     plan: NecessityPlan
 
-    def run(self) -> None:
-        """Fit it, and report its figures."""
-        typer.echo(str(fit_necessity(objects(self.rows), self.out, self.plan)), err=True)
+    def fit(self) -> object:
+        """Fit it."""
+        return fit_necessity(objects(self.rows), self.out, self.plan)
 
 
 @dataclass(frozen=True)
@@ -185,6 +179,6 @@ class TrainRewriter(Training):
 
     plan: RewriterPlan
 
-    def run(self) -> None:
-        """Fit it, and report its loss."""
-        typer.echo(str(fit_rewriter(objects(self.rows), self.out, self.plan)), err=True)
+    def fit(self) -> object:
+        """Fit it."""
+        return fit_rewriter(objects(self.rows), self.out, self.plan)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import normalize
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import ALL, Figure
@@ -26,12 +26,10 @@ from fitrag_integrations.evaluation.figures.summaries import (
     mean_figure,
 )
 from fitrag_integrations.evaluation.judging import (
-    LLM,
     MEASURES,
     ROUND,
     gold,
     judged,
-    llm_judged,
     predicted,
 )
 from fitrag_integrations.evaluation.result import (
@@ -42,7 +40,6 @@ from fitrag_integrations.evaluation.result import (
     set_of,
     with_ids,
 )
-from fitrag_integrations.ports import YesNo
 
 SPENT = ("tokens_in", "tokens_out", "retriever_calls", SECONDS)
 TELLS = ("explained", "decision", "action", "excerpts", "rounds")
@@ -93,12 +90,6 @@ def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:
     return each_row(rows, joined)
 
 
-def with_judge(questions: Sequence[Question], judge: YesNo) -> list[Question]:
-    """Add the probability that each answer is right, by a language model (IK, section 3.3)."""
-    said = zip(questions, llm_judged(questions, judge), strict=True)
-    return [{**each, "values": {**each["values"], LLM: value}} for each, value in said]
-
-
 def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
     """Average each measure for every set and system, and compare systems with the first.
 
@@ -128,8 +119,9 @@ def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
                         raise InputError.of("rows", given=given, allowed=allowed)
                     base, values = column(first, measure), column(own, measure)
                     if len(base) == len(values):
-                        test = measure in MEASURES
-                        change = difference(base, values, draws, name=measure, test=test)
+                        change = difference(
+                            base, values, draws, name=measure, test=measure in MEASURES
+                        )
                         figure = replace(figure, change=change)
                 found.append(figure)
     return found
@@ -159,6 +151,14 @@ def answer_plots(figures: Sequence[Figure], questions: Sequence[Question]) -> tu
 def _judged(row: Row, system: str, prices: Prices | None) -> Question:
     question, answers = check_text("question", row.get("question"), blank=False), gold(row)
     said, method = predicted(row), str(row.get("method") or "")
+    spent = {
+        name: check_number(name, row[name], low=0.0) for name in SPENT if row.get(name) is not None
+    }
+    values = judged(said, row) | spent
+    if prices is not None:
+        for name in ("tokens_in", "tokens_out"):
+            refuse_if(name not in spent, name, None, "a count, where prices are given")
+        values[COST] = prices.of_counts(spent)
     return {
         "id": question_id(question, answers),
         "question": question,
@@ -166,19 +166,6 @@ def _judged(row: Row, system: str, prices: Prices | None) -> Question:
         "system": f"{system}/{method}" if system and method else system or method,
         "answers": answers,
         "prediction": said,
-        "values": judged(said, row) | _spent(row, prices),
+        "values": values,
         **{name: row[name] for name in SHOWN if row.get(name)},
     }
-
-
-def _spent(row: Row, prices: Prices | None) -> dict[str, float]:
-    """Return the counts of a row and its cost; prices require the tokens."""
-    counted = {
-        name: check_number(name, row[name], low=0.0) for name in SPENT if row.get(name) is not None
-    }
-    if prices is None:
-        return counted
-    for name in ("tokens_in", "tokens_out"):
-        if name not in counted:
-            raise InputError.of(name, given=None, allowed="a count, where prices are given")
-    return counted | {COST: prices.of_counts(counted)}

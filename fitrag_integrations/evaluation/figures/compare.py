@@ -24,8 +24,6 @@ from fitrag_integrations.evaluation.figures.summaries import (
 )
 from fitrag_integrations.evaluation.result import Result
 
-IGNORED = ("made",)  # settings that always differ
-
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
@@ -115,11 +113,10 @@ def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
 def setting_differences(first: Result, second: Result) -> list[Row]:
     """Return the settings that differ: `setting`, a dotted path, and both values."""
     one, other = dict(_flat(first.settings)), dict(_flat(second.settings))
-    names = [name for name in {**one, **other} if name not in IGNORED]
     return [
         {"setting": name, "first": one.get(name), "second": other.get(name)}
-        for name in names
-        if one.get(name) != other.get(name)
+        for name in {**one, **other}
+        if name != "made" and one.get(name) != other.get(name)
     ]
 
 

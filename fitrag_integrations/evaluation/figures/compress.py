@@ -7,15 +7,14 @@ of saving tokens, which is to take fewer passages of the retriever's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.figure import Figure
-from fitrag_integrations.evaluation.figures.summaries import Draws, Question, set_figures
-from fitrag_integrations.evaluation.result import Plot, question_id, with_ids
+from fitrag_integrations.evaluation.figures.summaries import Question
+from fitrag_integrations.evaluation.result import question_id, with_ids
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
@@ -83,13 +82,6 @@ def compress_rows(
     for row in rows:
         there = row.holds(row.whole)
         before, after = (_tokens(each, count_tokens) for each in (row.whole, row.excerpts))
-        values = {
-            THERE: float(there),
-            **({KEPT: float(row.holds(row.excerpts))} if there else {}),
-            SHARE: after / before,
-            "tokens_in": float(before),
-            "tokens_out": float(after),
-        }
         made.append(
             {
                 "id": question_id(row.question, row.answers),
@@ -97,15 +89,16 @@ def compress_rows(
                 "set": row.set,
                 "system": "",
                 "answers": list(row.answers),
-                "values": values,
+                "values": {
+                    THERE: float(there),
+                    **({KEPT: float(row.holds(row.excerpts))} if there else {}),
+                    SHARE: after / before,
+                    "tokens_in": float(before),
+                    "tokens_out": float(after),
+                },
             }
         )
     return with_ids(made)
-
-
-def compress_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
-    """Average, for every set, what was kept of the answers that were there and of the tokens."""
-    return set_figures(questions, draws, MEANS)
 
 
 def kept_curves(
@@ -149,11 +142,6 @@ def kept_curves(
         point([[e for e in each if e.score >= cut] for each in ordered]) for cut in cuts
     ]
     return curves
-
-
-def compress_plot(curves: Mapping[str, list[list[float]]], name: str = "answers kept") -> Plot:
-    """Draw the curves."""
-    return Plot(name, "share of tokens", "share of answers kept", dict(curves))
 
 
 def _tokens(excerpts: Sequence[Excerpt], count_tokens: TokenCounter) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_label, check_number, check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
@@ -100,14 +100,10 @@ def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Fig
     found = list[Figure]()
     for name, measure in measures.items():
         if measure is None:
-            bounds = draws.mean(values[name])
-            found.append(Figure(name, float(np.mean(values[name])), bounds, size))
+            found.append(Figure(name, float(np.mean(values[name])), draws.mean(values[name]), size))
         else:
-
-            def of_drawn(places: Any, of: Measure = measure) -> float | None:
-                return of(outcomes.take(places))
-
-            found.append(Figure(name, measure(outcomes), draws.bounds(of_drawn, size), size))
+            bounds = draws.bounds(lambda places, of=measure: of(outcomes.take(places)), size)
+            found.append(Figure(name, measure(outcomes), bounds, size))
     return found
 
 
@@ -162,7 +158,7 @@ def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
     known, sweep = outcomes.known > 0, Sweep.of(outcomes)
     spread = {"known": outcomes.p_known[known], "unknown": outcomes.p_known[~known]}
     levels = {"no retrieval": sweep.never, "always": sweep.always, "oracle": sweep.oracle}
-    sweep_plot = Plot(
+    return Plot(
         "sweep",
         "share of questions retrieved for",
         "accuracy",
@@ -171,8 +167,7 @@ def gate_plots(outcomes: Outcomes, threshold: float) -> tuple[Plot, ...]:
         marks={
             f"threshold {threshold:g}": (outcomes.share(threshold), outcomes.accuracy(threshold))
         },
-    )
-    return sweep_plot, histogram("scores", "p_known", spread, np.linspace(0, 1, BINS + 1))
+    ), histogram("scores", "p_known", spread, np.linspace(0, 1, BINS + 1))
 
 
 def gate_statistics(questions: Sequence[Question]) -> dict[str, Statistic]:
@@ -214,10 +209,12 @@ def route_rows(rows: Sequence[Row]) -> list[Question]:
         held, given = labels(row), row.get("grades")
         if given is not None and (not isinstance(given, list) or len(given) != len(held)):
             raise InputError.of("grades", given=given, allowed=f"a list of {len(held)} numbers")
-        places = enumerate(given or ())
-        grades = [check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in places]
-        if row.get("action") not in list(Action):
-            raise InputError.of("action", given=row.get("action"), allowed=", ".join(Action))
+        grades = [
+            check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in enumerate(given or ())
+        ]
+        refuse_if(
+            row.get("action") not in list(Action), "action", row.get("action"), ", ".join(Action)
+        )
         action, truth = Action(row["action"]), any(held)
         decided = action is not Action.AMBIGUOUS
         values: dict[str, float] = {DECIDED: float(decided), TRUTHS[True]: float(truth)}

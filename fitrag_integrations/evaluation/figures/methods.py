@@ -162,11 +162,10 @@ def _bounds(result: Result, values: Sequence[float], *, counts: bool = False) ->
     if not values:
         return None
     resamples, seed = (result.settings.get(each) for each in ("resamples", "seed"))
-    draws = Draws(
+    return Draws(
         resamples if isinstance(resamples, int) and resamples > 0 else 1000,
         seed if isinstance(seed, int) and seed >= 0 else 0,
-    )
-    return draws.mean(values, counts=counts)
+    ).mean(values, counts=counts)
 
 
 def _asked(result: Result, name: str) -> Sequence[Row]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Table
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
@@ -36,7 +36,7 @@ from fitrag_integrations.evaluation.ranking import (
     reciprocal_rank,
     share_at,
 )
-from fitrag_integrations.evaluation.result import Plot, question_id, with_ids
+from fitrag_integrations.evaluation.result import question_id, with_ids
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ class Ranking:
     draws: Draws = Draws()
 
     def __post_init__(self) -> None:
-        if not self.rows:
-            raise InputError.of("rows", given=0, allowed="at least one question")
+        refuse_if(not self.rows, "rows", 0, "at least one question")
 
     @cached_property
     def orders(self) -> tuple[str, ...]:
@@ -87,8 +86,9 @@ class Ranking:
                 if label is not None
             ]
             if pairs:
-                error = calibration_error(*zip(*pairs, strict=True))
-                found.append(Figure("ECE", error, of={"order": by}))
+                found.append(
+                    Figure("ECE", calibration_error(*zip(*pairs, strict=True)), of={"order": by})
+                )
         for k in read_ks:
             if rows := self.answered(k):
                 right = {
@@ -194,18 +194,3 @@ def ranking_rows(
             pairs = [[s, h] for s, h in zip(one.values(by), one.has_answer, strict=True)]
             made.append({**shared, "system": by, "values": values, "pairs": {"AUC": pairs}})
     return with_ids(made)
-
-
-def ranking_figures(figures: Sequence[Figure]) -> list[Row]:
-    """Return the figures as rows of a `Result`, all with the fields of a change."""
-    bare = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
-    return [{**bare, **figure.to_dict()} for figure in figures]
-
-
-def ranking_plots(ranking: Ranking) -> tuple[Plot, ...]:
-    """Build the plot of R@k over k for each order (FIT-RAG, Figures 7 to 9)."""
-    series = {
-        name: [[k, value] for k, value in enumerate(curve, start=1)]
-        for name, curve in ranking.curves().items()
-    }
-    return (Plot("R@k", "k", "share of questions with an answer in the first k", series),)

@@ -78,8 +78,7 @@ def mean_figure(questions: Sequence[Question], name: str, draws: Draws, **of: st
     values = column(questions, name)
     if not values:
         return None
-    counts = name in (*COUNTED, COST)
-    bounds = draws.mean(values, counts=counts) if is_apart(name, values) else None
+    bounds = draws.mean(values, counts=name in (*COUNTED, COST)) if is_apart(name, values) else None
     return Figure(name, float(np.mean(values)), bounds, len(values), of=of)
 
 

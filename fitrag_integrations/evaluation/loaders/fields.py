@@ -8,7 +8,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 
 def question_row(
@@ -45,8 +45,7 @@ def texts(name: str, value: object) -> list[str]:
     if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
         raise InputError.of(name, given=value, allowed="a text or a list of texts")
     found = list(dict.fromkeys(each.strip() for each in given if each.strip()))
-    if not found:
-        raise InputError.of(name, given=value, allowed="at least one text that is not blank")
+    refuse_if(not found, name, value, "at least one text that is not blank")
     return found
 
 
@@ -71,8 +70,9 @@ def decoded(name: str, value: object) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        allowed = f"a list, or the JSON of one: {error}"
-        raise InputError.of(name, given=value, allowed=allowed) from None
+        raise InputError.of(
+            name, given=value, allowed=f"a list, or the JSON of one: {error}"
+        ) from None
 
 
 def records(name: str, value: object) -> list[Row]:
@@ -91,8 +91,7 @@ def records(name: str, value: object) -> list[Row]:
 def pairs(name: str, value: object) -> Iterator[tuple[str, Any]]:
     """Yield titles with their sentences: HotpotQA's pairs, or objects of other copies."""
     given = decoded(name, value)
-    parts = [given] if isinstance(given, dict) else list(sequence(name, given))
-    for i, part in enumerate(parts):
+    for i, part in enumerate([given] if isinstance(given, dict) else list(sequence(name, given))):
         if isinstance(part, dict):
             whole = part if part is given else {key: [each] for key, each in part.items()}
             # two copies of 2Wiki name the sentences differently; `sent_id` is of supporting facts

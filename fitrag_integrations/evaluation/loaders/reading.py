@@ -15,7 +15,7 @@ from typing import Any
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.loaders.fields import mapping
 from fitrag_integrations.evaluation.loaders.shapes import FORMATS, SHAPES, selfrag_lists
 from fitrag_integrations.evaluation.result import each_row
@@ -48,7 +48,7 @@ def recognize(row: Row) -> str:
     """
     mapping("row", row)
     for name, shape in SHAPES.items():
-        if shape.recognizes(row):
+        if all(each in row for each in shape.fields) and shape.fits(row):
             return name
     known = "; ".join(f"{name} ({', '.join(shape.fields)})" for name, shape in SHAPES.items())
     known = known.replace("selfrag ()", "selfrag (ctxs, docs or output)")
@@ -73,15 +73,14 @@ def convert(rows: Sequence[Row], format: str = "auto") -> Loaded:
         >>> convert([{"question": "who?", "answer": ["Ann"]}]).rows
         [{'question': 'who?', 'answers': ['Ann']}]
     """
-    if format != "auto" and format not in FORMATS:
-        raise InputError.of("format", given=format, allowed=", ".join(("auto", *FORMATS)))
-    if not rows:
-        raise InputError.of("rows", given=0, allowed="at least one row")
+    refuse_if(
+        format != "auto" and format not in FORMATS, "format", format, ", ".join(("auto", *FORMATS))
+    )
+    refuse_if(not rows, "rows", 0, "at least one row")
     name = recognize(rows[0]) if format == "auto" else format
     found = each_row(rows, lambda row: SHAPES[name].read(mapping("row", row)))
     kept = [row for row in found if row is not None]
-    if not kept:
-        raise InputError.of("rows", given=f"{len(rows)} without a label", allowed="labelled rows")
+    refuse_if(not kept, "rows", f"{len(rows)} without a label", "labelled rows")
     left = len(rows) - len(kept)
     notes = (f"{left} of {len(rows)} rows have no label and are left out",) if left else ()
     return Loaded(kept, name.partition(" ")[0], notes)
@@ -133,8 +132,7 @@ def read_records(source: str, *, split: str | None = None) -> list[Row]:
     end = Path(path.name.removesuffix(".gz")).suffix
     if end == LINES:
         return list(read_jsonl(path))
-    if end not in (".json", ".tsv"):
-        raise InputError.of("rows", given=source, allowed="a file in .jsonl, .json, .tsv or .gz")
+    refuse_if(end not in (".json", ".tsv"), "rows", source, "a file in .jsonl, .json, .tsv or .gz")
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
@@ -144,8 +142,9 @@ def read_records(source: str, *, split: str | None = None) -> list[Row]:
     if end == ".tsv":
         before = csv.field_size_limit(LONGEST)
         try:
-            lines = io.StringIO(text, newline="")
-            return [dict(row) for row in csv.DictReader(lines, delimiter="\t")]
+            return [
+                dict(row) for row in csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
+            ]
         finally:
             csv.field_size_limit(before)
     try:
@@ -168,8 +167,7 @@ def _listed(text: str, split: str | None) -> list[Any]:
     for name in ("data", "Data"):
         if isinstance(given.get(name), list):
             return list(given[name])
-    if split is None and len(given) > 1:
-        raise InputError.of("--split", given=None, allowed=f"one of {', '.join(given)}")
+    refuse_if(split is None and len(given) > 1, "--split", None, f"one of {', '.join(given)}")
     name = next(iter(given), "") if split is None else split
     if not isinstance(part := given.get(name), list | Mapping):
         raise InputError.of("--split", given=name, allowed=f"one of {', '.join(given)}")
@@ -180,13 +178,13 @@ def _listed(text: str, split: str | None) -> list[Any]:
 
 def _from_hub(source: str) -> list[Row]:
     name, *rest = source.removeprefix(HUB).split(":")
-    if not name or not 1 <= len(rest) <= 2 or not all(rest):
-        raise InputError.of("rows", given=source, allowed=HUB_NAMES)
+    refuse_if(not name or not 1 <= len(rest) <= 2 or not all(rest), "rows", source, HUB_NAMES)
     home = require_extra("datasets", extra="datasets", feature="data sets of the Hugging Face hub")
     *config, split = rest
     try:
         found = home.load_dataset(name, *config, split=split)
     except (OSError, ValueError, RuntimeError) as error:  # no such name, no network, a script
-        allowed = f"a data set on the hub: {error}"
-        raise InputError.of("rows", given=source, allowed=allowed) from error
+        raise InputError.of(
+            "rows", given=source, allowed=f"a data set on the hub: {error}"
+        ) from error
     return [dict(row) for row in found]

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.loaders.fields import (
     decoded,
     mapping,
@@ -76,11 +76,6 @@ def _hop_passages(row: Row) -> list[Row]:
     )
 
 
-def _musique_answers(row: Row) -> list[str]:
-    aliases = sequence("answer_aliases", row.get("answer_aliases") or [])
-    return texts("answer", [text(row, "answer"), *aliases])
-
-
 def _musique_passages(row: Row) -> list[Row]:
     return [
         passage(
@@ -92,11 +87,15 @@ def _musique_passages(row: Row) -> list[Row]:
     ]
 
 
-def _dpr_passages(row: Row) -> list[Row]:
-    """Return the gold passages (`is_supporting` 1), then the negatives."""
+def _listed(row: Row, name: str, *kept: str, **labels: object) -> list[Row]:
+    """Return the passages of a list of contexts, with the labels `kept` where they are known."""
     return readable(
-        passage(each.get("title"), each.get("text"), is_supporting=name == DPR_CONTEXTS[0])
-        for name in DPR_CONTEXTS
+        passage(
+            each.get("title"),
+            each.get("text"),
+            **{label: each[label] for label in kept if label in each},
+            **labels,
+        )
         for each in records(name, row.get(name) or [])
     )
 
@@ -105,9 +104,7 @@ def _kilt_answers(row: Row) -> list[str]:
     """Return the answers of a KILT task, FEVER's verdict among them; refuse rows without any."""
     found = records("output", row.get("output"))
     answers = [each["answer"] for each in found if each.get("answer")]
-    if not answers:
-        allowed = "at least one answer, as dev and train have"
-        raise InputError.of("output", given=found, allowed=allowed)
+    refuse_if(not answers, "output", found, "at least one answer, as dev and train have")
     return texts("output.answer", answers)
 
 
@@ -124,8 +121,7 @@ def _kilt_titles(row: Row) -> list[str]:
 def answer_groups(row: Row) -> list[list[str]]:
     """Return the short answers to every reading of an ASQA question."""
     given = records("qa_pairs", row.get("qa_pairs"))
-    if not given:
-        raise InputError.of("qa_pairs", given=given, allowed="at least one reading")
+    refuse_if(not given, "qa_pairs", given, "at least one reading")
     return [
         texts(f"qa_pairs[{i}].short_answers", pair.get("short_answers"))
         for i, pair in enumerate(given)
@@ -136,8 +132,9 @@ def _long_answers(row: Row) -> list[str]:
     given = (
         each.get("long_answer") for each in records("annotations", row.get("annotations") or [])
     )
-    written = (each.strip() for each in given if isinstance(each, str))
-    return list(dict.fromkeys(filter(None, written)))
+    return list(
+        dict.fromkeys(filter(None, (each.strip() for each in given if isinstance(each, str))))
+    )
 
 
 def _pubhealth(row: Row) -> Row | None:
@@ -148,8 +145,7 @@ def _pubhealth(row: Row) -> Row | None:
     verdict = str("" if label is None else label).strip().lower()
     if verdict in ("", "-1", "none"):
         return None
-    if verdict not in VERDICTS:
-        raise InputError.of("label", given=label, allowed=", ".join(VERDICTS))
+    refuse_if(verdict not in VERDICTS, "label", label, ", ".join(VERDICTS))
     article = row.get("main_text")
     return question_row(
         row,
@@ -169,9 +165,7 @@ def _arc(row: Row) -> Row:
     choices = [{"label": text(each, "label"), "text": text(each, "text")} for each in given]
     key = text(row, "answerKey")
     right = [each["text"] for each in choices if each["label"] == key]
-    if not right:
-        allowed = f"one of {', '.join(each['label'] for each in choices)}"
-        raise InputError.of("answerKey", given=key, allowed=allowed)
+    refuse_if(not right, "answerKey", key, f"one of {', '.join(each['label'] for each in choices)}")
     return question_row(row, text(home, "stem" if own else "question"), right, choices=choices)
 
 
@@ -182,13 +176,9 @@ def _biography(row: Row) -> Row:
     """
     topic = text(row, "topic")
     question = row.get("input") or f"Tell me a bio of {topic}."
-    passages = [
-        passage(each.get("title"), each.get("text"))
-        for each in records("ctxs", row.get("ctxs") or [])
-    ]
     written = check_text("output", row.get("output") or "")
     made = question_row(
-        row, question, [], topic=topic, passages=readable(passages), facts=row.get("facts")
+        row, question, [], topic=topic, passages=_listed(row, "ctxs"), facts=row.get("facts")
     )
     return {**made, "prediction": written} if "output" in row else made
 
@@ -206,15 +196,7 @@ def _selfrag(row: Row) -> Row:
         question = text(row, next((name for name in QUESTIONS if row.get(name)), QUESTIONS[0]))
         made = question_row(row, question, answers, answer_groups=groups)
     name = next((each for each in CONTEXTS if row.get(each)), "")
-    found = readable(
-        passage(
-            each.get("title"),
-            each.get("text"),
-            **{k: each[k] for k in ("has_answer",) if k in each},
-        )
-        for each in records(name, row.get(name) or [])
-    )
-    if found:
+    if found := _listed(row, name, "has_answer"):
         made = {**made, "passages": found}
     if isinstance(row.get("output"), str):
         answer = REFLECTION.sub(" ", row["output"]).strip()
@@ -277,10 +259,6 @@ class Shape:
     whole: Callable[[Row], Row | None] | None = None
     fits: Callable[[Row], bool] = lambda row: True
 
-    def recognizes(self, row: Row) -> bool:
-        """Return whether a row has this shape."""
-        return all(name in row for name in self.fields) and self.fits(row)
-
     def read(self, row: Row) -> Row | None:
         """Convert a row; None for one without a label."""
         if self.whole is not None:
@@ -315,7 +293,16 @@ SHAPES = {  # the first match counts: a shape precedes those whose fields it sha
         others={"title": _kilt_titles},
         fits=lambda row: isinstance(row["output"], list),
     ),
-    "dpr": Shape(("question", "answers", "positive_ctxs"), others={"passages": _dpr_passages}),
+    "dpr": Shape(
+        ("question", "answers", "positive_ctxs"),
+        others={
+            "passages": lambda row: [  # the gold ones, then the negatives
+                one
+                for name in DPR_CONTEXTS
+                for one in _listed(row, name, is_supporting=name == DPR_CONTEXTS[0])
+            ]
+        },
+    ),
     "selfrag": Shape(
         (),
         whole=_selfrag,
@@ -335,7 +322,10 @@ SHAPES = {  # the first match counts: a shape precedes those whose fields it sha
     ),
     "musique": Shape(
         ("question", "answer", "paragraphs"),
-        answers=_musique_answers,
+        answers=lambda row: texts(
+            "answer",
+            [text(row, "answer"), *sequence("answer_aliases", row.get("answer_aliases") or [])],
+        ),
         others={"passages": _musique_passages, "answerable": methodcaller("get", "answerable")},
     ),
     "2wiki": Shape(

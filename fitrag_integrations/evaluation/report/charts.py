@@ -187,8 +187,7 @@ def points(label: Label, bars: Sequence[Bar]) -> Drawing:
     """
     low, high = bounds(_ends([bars]))
     high = min(high, 1.0) if max(_ends([bars])) <= 1 else high  # no share is above 1
-    wide = bounds([bar.x for bar in bars], zero=True)
-    drawing, across, up = _upright(label, wide, (low, high))
+    drawing, across, up = _upright(label, bounds([bar.x for bar in bars], zero=True), (low, high))
     taken: list[Box] = [(across(bar.x) - 6, up(bar.value) - 6, 12.0, 12.0) for bar in bars]
     for at, bar in enumerate(bars):
         x, y = across(bar.x), up(bar.value)
@@ -214,12 +213,10 @@ def _beside(drawing: Drawing, taken: list[Box], x: float, y: float, name: str) -
         ("end", x - 7 - width, y + 19),
     ):
         box = (left, middle - 13, width, height)
-        inside = left > LEFT and left + width < WIDTH and TOP - 10 < box[1] < HEIGHT - 80
-        free = all(
+        if (left > LEFT and left + width < WIDTH and TOP - 10 < box[1] < HEIGHT - 80) and all(
             left + width < x or x + w < left or box[1] + height < y or y + h < box[1]
             for x, y, w, h in taken
-        )
-        if inside and free:
+        ):
             taken.append(box)
             drawing.text(left if anchor == "start" else left + width, middle, name, "note", anchor)
             return
@@ -232,8 +229,9 @@ def forest(label: Label, bars: Sequence[Bar]) -> Drawing:
         label: Names of the drawing.
         bars: The values.
     """
-    names = [bar.name for bar in bars]
-    drawing, left, across = _sideways(label, names, _ends([bars]), row=30.0, right=RIGHT)
+    drawing, left, across = _sideways(
+        label, [bar.name for bar in bars], _ends([bars]), row=30.0, right=RIGHT
+    )
     drawing.line(across(0.0), HEAD, across(0.0), HEAD + 30.0 * len(bars), "axis")
     for at, bar in enumerate(bars):
         y = HEAD + 30.0 * (at + 0.5)

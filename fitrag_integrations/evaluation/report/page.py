@@ -7,14 +7,13 @@ import csv
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import (
     Figure,
@@ -27,7 +26,7 @@ from fitrag_integrations.evaluation.figures.figure import (
 from fitrag_integrations.evaluation.figures.methods import systems
 from fitrag_integrations.evaluation.report.figures import drawings
 from fitrag_integrations.evaluation.report.questions import questions
-from fitrag_integrations.evaluation.report.tables import Shown, Table, tables
+from fitrag_integrations.evaluation.report.tables import Table, tables
 from fitrag_integrations.evaluation.result import Result
 
 EXPORTED = ("id", "question", "set", "system", "prediction", "values", "action")
@@ -48,19 +47,6 @@ MARKS = {
     "differs": "answered differently",
     "noted": "with a note or an error",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Contents of the page for one result."""
-
-    title: str
-    tiles: list[Tile]
-    findings: list[str]
-    notes: Sequence[str]
-    tables: list[Table]
-    drawings: list[Shown]
-    settings: list[tuple[str, str]]
 
 
 def html_report(
@@ -87,8 +73,7 @@ def html_report(
         InputError: If there is no result.
         MissingExtraError: Without Jinja2.
     """
-    if not results:
-        raise InputError.of("results", given=(), allowed="at least one result")
+    refuse_if(not results, "results", (), "at least one result")
     jinja = require_extra("jinja2", extra="evaluate", feature="the HTML report")
     world = jinja.Environment(
         loader=jinja.FileSystemLoader(TEMPLATES),
@@ -155,7 +140,8 @@ def _cells(row: Row) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _part(result: Result, place: int, prices: Prices | None) -> Part:
+def _part(result: Result, place: int, prices: Prices | None) -> dict[str, object]:
+    """Return the contents of the page for one result."""
     if prices is None:  # those with which the result was measured
         options = result.settings.get("options")
         given = options.get("prices") if isinstance(options, Mapping) else None
@@ -163,15 +149,15 @@ def _part(result: Result, place: int, prices: Prices | None) -> Part:
     title = str(result.settings.get("part", KINDS[result.kind]))
     if asked := {row.get("id") or row.get("question") for row in result.per_question}:
         title += f", {counted(len(asked), 'question')}"
-    return Part(
-        title=title,
-        tiles=tiles(result, prices),
-        findings=findings(result),
-        notes=result.notes,
-        tables=tables(result, prices),
-        drawings=drawings(result, place, prices),
-        settings=list(_flat(result.settings)),
-    )
+    return {
+        "title": title,
+        "tiles": tiles(result, prices),
+        "findings": findings(result),
+        "notes": result.notes,
+        "tables": tables(result, prices),
+        "drawings": drawings(result, place, prices),
+        "settings": list(_flat(result.settings)),
+    }
 
 
 def _summary(results: Sequence[Result], asked: int) -> list[str]:
@@ -220,17 +206,10 @@ SAVED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Figure of the headline, with the first system's below."""
-
-    name: str
-    value: str
-    below: str = ""
-
-
-def tiles(result: Result, prices: Prices | None) -> list[Tile]:
+def tiles(result: Result, prices: Prices | None) -> list[tuple[str, str, str]]:
     """Build the headline: accuracy, tokens and cost of the best system, or what was saved.
+
+    A figure has its name, its value, and below it the first system's or the interval.
 
     Args:
         result: The result.
@@ -243,7 +222,7 @@ def tiles(result: Result, prices: Prices | None) -> list[Tile]:
         )
         first: Mapping[str, Figure] = {} if lines[0] is best else lines[0].figures
         return [
-            Tile(
+            (
                 f"{words}, {best.name}",
                 str(best.figures[name]),
                 f"{lines[0].name}: {first[name]}" if name in first else "",
@@ -253,7 +232,7 @@ def tiles(result: Result, prices: Prices | None) -> list[Tile]:
         ]
     figures = {figure.name: figure for figure in map(Figure.of_row, reversed(result.figures))}
     return [
-        Tile(name, str(figures[each]), interval(figures[each].bounds))
+        (name, str(figures[each]), interval(figures[each].bounds))
         for each, name in SAVED.items()
         if each in figures
     ]

@@ -71,9 +71,24 @@ def questions(results: Sequence[Result]) -> list[Question]:
         for row in _rows(result):
             name = before + (system_of(row) or ACTORS.get(result.kind, "the answer"))
             groups.setdefault(str(row.get("id") or row.get("question")), []).append((name, row))
-    count = sum(map(len, groups.values()))
-    room = min(MOST, max(LEAST, BUDGET // max(count, 1)))
-    return [_question(at, rows, room) for at, rows in enumerate(groups.values(), start=1)]
+    room = min(MOST, max(LEAST, BUDGET // max(sum(map(len, groups.values())), 1)))
+    made = []
+    for place, rows in enumerate(groups.values(), start=1):
+        first, replies = rows[0][1], [_reply(name, row, room) for name, row in rows]
+        verdicts = {each.verdict for each in replies if each.verdict}
+        noted = any(each.notes or each.error for each in replies)
+        marks = {"wrong": "wrong" in verdicts, "differs": len(verdicts) > 1, "noted": noted}
+        made.append(
+            Question(
+                place,
+                str(first.get("question") or "(a question whose text was not kept)"),
+                str(first.get("set") or ""),
+                [str(answer) for answer in many(first.get("answers"))],
+                replies,
+                tuple(mark for mark, is_set in marks.items() if is_set),
+            )
+        )
+    return made
 
 
 def _rows(result: Result) -> Iterator[Row]:
@@ -87,22 +102,6 @@ def _rows(result: Result) -> Iterator[Row]:
             own = {k.removesuffix(f", {run}"): v for k, v in values.items() if k.endswith(run)}
             name = " ".join(filter(None, (system_of(row), f"({run} run)")))
             yield {**row, "system": name, "prediction": prediction, "values": own}
-
-
-def _question(place: int, rows: Sequence[tuple[str, Row]], room: int) -> Question:
-    first = rows[0][1]
-    replies = [_reply(name, row, room) for name, row in rows]
-    verdicts = {each.verdict for each in replies if each.verdict}
-    noted = any(each.notes or each.error for each in replies)
-    marks = {"wrong": "wrong" in verdicts, "differs": len(verdicts) > 1, "noted": noted}
-    return Question(
-        place,
-        str(first.get("question") or "(a question whose text was not kept)"),
-        str(first.get("set") or ""),
-        [str(answer) for answer in many(first.get("answers"))],
-        replies,
-        tuple(mark for mark, is_set in marks.items() if is_set),
-    )
 
 
 def _reply(name: str, row: Row, room: int) -> Reply:

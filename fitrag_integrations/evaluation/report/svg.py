@@ -88,8 +88,10 @@ class Drawing:
     def __init__(self, name: str, title: str, description: str, height: float = HEIGHT) -> None:
         ids = (f"{name}-title", f"{name}-desc")
         labelled = {"role": "img", "aria-labelledby": " ".join(ids)}
-        box = f"0 0 {_place(WIDTH)} {_place(height)}"
-        self.root = Element("svg", {"class": "chart", "viewBox": box, **labelled})
+        self.root = Element(
+            "svg",
+            {"class": "chart", "viewBox": f"0 0 {_place(WIDTH)} {_place(height)}", **labelled},
+        )
         for tag, key, text in zip(("title", "desc"), ids, (title, description), strict=True):
             SubElement(self.root, tag, {"id": key}).text = visible(text)
 
@@ -103,8 +105,9 @@ class Drawing:
             kind: Class in the style sheet.
         """
         made = cls.__new__(cls)
-        box = f"0 0 {width} {height}"
-        made.root = Element("svg", {"class": kind, "viewBox": box, "aria-hidden": "true"})
+        made.root = Element(
+            "svg", {"class": kind, "viewBox": f"0 0 {width} {height}", "aria-hidden": "true"}
+        )
         return made
 
     def add(
@@ -132,8 +135,7 @@ class Drawing:
 
     def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
         """Join points by straight lines."""
-        joined = " ".join(f"{_place(x)},{_place(y)}" for x, y in points)
-        self.add("polyline", kind, points=joined)
+        self.add("polyline", kind, points=" ".join(f"{_place(x)},{_place(y)}" for x, y in points))
 
     def mark(self, series: int, x: float, y: float, hint: str = "", size: float = 4.5) -> None:
         """Mark a point by the shape of its series: disc, square, triangles, diamond, cross.

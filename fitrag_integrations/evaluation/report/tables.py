@@ -75,17 +75,33 @@ def tables(result: Result, prices: Prices | None) -> list[Table]:
     confusion = [figure for figure in figures if figure.name == CONFUSION]
     rest = [figure for figure in figures if figure.name != CONFUSION]
     if result.kind == "compare":
-        made = [_compared(rest)]
+        rows = [
+            [
+                Cell(", ".join(filter(None, (figure.name, figure.who)))),
+                *(Cell(number(end)) for end in figure.ends or (None, None)),
+                _change(figure.change),
+                Cell(number(figure.questions)),
+            ]
+            for figure in rest
+        ]
+        head = ["figure", "first", "second", "second less first", "questions"]
+        made = [Table("Two runs over the same questions", head, rows)]
     else:
-        sets = list(dict.fromkeys(figure.set for figure in rest))
         made = [
             _pivot(
                 "Figures" if each == ALL else f"Figures of {each}",
                 [figure for figure in rest if figure.set == each],
             )
-            for each in sets
+            for each in dict.fromkeys(figure.set for figure in rest)
         ]
-    return made + ([_confusion(confusion)] if confusion else [])
+    if confusion:
+        truths, table = crossed(confusion, lambda f: f.of["action"], lambda f: f.of["truth"])
+        rows = [
+            [Cell(action), *(Cell(number(None if each is None else each.value)) for each in own)]
+            for action, own in table.items()
+        ]
+        made.append(Table("Questions by action", ["action", *truths], rows))
+    return made
 
 
 def _methods(lines: Sequence[System]) -> Table:
@@ -144,28 +160,3 @@ def _figure(figure: Figure | None) -> Cell:
         change = f"{signed(figure.change.value)} ({figure.change.details()})"
         below = f"{below}{'; ' * bool(below)}{change}"
     return Cell(number(figure.value), below)
-
-
-def _compared(figures: Sequence[Figure]) -> Table:
-    """Build the table of two results and their differences."""
-    made = [
-        [
-            Cell(", ".join(filter(None, (figure.name, figure.who)))),
-            *(Cell(number(end)) for end in figure.ends or (None, None)),
-            _change(figure.change),
-            Cell(number(figure.questions)),
-        ]
-        for figure in figures
-    ]
-    head = ["figure", "first", "second", "second less first", "questions"]
-    return Table("Two runs over the same questions", head, made)
-
-
-def _confusion(figures: Sequence[Figure]) -> Table:
-    """Count questions by action, in rows, and by what was there, in columns."""
-    truths, table = crossed(figures, lambda each: each.of["action"], lambda each: each.of["truth"])
-    made = [
-        [Cell(action), *(Cell(number(None if each is None else each.value)) for each in own)]
-        for action, own in table.items()
-    ]
-    return Table("Questions by action", ["action", *truths], made)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.methods.crag.verdict import INPUTS, ListVerdict
 
 SMALLEST = 0.02  # of the questions: too few for a fraction otherwise
@@ -91,8 +91,7 @@ def fit_strip(
         The threshold, the fraction of rows whose answer is kept, and the fraction of tokens kept.
     """
     rows = [row for row in rows if any(strip.holds for strip in row)]
-    if not rows:
-        raise InputError.of("rows", given=0, allowed="rows whose answer stands in a strip")
+    refuse_if(not rows, "rows", 0, "rows whose answer stands in a strip")
     ranked = [sorted(row, key=lambda strip: -strip.grade) for row in rows]
     whole = sum(strip.tokens for row in rows for strip in row)
 
@@ -221,8 +220,7 @@ def fit_abstention(rows: Sequence[Read], *, depth: int = 5) -> tuple[float, floa
         The score and its accuracy.
     """
     known = [row for row in rows if row.reader_scores and None not in row.llm_prefer]
-    if not known:
-        raise InputError.of("rows", given=len(rows), allowed="rows with reader_score, llm_prefer")
+    refuse_if(not known, "rows", len(rows), "rows with reader_score, llm_prefer")
     best = [
         max(zip(row.reader_scores[:depth], row.llm_prefer[:depth], strict=True)) for row in known
     ]

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fitrag_integrations.core.checks import check_number, check_whole
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.figures.figure import bootstrap
 from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Rows
 from fitrag_integrations.evaluation.thresholds.risk import (
@@ -25,27 +24,6 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 
 TARGETS = ("best accuracy", "share", "drop", "conformal")
 INTERVAL = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class _Goal:
-    """Target of a threshold: its words, its choice, and the rows that its guarantee needs."""
-
-    words: str
-    choose: Callable[[Outcomes], float]
-    promises: bool = False
-    rows: int = 0
-
-    def sentence(self, value: float, rows: int) -> str:
-        """Return the words, with the reason if there is no guarantee."""
-        if not self.promises or value != ALWAYS:
-            return self.words
-        reason = (
-            f"{rows} rows are too few, it takes {self.rows}"
-            if rows < self.rows
-            else "on these rows a larger drop cannot be ruled out at any threshold"
-        )
-        return f"{self.words}; not certified, retrieve always: {reason}"
 
 
 def choose_threshold(
@@ -94,12 +72,12 @@ def choose_threshold(
         0.55
     """
     outcomes = Outcomes.of(rows)
-    goal = _goal(target, max_share, max_drop, confidence, seed)
-    value = goal.choose(outcomes)
+    words, choose, needed = _goal(target, max_share, max_drop, confidence, seed)
+    value = choose(outcomes)
     bounds = None
     if check_whole("resamples", resamples, low=0):
         bounds = bootstrap(
-            lambda places: goal.choose(outcomes.take(places)),
+            lambda places: choose(outcomes.take(places)),
             len(outcomes),
             confidence=INTERVAL,
             resamples=resamples,
@@ -107,30 +85,37 @@ def choose_threshold(
             show_progress=show_progress,
         )
     low, high = bounds or (None, None)
-    words, sure = goal.sentence(value, len(outcomes)), None if bounds is None else INTERVAL
-    return FittedThreshold(value, model, words, data, len(outcomes), low, high, sure)
+    if needed is not None and value == ALWAYS:
+        reason = (
+            f"{len(outcomes)} rows are too few, it takes {needed}"
+            if len(outcomes) < needed
+            else "on these rows a larger drop cannot be ruled out at any threshold"
+        )
+        words = f"{words}; not certified, retrieve always: {reason}"
+    return FittedThreshold(
+        value, model, words, data, len(outcomes), low, high, None if bounds is None else INTERVAL
+    )
 
 
 def _goal(
     target: str, max_share: float | None, max_drop: float | None, confidence: float, seed: int
-) -> _Goal:
+) -> tuple[str, Callable[[Outcomes], float], int | None]:
+    """Return a target in words, its choice, and the rows that its guarantee takes, if any."""
     if target == "best accuracy":
-        return _Goal(target, _best)
+        return target, _best, None
     if target == "share":
         share = check_number("max_share", max_share, low=0.0, high=1.0)
-        return _Goal(f"share of retrieval at most {share:g}", lambda rows: _within(rows, share))
-    if target not in TARGETS:
-        raise InputError.of("target", given=target, allowed=", ".join(TARGETS))
+        words = f"share of retrieval at most {share:g}"
+        return words, lambda rows: _within(rows, share), None
+    refuse_if(target not in TARGETS, "target", target, ", ".join(TARGETS))
     drop = check_number("max_drop", max_drop, low=1e-6, high=1 - 1e-6)
     if target == "conformal":
-        needed = math.ceil(1 / drop) - 1
         words = f"expected drop at most {drop:g}"
-        return _Goal(words, lambda rows: conformal_threshold(rows, drop), True, needed)
+        return words, lambda rows: conformal_threshold(rows, drop), math.ceil(1 / drop) - 1
     sure = check_number("confidence", confidence, low=1e-6, high=1 - 1e-6)
-    return _Goal(
+    return (
         f"drop at most {drop:g} with confidence {sure:g}",
         lambda rows: certified_threshold(rows, drop, sure, seed=seed),
-        True,
         rows_needed(drop, sure),
     )
 

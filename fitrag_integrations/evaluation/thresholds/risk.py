@@ -12,7 +12,7 @@ any number of rows that are drawn like future questions, and none holds once the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,7 +188,15 @@ def cheapest(
         seed: Seed of the order of the tested questions.
     """
     max_drop, level = _checked(max_drop, confidence)
-    path = _path(tried, plain, order, max_drop, level)
+    lost = np.array([(tried[plain].right - one.right)[order] for one in tried.values()])
+    evidence = log_wealth(lost, max_drop, level)
+    cost = np.array([one.cost[order].mean() for one in tried.values()])
+    names, least = list(tried), (1 - LEAST_SAVED) * float(tried[plain].cost[order].mean())
+    path = []  # the most certain first, each cheaper than all before it
+    for at in sorted(range(len(names)), key=lambda i: (-evidence[i], cost[i])):
+        if cost[at] < least:
+            path.append(names[at])
+            least = float(cost[at])
     mixed = np.random.default_rng(seed).permutation(test)  # a bet looks at those before it
     passed = 0
     for name in path:
@@ -207,19 +215,3 @@ def cheapest(
         else f"a larger drop cannot be ruled out for any of {len(path)} settings"
     )
     return Choice(plain, tuple(path), 0, reason)
-
-
-def _path(
-    tried: Mapping[str, Tried], plain: str, order: Places, max_drop: float, level: float
-) -> Sequence[str]:
-    """Order the settings by their evidence; keep those cheaper than all before them."""
-    lost = np.array([(tried[plain].right - one.right)[order] for one in tried.values()])
-    evidence = log_wealth(lost, max_drop, level)
-    cost = np.array([one.cost[order].mean() for one in tried.values()])
-    names, least = list(tried), (1 - LEAST_SAVED) * float(tried[plain].cost[order].mean())
-    path = []
-    for at in sorted(range(len(names)), key=lambda i: (-evidence[i], cost[i])):
-        if cost[at] < least:
-            path.append(names[at])
-            least = float(cost[at])
-    return path

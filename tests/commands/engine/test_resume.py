@@ -132,8 +132,8 @@ def test_a_damaged_member_costs_only_what_follows_it(tmp_path):
     members = [gzip.compress(json.dumps({"id": i, "scores": []}).encode() + b"\n") for i in (0, 1)]
     path = tmp_path / "out.jsonl.gz"
     path.write_bytes(members[0] + members[1] + b"garbage at the end")
-    done, rest = resume(path, iter(rows), ("scores",))
-    assert (done.rows, [row.given for row in rest]) == (2, [{"id": 2}])
+    done, _, rest = resume(path, iter(rows), ("scores",))
+    assert (done, [row.given for row in rest]) == (2, [{"id": 2}])
     assert [row["id"] for row in read(path)] == [0, 1]
 
 

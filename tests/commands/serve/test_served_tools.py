@@ -10,8 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from fitrag_integrations import InputError, Passage
+from fitrag_integrations.cli import app
 from fitrag_integrations.commands.serve.limits import Metrics, Settings
 from fitrag_integrations.commands.serve.service import Service
 from fitrag_integrations.commands.serve.tools import Tools
@@ -61,6 +63,7 @@ def test_the_tools_answer_as_the_service_does(tools):
         ("rerank", ("", TEXTS), ValidationError, "query"),
         ("rerank", (QUESTION, TEXTS, -1), ValidationError, "top_n"),
         ("compress", (QUESTION, ["a"] * 51), InputError, "at most 50"),
+        ("compress", (QUESTION, TEXTS, 0), ValidationError, "max_tokens"),
         ("grade", ("", TEXTS), ValidationError, "question"),
         ("grade", (QUESTION, ["a" * 2_000_001]), InputError, "2000000"),
         ("retrieve", (" ",), InputError, "query"),
@@ -70,6 +73,19 @@ def test_the_tools_answer_as_the_service_does(tools):
 def test_a_tool_names_what_is_wrong(tools, tool, given, error, named):
     with pytest.raises(error, match=named):
         asyncio.run(getattr(tools, tool)(*given))
+
+
+def test_a_budget_bounds_the_excerpts_as_that_of_the_command_line_does(tools, tmp_path):
+    texts = ["Lunch is at noon. The Danube rises in Donaueschingen. It ends in the Black Sea."] * 3
+    texts = [f"Guide {number}. {text}" for number, text in enumerate(texts)]
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    rows.write_text(json.dumps({"question": QUESTION, "passages": [{"text": t} for t in texts]}))
+    result = CliRunner().invoke(app, ["compress", str(rows), str(out), "--max-tokens", "20"])
+    assert result.exit_code == 0, result.output
+    expected = json.loads(out.read_text())
+    got = asyncio.run(tools.compress(QUESTION, texts, max_tokens=20))
+    assert got == {name: expected[name] for name in got}
+    assert got["tokens_out"] <= 20 < asyncio.run(tools.compress(QUESTION, texts))["tokens_out"]
 
 
 def test_retrieve_is_offered_over_an_index_only(tools):

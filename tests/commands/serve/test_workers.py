@@ -28,7 +28,7 @@ if "JUMPS" in os.environ:
     time.time = lambda: clock() + random.uniform(-1e6, 1e6)
 if __name__ == "__main__":
     options = dict(app="small_app:create", factory=True, port=int(sys.argv[1]), ws="none")
-    options |= dict(http="fitrag_integrations.commands.serve.connections:BoundedProtocol")
+    options |= dict(http="fitrag_integrations.commands.serve.workers:BoundedProtocol")
     grace = int(sys.argv[3])
     options |= dict(timeout_graceful_shutdown=grace, log_level="critical")
     sys.exit(Workers(options, int(sys.argv[2]), grace=grace).run())

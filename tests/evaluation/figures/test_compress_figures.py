@@ -3,12 +3,12 @@
 import pytest
 
 from fitrag_integrations.evaluation.figures.compress import (
+    MEANS,
     Compressed,
-    compress_figures,
     compress_rows,
     kept_curves,
 )
-from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.evaluation.figures.summaries import Draws, set_figures
 from fitrag_integrations.types import Excerpt, Passage
 
 RAIN = Passage("0", "Rain falls here. Wind blows there.", "Weather")
@@ -35,7 +35,7 @@ BAD = row(piece(RAIN, "Rain falls here.", 0.8), piece(ANN, "It sold.", 0.1))
 def test_kept_is_over_the_questions_whose_passages_hold_an_answer():
     hopeless = row(answers=("Bob",))
     made = compress_rows([GOOD, BAD, hopeless], words)
-    found = {each.name: each.to_dict() for each in compress_figures(made, Draws(100, 0))}
+    found = {each.name: each.to_dict() for each in set_figures(made, Draws(100, 0), MEANS)}
     assert found["answer in the passages"]["value"] == pytest.approx(2 / 3)
     assert (found["answer kept"]["value"], found["answer kept"]["questions"]) == (1 / 2, 2)
     # "1. Weather: Rain falls here. Wind blows there." 8, "2. Book: Nobody ... sold." 10
