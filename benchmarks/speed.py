@@ -357,6 +357,20 @@ assert FitRagRetriever(base=base).invoke("Where does the Danube end?")
 """
 
 
+SEARCH = """
+from fitrag_integrations import Passage
+from fitrag_integrations.retrieval import FaissIndex
+FaissIndex.build([Passage("1", "Anna built it.")]).search(["Who built it?"], 1)
+"""
+SERVED = """
+from fastapi.testclient import TestClient
+from fitrag_integrations.commands.serve import create_app
+with TestClient(create_app()) as client:
+    asked = {"query": "Who built it?", "texts": ["Anna built it."]}
+    assert client.post("/rerank", json=asked).is_success
+"""
+
+
 def start(args: argparse.Namespace) -> list[Row]:
     """Time imports, and a process up to its first score, less an empty interpreter."""
     scripts = {
@@ -367,6 +381,8 @@ def start(args: argparse.Namespace) -> list[Row]:
         "FitRagRetriever": "from fitrag_integrations.langchain import FitRagRetriever",
         "up to the first score": FIRST,
         "up to FitRagRetriever's first passage": DROP_IN,
+        "up to the first search of an index": SEARCH,
+        "up to the first answer of fitrag serve": SERVED,
         "up to the first score in torch": IN_TORCH,
     }
     with tempfile.TemporaryDirectory() as kept:  # bytecode, as where it is installed
