@@ -13,7 +13,6 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
-from fitrag_integrations.methods.prompts import template_named
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.passage import LEAD, origin_of
@@ -153,6 +152,8 @@ def check_method(method: object) -> Method:
 def template_of(template: object) -> Template | None:
     """Accept a template or the name of one; None is the context's own choice."""
     if isinstance(template, str):
+        from fitrag_integrations.methods.prompts import template_named  # of all methods
+
         return template_named(template)
     if template is not None and not callable(getattr(template, "render", None)):
         allowed = "an object with a 'render' method, or a template's name"

@@ -17,10 +17,10 @@ from fitrag_integrations.core.jsonl import appending, dump
 from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import named
+from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.selected import Selected
 
 Weighed = Selected

@@ -1,13 +1,14 @@
 """Read what `fitrag fit` wrote: the settings, the thresholds, and whose they are.
 
 Everything in the folder was chosen with one language model: another one is refused by its name.
-Models in it are loaded when something is made of them.
+Models in it are loaded when something is made of them, and so are the modules of methods and gates:
+every drop-in imports this one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
@@ -18,25 +19,15 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.methods.baselines.gated import NeighbourGate
-from fitrag_integrations.methods.compose.recipe import Models, method_from
 from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
-from fitrag_integrations.methods.ik.method import IKnow
 from fitrag_integrations.methods.settings import settings_of
-from fitrag_integrations.ports import Gate, Method, model_name, writer_of
+from fitrag_integrations.ports import Method, model_name, writer_of
 from fitrag_integrations.values.prompt import NOTHING_FOUND, PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 
 NAME, CORPUS, TRACES, SCHEMA = "fitted.json", "corpus.json", "traces.jsonl", 1
 INDEX = "index"  # the folder of the index in it, where there was a corpus
 NEIGHBOURS = 10
-ASKING: Mapping[str, Callable[[Any], Gate]] = {
-    "ask": partial(AskGate, draft_tokens=0),
-    "p_true": PTrueGate,
-    **GATES,
-}
-"""The gates that ask the language model; all but the first require token probabilities."""
 WITH = PromptTemplate(
     "fitted",
     "Refer to the passages below and answer the question in a few words.\n\n"
@@ -68,8 +59,8 @@ class FittedTemplate:
 class Fitted(Record):
     """Folder that `fitrag fit` wrote.
 
-    `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`, `ik`
-    or one of `ASKING`, blank for none, with its `threshold`. `thresholds` are CRAG's. `llm` names
+    `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`, `ik`,
+    `ask`, `p_true` or one of `GATES`, blank for none, with its `threshold`. `thresholds` are CRAG's. `llm` names
     the language model, `promise` says what was asked for and what was certified, `corpus` counts
     the passages that were searched, None where only a retriever was given. `run` is what to run
     again.
@@ -124,6 +115,9 @@ class Fitted(Record):
 
     def method(self, llm: object = None) -> Method:
         """Build the chosen method; `llm` is required if its gate asks the model."""
+        from fitrag_integrations.methods.compose.recipe import method_from
+        from fitrag_integrations.methods.ik.method import IKnow
+
         decider = self.decider(llm)
         made = method_from(self._placed())
         if decider is None:
@@ -134,16 +128,19 @@ class Fitted(Record):
         """Return the gate with its threshold, None where none was chosen."""
         if not self.gate:
             return None
+        from fitrag_integrations.methods.baselines.gated import NeighbourGate
+        from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
+
+        asking = {"ask": partial(AskGate, draft_tokens=0), "p_true": PTrueGate, **GATES}
         assert self.threshold is not None
-        if self.gate in ASKING and llm is None:
+        if self.gate in asking and llm is None:
             allowed = f"the language model, {self.llm}, whom the gate asks"
             raise InputError.of("llm", given=None, allowed=allowed)
         gate: Any = None
         if self.gate == "neighbours":
-            bank = Models(Path(self.folder)).named("SkrKnn", "bank", "bank", "")
-            gate = NeighbourGate(bank, NEIGHBOURS)
-        elif self.gate in ASKING:
-            gate = ASKING[self.gate](llm)
+            gate = NeighbourGate(self._model("SkrKnn", "bank"), NEIGHBOURS)
+        elif self.gate in asking:
+            gate = asking[self.gate](llm)
         return Decider(gate, threshold=self.threshold.value)
 
     def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:
@@ -164,7 +161,7 @@ class Fitted(Record):
                 raise self._nothing(f"{best}: use it as it is, or MethodRetriever.from_fitted")
             placed = {name: value for name, value in self._placed().items() if name in names}
             if isinstance(placed.get("scorer"), str):
-                placed["scorer"] = Models(Path(self.folder)).named("FitRag", "scorer", "scorer", "")
+                placed["scorer"] = self._model("FitRag", "scorer")
             return placed | (_if("gate", names, decider) if decider is not None else {})
         if "gate" in names:
             if decider is None:
@@ -185,6 +182,11 @@ class Fitted(Record):
         scorer = self.recipe.get("scorer")
         at = {} if scorer is None else {"scorer": str(Path(self.folder) / scorer)}
         return {**self.recipe, **at}
+
+    def _model(self, method: str, name: str) -> Any:
+        from fitrag_integrations.methods.compose.recipe import Models
+
+        return Models(Path(self.folder)).named(method, name, name, "")
 
     def _actions(self) -> ActionThresholds:
         """Return CRAG's thresholds; raises `InputError` where there are none."""
