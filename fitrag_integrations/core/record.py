@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields
 from enum import Enum
+from functools import cache
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 from fitrag_integrations.core.show import Shown
@@ -29,7 +30,7 @@ class Record(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field as plain Python; what JSON cannot hold becomes its ``repr``."""
-        return {spec.name: plain(getattr(self, spec.name)) for spec in fields(self)}  # type: ignore[arg-type]
+        return {name: plain(getattr(self, name)) for name in _names(type(self))}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
@@ -59,10 +60,14 @@ R = TypeVar("R", bound=Record)
 def remade(record: R, **changes: object) -> R:
     """Copy a record with changed fields, without checking them again."""
     made = object.__new__(type(record))
-    for spec in fields(record):  # type: ignore[arg-type]
-        value = changes[spec.name] if spec.name in changes else getattr(record, spec.name)
-        object.__setattr__(made, spec.name, value)
+    for name in _names(type(record)):
+        object.__setattr__(made, name, changes[name] if name in changes else getattr(record, name))
     return made
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(spec.name for spec in fields(kind))
 
 
 def check_mapping(field: str, value: object) -> dict[str, object]:

@@ -192,6 +192,8 @@ def script_of(text: str) -> str:
     if text.isascii():
         return "Latin"
     letters = list(islice(filter(str.isalpha, text), SAMPLE))
+    if 2 * sum(map(str.isascii, letters)) >= len(letters):  # sooner than by their names
+        return "Latin"
     counts = Counter(unicodedata.name(letter, "LATIN").split()[0].title() for letter in letters)
     if 2 * (counts.pop("Latin", 0) + counts.pop("Fullwidth", 0)) >= len(letters):
         return "Latin"

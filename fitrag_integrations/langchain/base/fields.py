@@ -61,7 +61,7 @@ READ_BY = {
 class Brief(Serializable):
     """Component of LangChain that shows, and serializes, what was set."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
 
     @classmethod
     def is_lc_serializable(cls) -> bool:

@@ -105,7 +105,7 @@ def rerank(
 
     Args:
         question: The question; not blank.
-        passages: What to rank.
+        passages: What to rank; with a `selection`, what `usable` left of them.
         score: Port of a scorer, called with pairs of question and passage.
         top_n: Maximum number of passages kept; None keeps all but blank ones.
         weight: Weight of ``llm_prefer`` in ``BiLabelScore.combine``, in [0, 1].
@@ -121,11 +121,10 @@ def rerank(
     """
     check_text("question", question, blank=False)
     top_n = None if top_n is None else check_whole("top_n", top_n, low=1)
-    selection = Selection() if selection is None else selection
-    given = with_text(check_many("passages", passages, Passage))
-    if deduplicate:
-        given, _ = usable(given, selection=None)
-    scored = yield from Windows(score, weight, logits, question, ends or {}).wholes(given)
+    if selection is None:
+        given, selection = with_text(check_many("passages", passages, Passage)), Selection()
+        passages = usable(given)[0] if deduplicate else given
+    scored = yield from Windows(score, weight, logits, question, ends or {}).wholes(passages)
     selection.scored(scored)
     ranked = by_score(scored)
     if deduplicate:
