@@ -56,6 +56,15 @@ def check_number(
     return number
 
 
+def check_numbers(
+    field: str, values: Iterable[Any], *, low: float = -math.inf, high: float = math.inf
+) -> tuple[float, ...]:
+    """Require finite numbers in [low, high]."""
+    return tuple(
+        check_number(f"{field}[{i}]", each, low=low, high=high) for i, each in enumerate(values)
+    )
+
+
 def check_whole(field: str, value: Any, *, low: int, high: int | None = None) -> int:
     """Require an integer of at least ``low`` and, where given, at most ``high``."""
     try:
@@ -125,7 +134,10 @@ def trait(model: object, name: str, kind: type[T]) -> T | None:
 
 
 Text: TypeAlias = Annotated[str, check_text]
+Visible: TypeAlias = Annotated[str, partial(check_text, blank=False)]
+"""A text that is not blank."""
 Texts: TypeAlias = Annotated[Sequence[str], partial(check_many, kind=str)]
+Strings: TypeAlias = Annotated[tuple[str, ...], partial(check_many, kind=str)]
 Count: TypeAlias = Annotated[int, partial(check_whole, low=1)]
 Size: TypeAlias = Annotated[int, partial(check_whole, low=0)]
 Number: TypeAlias = Annotated[float, check_number]

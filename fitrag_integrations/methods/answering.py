@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import Annotated, ClassVar
 
+from fitrag_integrations.core.checks import Checked, check_many
 from fitrag_integrations.core.html import Html, block, card, folded, marked
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.core.show import lines_html, shortened
@@ -89,7 +91,7 @@ class Citation(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Cited(Record):
+class Cited(Record, Checked):
     """An answer with its citations, in the order of their first use.
 
     Args:
@@ -102,14 +104,9 @@ class Cited(Record):
     _nested: ClassVar = {"citations": Citation}
 
     answer: str
-    citations: tuple[Citation, ...]
-    unknown: tuple[int, ...] = ()
+    citations: Annotated[tuple[Citation, ...], partial(check_many, kind=Citation)]
+    unknown: Annotated[tuple[int, ...], partial(check_many, kind=int)] = ()
     shown: int = 0
-
-    def __post_init__(self) -> None:
-        """Convert lists, as JSON has them, to tuples."""
-        for name in ("citations", "unknown"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def uncited(self) -> tuple[int, ...]:

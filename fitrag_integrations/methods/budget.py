@@ -14,7 +14,13 @@ from typing import TypeAlias
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.text.layout import under_heading, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
-from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens, counted
+from fitrag_integrations.text.tokens import (
+    CountTokens,
+    TokenCounter,
+    approximate_tokens,
+    counted,
+    counter_for,
+)
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.excerpt import place, trimmed
 from fitrag_integrations.values.passage import is_web
@@ -29,6 +35,17 @@ NAMED = 3
 """Skipped excerpts that a note names."""
 PASSES = 16
 """Times that room left by an estimate is offered again."""
+
+
+class Counting:
+    """Mixin of methods with the option `count_tokens`."""
+
+    count_tokens: CountTokens
+
+    @property
+    def counter(self) -> TokenCounter:
+        """The counter in use."""
+        return counter_for(self.count_tokens)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
+from fitrag_integrations.core.checks import Checked, Strings, check_many
 from fitrag_integrations.core.html import Html, block, card, folded, marked
 from fitrag_integrations.core.jsonl import appending, dump
 from fitrag_integrations.core.record import Record, Row
@@ -33,7 +35,7 @@ class Step(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Compression(Record):
+class Compression(Record, Checked):
     """What a compressor or reranker made of passages for a question.
 
     Args:
@@ -48,15 +50,11 @@ class Compression(Record):
     _nested: ClassVar = {"passages": Passage, "kept": Excerpt, "weighed": Selected}
 
     question: str
-    passages: tuple[Passage, ...]
-    kept: tuple[Excerpt, ...]
-    weighed: tuple[Selected, ...]
-    notes: tuple[str, ...] = ()
+    passages: Annotated[tuple[Passage, ...], partial(check_many, kind=Passage)]
+    kept: Annotated[tuple[Excerpt, ...], partial(check_many, kind=Excerpt)]
+    weighed: Annotated[tuple[Selected, ...], partial(check_many, kind=Selected)]
+    notes: Strings = ()
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        for name in ("passages", "kept", "weighed", "notes"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @classmethod
     def of(cls, context: Context, passages: Sequence[Passage]) -> Self:

@@ -19,8 +19,9 @@ from fitrag_integrations.core.show import error_line
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
+from fitrag_integrations.methods.budget import Counting
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
+from fitrag_integrations.text.tokens import CountTokens, TokenCounter
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision, Template
 from fitrag_integrations.values.prompt import LimitedPrompt, cut_note
 from fitrag_integrations.values.selected import Selection
@@ -49,7 +50,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Generating(Checked):
+class Generating(Counting, Checked):
     """Mixin that calls the caller's language model and stores the answer in `Context.draft`.
 
     An answer that was written is marked by `details["answers"]`; where there is none, the draft is
@@ -145,11 +146,6 @@ class Generating(Checked):
         details = {**context.details, "answers": True} if answer else context.details
         notes = (*context.notes, *notes)
         return replace(context, draft=answer or None, notes=notes, details=details)
-
-    @property
-    def counter(self) -> TokenCounter:
-        """The counter in use."""
-        return counter_for(self.count_tokens)
 
 
 @dataclass

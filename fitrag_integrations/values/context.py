@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from functools import partial
+from typing import Annotated, Any, ClassVar, Protocol
 
-from fitrag_integrations.core.checks import check_is, check_many, check_text
+from fitrag_integrations.core.checks import Checked, Strings, Text, check_is, check_many
 from fitrag_integrations.core.html import Html, card
 from fitrag_integrations.core.record import Record, check_mapping
 from fitrag_integrations.core.show import lines_html, shortened
@@ -27,8 +28,17 @@ class Template(Protocol):
         ...
 
 
+def check_action(field: str, value: Any) -> Action:
+    """Require an action, or the name of one."""
+    try:
+        return Action(value)
+    except ValueError:
+        allowed = " or ".join(repr(action.value) for action in Action)
+        raise InputError.of(field, given=value, allowed=allowed) from None
+
+
 @dataclass(frozen=True, slots=True)
-class Context(Record):
+class Context(Record, Checked):
     """Result of every method for one question.
 
     Args:
@@ -51,31 +61,18 @@ class Context(Record):
         "selection": Selected,
     }
 
-    question: str
-    excerpts: tuple[Excerpt, ...] = ()
-    queries: tuple[str, ...] = ()
-    decision: RetrievalDecision | None = None
-    action: Action | None = None
-    draft: str | None = None
-    notes: tuple[str, ...] = ()
-    method: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    selection: tuple[Selected, ...] = field(default=(), compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        check_text("Context.question", self.question)
-        check_text("Context.method", self.method)
-        for name, kind in (("excerpts", Excerpt), ("queries", str), ("notes", str)):
-            items = check_many(f"Context.{name}", getattr(self, name), kind)
-            object.__setattr__(self, name, items)
-        if self.decision is not None:
-            check_is("Context.decision", self.decision, RetrievalDecision)
-        if self.action is not None:
-            object.__setattr__(self, "action", _action(self.action))
-        if self.draft is not None:
-            check_text("Context.draft", self.draft)
-        object.__setattr__(self, "details", check_mapping("Context.details", self.details))
-        object.__setattr__(self, "selection", tuple(self.selection))
+    question: Text
+    excerpts: Annotated[tuple[Excerpt, ...], partial(check_many, kind=Excerpt)] = ()
+    queries: Strings = ()
+    decision: Annotated[RetrievalDecision, partial(check_is, kind=RetrievalDecision)] | None = None
+    action: Annotated[Action, check_action] | None = None
+    draft: Text | None = None
+    notes: Strings = ()
+    method: Text = ""
+    details: Annotated[Mapping[str, Any], check_mapping] = field(default_factory=dict, hash=False)
+    selection: Annotated[tuple[Selected, ...], partial(check_many, kind=Selected)] = field(
+        default=(), compare=False, repr=False
+    )
 
     def prompt(self, template: Template | None = None) -> str:
         """Return the prompt for the language model.
@@ -144,11 +141,3 @@ def _kept(context: Context) -> str:
     places = list(map(place, context.excerpts[:SHOWN]))
     more = len(context.excerpts) - SHOWN
     return ": " + "; ".join(places + [f"and {more} more"] * (more > 0)) if places else ""
-
-
-def _action(value: Any) -> Action:
-    try:
-        return Action(value)
-    except ValueError:
-        allowed = " or ".join(repr(action.value) for action in Action)
-        raise InputError.of("Context.action", given=value, allowed=allowed) from None

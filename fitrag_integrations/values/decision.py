@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from typing import Annotated, TypeAlias
 
-from fitrag_integrations.core.checks import (
-    Checked,
-    Number,
-    Share,
-    Text,
-    check_many,
-    check_number,
-    check_text,
-)
+from fitrag_integrations.core.checks import Checked, Number, Share, Strings, Text, check_numbers
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
+
+Numbers: TypeAlias = tuple[float, ...]
+Logprobs: TypeAlias = Annotated[Numbers, partial(check_numbers, high=0.0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class RetrievalDecision(Record, Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class Draft(Record):
+class Draft(Record, Checked):
     """A model's first words on a question, and how sure it was of each token.
 
     Args:
@@ -56,20 +53,10 @@ class Draft(Record):
             that a service shows. All three are empty where the model does not report them.
     """
 
-    text: str
-    logprobs: tuple[float, ...] = ()
-    margins: tuple[float, ...] = ()
-    entropies: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_text("Draft.text", self.text)
-        bounds = {"logprobs": (-math.inf, 0.0), "margins": (0.0, 1.0), "entropies": (0.0, math.inf)}
-        for name, (low, high) in bounds.items():
-            numbers = tuple(
-                check_number(f"Draft.{name}[{i}]", value, low=low, high=high)
-                for i, value in enumerate(getattr(self, name))
-            )
-            object.__setattr__(self, name, numbers)
+    text: Text
+    logprobs: Logprobs = ()
+    margins: Annotated[Numbers, partial(check_numbers, low=0.0, high=1.0)] = ()
+    entropies: Annotated[Numbers, partial(check_numbers, low=0.0)] = ()
 
 
 class Action(StrEnum):
@@ -87,7 +74,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Continuation(Record):
+class Continuation(Record, Checked):
     """Text that a model wrote, with its tokens and their log-probabilities.
 
     Args:
@@ -97,24 +84,18 @@ class Continuation(Record):
             where the model does not report them.
     """
 
-    text: str
-    tokens: tuple[str, ...] = ()
-    logprobs: tuple[float, ...] = ()
+    text: Text
+    tokens: Strings = ()
+    logprobs: Logprobs = ()
 
     def __post_init__(self) -> None:
-        check_text("Continuation.text", self.text)
-        tokens = check_many("Continuation.tokens", self.tokens, str)
-        numbers = tuple(
-            check_number(f"Continuation.logprobs[{i}]", value, high=0.0)
-            for i, value in enumerate(self.logprobs)
-        )
-        if len(tokens) != len(numbers):
+        Checked.__post_init__(self)
+        tokens, count = self.tokens, len(self.logprobs)
+        if len(tokens) != count:
             allowed = f"one per token, {len(tokens)}"
-            raise InputError.of("Continuation.logprobs", given=len(numbers), allowed=allowed)
+            raise InputError.of("Continuation.logprobs", given=count, allowed=allowed)
         if tokens and "".join(tokens) != self.text:
             raise InputError.of("Continuation.tokens", given=tokens, allowed="the text in pieces")
-        object.__setattr__(self, "tokens", tokens)
-        object.__setattr__(self, "logprobs", numbers)
 
     def probabilities(self, start: int, end: int) -> list[tuple[str, float]]:
         """Return the tokens that overlap `text[start:end]`, cut to it, with their probabilities.

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Annotated, ClassVar, TypeAlias
 
-from fitrag_integrations.core.checks import Checked, Text, check_many, check_text
+from fitrag_integrations.core.checks import Checked, Strings, Text, check_many
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
 
@@ -36,8 +37,11 @@ class Lead(Record, Checked):
         return bool(self.query.strip()) and self.search is not False
 
 
+ManyLeads: TypeAlias = Annotated[tuple[Lead, ...], partial(check_many, kind=Lead)]
+
+
 @dataclass(frozen=True, slots=True)
-class Leads(Record):
+class Leads(Record, Checked):
     """All that a rewriter wrote about a question and its heuristic answer, in order.
 
     `grammar` is the form it was read in: paper, released, json, lines, or empty where nothing could
@@ -46,15 +50,10 @@ class Leads(Record):
 
     _nested: ClassVar = {"questions": Lead, "claims": Lead}
 
-    questions: tuple[Lead, ...] = ()
-    claims: tuple[Lead, ...] = ()
-    grammar: str = ""
-    repairs: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name, kind in (("questions", Lead), ("claims", Lead), ("repairs", str)):
-            object.__setattr__(self, name, check_many(f"Leads.{name}", getattr(self, name), kind))
-        check_text("Leads.grammar", self.grammar)
+    questions: ManyLeads = ()
+    claims: ManyLeads = ()
+    grammar: Text = ""
+    repairs: Strings = ()
 
 
 def render(leads: Leads, grammar: str) -> str:

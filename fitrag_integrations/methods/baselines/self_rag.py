@@ -15,9 +15,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Protocol, TypeAlias, runtime_checkable
 
-from fitrag_integrations.core.checks import Count, Share, check_is, check_number, check_text
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Share,
+    Text,
+    check_is,
+    check_number,
+    check_text,
+)
 from fitrag_integrations.core.record import Record, check_mapping
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.flow import Flow, Port
@@ -43,8 +51,16 @@ _MARKS = re.compile(
 )
 
 
+def check_tokens(field: str, given: object) -> dict[str, float]:
+    """Require probabilities by the names of tokens."""
+    return {
+        check_text(field, name): check_number(f"{field}[{name!r}]", chance, low=0.0, high=1.0)
+        for name, chance in check_mapping(field, given).items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
-class Reflection(Record):
+class Reflection(Record, Checked):
     """An answer, and the probability of each reflection token where one was written.
 
     Args:
@@ -54,23 +70,9 @@ class Reflection(Record):
         logprob: Mean log-probability of the tokens of the text; None where it is not known.
     """
 
-    text: str = ""
-    tokens: Mapping[str, float] = field(default_factory=dict, hash=False)
-    logprob: float | None = None
-
-    def __post_init__(self) -> None:
-        check_text("Reflection.text", self.text)
-        given = check_mapping("Reflection.tokens", self.tokens)
-        tokens = {
-            check_text("Reflection.tokens", name): check_number(
-                f"Reflection.tokens[{name!r}]", chance, low=0.0, high=1.0
-            )
-            for name, chance in given.items()
-        }
-        object.__setattr__(self, "tokens", tokens)
-        if self.logprob is not None:
-            number = check_number("Reflection.logprob", self.logprob, high=0.0)
-            object.__setattr__(self, "logprob", number)
+    text: Text = ""
+    tokens: Annotated[Mapping[str, float], check_tokens] = field(default_factory=dict, hash=False)
+    logprob: Annotated[float, partial(check_number, high=0.0)] | None = None
 
     @property
     def clean(self) -> str:

@@ -60,10 +60,10 @@ class Fitted(Record):
     """Folder that `fitrag fit` wrote.
 
     `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`, `ik`,
-    `ask`, `p_true` or one of `GATES`, blank for none, with its `threshold`. `thresholds` are CRAG's. `llm` names
-    the language model, `promise` says what was asked for and what was certified, `corpus` counts
-    the passages that were searched, None where only a retriever was given. `run` is what to run
-    again.
+    `ask`, `p_true` or one of `GATES`, blank for none, with its `threshold`. `thresholds` are
+    CRAG's. `llm` names the language model, `promise` says what was asked for and what was
+    certified, `corpus` counts the passages that were searched, None where only a retriever was
+    given. `run` is what to run again.
     """
 
     _nested: ClassVar = {"threshold": FittedThreshold, "thresholds": ActionThresholds}

@@ -21,7 +21,7 @@ from typing import Any
 from fitrag_integrations.core.checks import Checked, Count, check_text, check_whole
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.budget import Budget
+from fitrag_integrations.methods.budget import Budget, Counting
 from fitrag_integrations.methods.crag.evaluator import (
     PAPERS_STRIP,
     SENTENCES,
@@ -32,7 +32,7 @@ from fitrag_integrations.methods.crag.evaluator import (
 )
 from fitrag_integrations.text.layout import units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
-from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
+from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.excerpt import trimmed, unique
 from fitrag_integrations.values.passage import is_web
@@ -116,7 +116,7 @@ class StripSource:
 
 
 @dataclass(frozen=True)
-class Refiner(Checked):
+class Refiner(Counting, Checked):
     """Cut passages into strips, grade all of them in one call, and keep the best in their order.
 
     Equal texts are kept once, and so is what chunks of one source share, unless ``deduplicate`` is
@@ -255,11 +255,6 @@ class Refiner(Checked):
             return int(self.sentences)
         own = thresholds or own_thresholds(self.evaluator)
         return SENTENCES if own is None else own.sentences
-
-    @property
-    def counter(self) -> TokenCounter:
-        """The counter in use."""
-        return counter_for(self.count_tokens)
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts as a prompt shows them."""

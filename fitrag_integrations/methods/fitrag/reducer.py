@@ -26,7 +26,7 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, Auto, Cutting
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.budget import Budget
+from fitrag_integrations.methods.budget import Budget, Counting
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, script_note
 from fitrag_integrations.methods.fitrag.scoring import (
     ScorePort,
@@ -42,7 +42,7 @@ from fitrag_integrations.methods.fitrag.scoring import (
 )
 from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
-from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
+from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import (
@@ -219,7 +219,7 @@ class Reducing(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenReducer(Reducing):
+class TokenReducer(Counting, Reducing):
     """Reduce passages to few excerpts (section 4.4.2).
 
     Every passage is cut into windows of ``window`` sentences, ``stride`` apart, and all windows are
@@ -366,11 +366,6 @@ class TokenReducer(Reducing):
         if links := sum(map(only_links, fitted.kept)):
             notes += (f"{links} of {len(fitted.kept)} excerpts kept are only links or badges",)
         return Reduction(tuple(kept), tuple(ordered), notes, tokens_in, budget.cost(kept))
-
-    @property
-    def counter(self) -> TokenCounter:
-        """The counter in use."""
-        return counter_for(self.count_tokens)
 
     def _budget(self, tokens: int) -> Budget:
         limit, share = f"max_tokens={self.max_tokens}", None

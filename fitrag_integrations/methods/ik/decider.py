@@ -8,11 +8,13 @@ which wants the scores of what was retrieved, is not asked here but inside `FitR
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
 from fitrag_integrations.core.checks import (
     Checked,
     Share,
+    Text,
     can,
     check_is,
     check_number,
@@ -36,7 +38,7 @@ UNKNOWN = "{model} does not seem to know it"
 
 
 @dataclass(frozen=True, slots=True)
-class Decided(Record):
+class Decided(Record, Checked):
     """A decision, and the draft it was based on if the gate needs one.
 
     Args:
@@ -46,13 +48,8 @@ class Decided(Record):
 
     _nested: ClassVar = {"decision": RetrievalDecision}
 
-    decision: RetrievalDecision
-    draft: str | None = None
-
-    def __post_init__(self) -> None:
-        check_is("Decided.decision", self.decision, RetrievalDecision)
-        if self.draft is not None:
-            check_text("Decided.draft", self.draft)
+    decision: Annotated[RetrievalDecision, partial(check_is, kind=RetrievalDecision)]
+    draft: Text | None = None
 
 
 @dataclass(frozen=True)

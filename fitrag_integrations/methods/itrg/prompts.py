@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.checks import Checked, Strings, Visible
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -38,7 +38,7 @@ _TASKS = {"itrg_refresh": _REFRESH_TASK, "itrg_refine": _REFINE_TASK, "itrg_answ
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstration(Record):
+class Demonstration(Record, Checked):
     """An example to show the language model.
 
     Args:
@@ -48,16 +48,10 @@ class Demonstration(Record):
         passages: Passages the document was written from, if any.
     """
 
-    question: str
-    document: str
-    answer: str
-    passages: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("question", "document", "answer"):
-            check_text(f"Demonstration.{name}", getattr(self, name), blank=False)
-        passages = check_many("Demonstration.passages", self.passages, str)
-        object.__setattr__(self, "passages", passages)
+    question: Visible
+    document: Visible
+    answer: Visible
+    passages: Strings = ()
 
     def written(self) -> str:
         """Write the example as the document prompts show it."""
@@ -74,7 +68,18 @@ def check_demonstrations(field: str, given: object) -> tuple[Demonstration, ...]
     """Accept demonstrations, (question, document, answer) triples, or mappings of these names."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InputError.of(field, given=given, allowed="a sequence of triples")
-    return tuple(_demonstration(f"{field}[{i}]", one) for i, one in enumerate(given))
+    found = list[Demonstration]()
+    for i, one in enumerate(given):
+        if isinstance(one, Demonstration):
+            found.append(one)
+        elif isinstance(one, Mapping):
+            found.append(Demonstration.from_dict(one))
+        elif isinstance(one, Sequence) and not isinstance(one, str | bytes) and len(one) == 3:
+            found.append(Demonstration(*one))
+        else:
+            allowed = "a Demonstration, or a question, a document and an answer"
+            raise InputError.of(f"{field}[{i}]", given=one, allowed=allowed)
+    return tuple(found)
 
 
 def document_prompt(
@@ -104,14 +109,3 @@ def _shown(template: PromptTemplate, examples: Sequence[str]) -> PromptTemplate:
     task = _TASKS[template.name]
     inserted = "".join(examples).replace("{", "{{").replace("}", "}}")
     return replace(template, text=task + inserted + template.text.removeprefix(task))
-
-
-def _demonstration(field: str, given: object) -> Demonstration:
-    if isinstance(given, Demonstration):
-        return given
-    if isinstance(given, Mapping):
-        return Demonstration.from_dict(given)
-    if isinstance(given, Sequence) and not isinstance(given, str | bytes) and len(given) == 3:
-        return Demonstration(*given)
-    allowed = "a Demonstration, or a question, a document and an answer"
-    raise InputError.of(field, given=given, allowed=allowed)

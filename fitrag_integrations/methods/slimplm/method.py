@@ -25,7 +25,7 @@ from fitrag_integrations.core.checks import (
 )
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
-from fitrag_integrations.methods.budget import Budget
+from fitrag_integrations.methods.budget import Budget, Counting
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.ik.decider import OnError
 from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
@@ -43,7 +43,7 @@ from fitrag_integrations.methods.slimplm.steps import (
     usable_fused,
 )
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.text.tokens import CountTokens, TokenCounter, counter_for
+from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.selected import Selection
@@ -55,7 +55,7 @@ NOT_JUDGED = "the question was not judged: every question is retrieved for"
 
 
 @dataclass(frozen=True)
-class SlimPLM(Checked):
+class SlimPLM(Counting, Checked):
     """Retrieve what a slim proxy model's answer shows to be missing.
 
     Where the filter leaves no query nothing is retrieved, as in section 3.1. ``judge_question``,
@@ -139,7 +139,7 @@ class SlimPLM(Checked):
 
         # the judge: does it show the question to be known? (section 3.2)
         decision, verdicts = yield from self._judged(question, heuristic)
-        notes = (*heuristic.notes, *self._judge.reads(heuristic.text, self._count))
+        notes = (*heuristic.notes, *self._judge.reads(heuristic.text, self.counter))
 
         # the rewriter's claims and queries, and which of them are known (section 3.3)
         followed, queries = Followed(), tuple[str, ...]()
@@ -162,7 +162,7 @@ class SlimPLM(Checked):
             "threshold": decision.threshold,
             **followed.details(),
             "retrieved": {query: len(some) for query, some in zip(queries, found, strict=True)},
-            "tokens": tokens_written(heuristic, followed, verdicts, self._count),
+            "tokens": tokens_written(heuristic, followed, verdicts, self.counter),
         }
         if off := [name for name in ABLATIONS if not getattr(self, name)]:
             details["without"] = off
@@ -191,10 +191,6 @@ class SlimPLM(Checked):
     @property
     def _is_strict(self) -> bool:
         return self.on_error == "raise"
-
-    @property
-    def _count(self) -> TokenCounter:
-        return counter_for(self.count_tokens)
 
     def _heuristic(self, question: str) -> Flow[Heuristic]:
         """Call the proxy, unless its answer would not be used."""
@@ -247,7 +243,7 @@ class SlimPLM(Checked):
         )
         fused = selection.first(fused, self.k, "k")
         limit = f"max_tokens={self.max_tokens}"
-        budget = Budget(self.max_tokens, None, limit, self._count)
+        budget = Budget(self.max_tokens, None, limit, self.counter)
         fitted = yield from budget.fitted(fused)
         selection.drop(fitted.left, "budget", f"over {limit}")
         return tuple(fitted.kept), (*notes, *fitted.notes)
