@@ -179,16 +179,16 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         if self.llm is None or self.reader is not None:
             return None
         llm = Backend(runnable_of(self.llm), text_of)
-        return self._streamed(given, llm, config)
 
-    def _streamed(self, given: object, llm: Backend, config: RunnableConfig) -> Flow[Source | str]:
-        question, notes = yield from standalone(given, None, self.condense, config)
-        context = yield from self.method(question, self._offer().to(internal(config)))
-        context = noted(context, notes)
-        if answer := own_answer(context):
-            return answer
-        prompt = context.prompt(as_template(self.template))
-        return Source(llm, prompt, config)
+        def streamed() -> Flow[Source | str]:
+            question, notes = yield from standalone(given, None, self.condense, config)
+            context = yield from self.method(question, self._offer().to(internal(config)))
+            context = noted(context, notes)
+            if answer := own_answer(context):
+                return answer
+            return Source(llm, context.prompt(as_template(self.template)), config)
+
+        return streamed()
 
     def _answered(self, given: object, offer: Offer, config: RunnableConfig) -> Flow[Any]:
         """Run the method, whose calls are internal, and have the answer to its context written."""

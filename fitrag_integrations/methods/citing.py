@@ -62,15 +62,14 @@ def numbered(excerpts: Iterable[Excerpt]) -> str:
     A generated id (a UUID, or one made from the text) is no name, and a web page has its label:
     these are shown without. Where there are no excerpts, the text says so.
     """
-    return render_excerpts([_under_a_name(one) for one in excerpts]) or NONE_FOUND
-
-
-def _under_a_name(excerpt: Excerpt) -> Excerpt:
-    passage, name = excerpt.passage, origin_of(excerpt.passage)[0]
-    found = passage.title or passage.source or ("" if _GENERATED.fullmatch(name) else name)
-    if passage.title or not found or is_web(passage):
-        return excerpt
-    return replace(excerpt, passage=replace(passage, title=found))
+    shown = []
+    for one in excerpts:
+        passage, name = one.passage, origin_of(one.passage)[0]
+        found = passage.source or ("" if _GENERATED.fullmatch(name) else name)
+        if found and not (passage.title or is_web(passage)):
+            one = replace(one, passage=replace(passage, title=found))  # noqa: PLW2901
+        shown.append(one)
+    return render_excerpts(shown) or NONE_FOUND
 
 
 def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = False) -> Cited:

@@ -152,7 +152,11 @@ class Writer:
     llm: Runnable[Any, Any]
 
     def __post_init__(self) -> None:
-        if not _writes_text(self.llm):
+        try:
+            writes_text = _is_text(self.llm.OutputType)
+        except TypeError:  # not declared
+            writes_text = True
+        if not writes_text:
             allowed = "a language model or another Runnable from a prompt to text"
             raise InputError.of("model", given=self.llm, allowed=allowed)
 
@@ -172,15 +176,8 @@ class Writer:
         return await Backend(self.llm, text_of).acall(asked)
 
 
-def _writes_text(runnable: Runnable[Any, Any]) -> bool:
-    """Check whether a Runnable may give a text or a message, as far as its type says."""
-    try:
-        return _is_text(runnable.OutputType)
-    except TypeError:  # not declared
-        return True
-
-
 def _is_text(kind: Any) -> bool:
+    """Check whether values of a type may be a text or a message, as far as it says."""
     origin = get_origin(kind) or kind
     if origin in (Union, UnionType, Annotated):
         return any(map(_is_text, get_args(kind)))

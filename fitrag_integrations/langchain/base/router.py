@@ -53,16 +53,24 @@ class Router(StreamedRunnable[Any, Any]):
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig]
     ) -> list[Flow[object]]:
         """Return the flows of ``inputs``, under ``configs``, that decide and ask no branch."""
-        route, pairs = self.route(), zip(inputs, configs, strict=True)
-        return [_decided(route, given, config) for given, config in pairs]
+        return _read(
+            self.route(),
+            inputs,
+            configs,
+            lambda chosen: {"branch": chosen.branch.name, **chosen.about},
+        )
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[object]]:
         """Return one flow per input; what decides is asked once, then each branch."""
+
+        def through(given: object, config: RunnableConfig) -> Flow[object]:
+            chosen = yield from route(given, config)
+            return (yield from chosen.branch.ask(chosen.given, chosen.config(config)))
+
         route = self.route(**options)
-        pairs = zip(inputs, configs, strict=True)
-        return [_through(route, given, config) for given, config in pairs]
+        return list(map(through, inputs, configs))
 
     def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any]:
         """Return the flow to the branch that is chosen for what is ``given``, under ``config``."""
@@ -79,21 +87,23 @@ class RouteKey(FlowRunnable[Any, dict[str, object]]):
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, object]]]:
         """Return one flow per input; what decides is asked once."""
-        route = self.router.route()
-        pairs = zip(inputs, configs, strict=True)
-        return [_keyed(route, given, config) for given, config in pairs]
+        return _read(
+            self.router.route(),
+            inputs,
+            configs,
+            lambda chosen: {"key": chosen.branch.name, "input": chosen.given},
+        )
 
 
-def _through(route: Route, given: object, config: RunnableConfig) -> Flow[object]:
-    chosen = yield from route(given, config)
-    return (yield from chosen.branch.ask(chosen.given, chosen.config(config)))
+def _read(
+    route: Route,
+    inputs: Sequence[object],
+    configs: Sequence[RunnableConfig],
+    read: Callable[[Chosen], dict[str, object]],
+) -> list[Flow[Any]]:
+    """Return the flows that choose, and end in what is read of the choice."""
 
+    def chosen(given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
+        return read((yield from route(given, config)))
 
-def _decided(route: Route, given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
-    chosen = yield from route(given, config)
-    return {"branch": chosen.branch.name, **chosen.about}
-
-
-def _keyed(route: Route, given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
-    chosen = yield from route(given, config)
-    return {"key": chosen.branch.name, "input": chosen.given}
+    return list(map(chosen, inputs, configs))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
-from langchain_core.callbacks import CallbackManager, CallbackManagerForChainRun
+from langchain_core.callbacks import CallbackManager
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from langchain_core.runnables.config import ensure_config
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import Ask, Flow, Traced, arun, arun_many, run, run_many
+from fitrag_integrations.flow import Flow, Traced, arun, arun_many, run, run_many
 from fitrag_integrations.langchain.base.fields import Brief
 from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.tools import Asked, tool_of
@@ -309,7 +309,9 @@ def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
     try:
         ask = next(flow)
         while True:
-            run = None if isinstance(ask.port.owner, Backend) else _child(manager, ask)
+            run = None
+            if not isinstance(ask.port.owner, Backend):
+                run = manager.on_chain_start(None, {"items": plain(ask.items)}, name=ask.port.name)
             try:
                 answers = yield ask
             except BaseException as error:  # noqa: BLE001 - the flow may recover, the run has failed
@@ -323,11 +325,6 @@ def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
     except StopIteration as ended:
         value: T = ended.value
         return value
-
-
-def _child(manager: CallbackManager, ask: Ask) -> CallbackManagerForChainRun:
-    name, items = ask.port.name, {"items": plain(ask.items)}
-    return manager.on_chain_start(None, items, name=name)
 
 
 def _raised(result: object) -> object:

@@ -99,13 +99,18 @@ class Postprocessor(BaseNodePostprocessor):
             A tool whose ``raw_output`` is the list of nodes.
         """
 
-        def call(question: str, documents: list[str]) -> list[NodeWithScore]:
-            return self.postprocess_nodes(nodes_of(documents), query_str=question)
-
-        async def acall(question: str, documents: list[str]) -> list[NodeWithScore]:
-            return await self.apostprocess_nodes(nodes_of(documents), query_str=question)
-
-        return tool_of(self, AskedOfTexts, call, acall, name=name, description=description)
+        return tool_of(
+            self,
+            AskedOfTexts,
+            lambda question, documents: self.postprocess_nodes(
+                nodes_of(documents), query_str=question
+            ),
+            lambda question, documents: self.apostprocess_nodes(
+                nodes_of(documents), query_str=question
+            ),
+            name=name,
+            description=description,
+        )
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -202,12 +207,8 @@ class Postprocessor(BaseNodePostprocessor):
             yield name, Named(model)
 
     def _fields(self) -> dict[str, Any]:
-        values = vars(self)
-        return {name: values[name] for name in type(self).model_fields if name in self._own()}
-
-    @classmethod
-    def _own(cls) -> set[str]:
-        return {each.name for each in settings_of(cls.made)}
+        values, own = vars(self), {each.name for each in settings_of(self.made)}
+        return {name: values[name] for name in type(self).model_fields if name in own}
 
 
 def question_of(query_bundle: QueryBundle | None) -> str:

@@ -147,7 +147,9 @@ def piece_node(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> NodeWithSc
     source, base = _source(node, excerpt.passage.text)
     metadata = _metadata(node, excerpt, method)
     piece = TextNode(
-        id_=metadata["source_id"] if ids == "source" else _identity(node, excerpt),
+        id_=metadata["source_id"]
+        if ids == "source"
+        else derived_id(node.node_id, node.hash, excerpt.start, excerpt.end),
         text=excerpt.text,
         metadata=metadata,
         excluded_embed_metadata_keys=_excluded(node.excluded_embed_metadata_keys),
@@ -191,11 +193,6 @@ def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:
     document = node.relationships.get(NodeRelationship.SOURCE)
     known = document if isinstance(document, RelatedNodeInfo) else node.as_related_node_info()
     return known, start
-
-
-def _identity(node: BaseNode, excerpt: Excerpt) -> str:
-    """Derive an id from the node and the place: some vector stores take UUIDs only."""
-    return derived_id(node.node_id, node.hash, excerpt.start, excerpt.end)
 
 
 def _metadata(node: BaseNode, excerpt: Excerpt, method: str) -> dict[str, Any]:

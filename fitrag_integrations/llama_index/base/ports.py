@@ -145,11 +145,12 @@ def results(found: object) -> list[Passage]:
         if found.is_error:
             raise PortError(f"the search tool {found.tool_name!r} failed: {found.content}")
         return results(found.content if found.raw_output is None else found.raw_output)
-    return pages_of(found, (NodeWithScore, BaseNode), _node_page)
 
+    def page(node: NodeWithScore | BaseNode) -> Passage:
+        scored = node if isinstance(node, NodeWithScore) else NodeWithScore(node=node)
+        return passages_of([scored])[0]
 
-def _node_page(node: NodeWithScore | BaseNode) -> Passage:
-    return passages_of([node if isinstance(node, NodeWithScore) else NodeWithScore(node=node)])[0]
+    return pages_of(found, (NodeWithScore, BaseNode), page)
 
 
 def generate_port(llm: object) -> Port[str, str]:

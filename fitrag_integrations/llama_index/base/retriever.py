@@ -70,12 +70,7 @@ class FlowRetriever(Configured, BaseRetriever):
             A tool whose ``raw_output`` is the list of nodes.
         """
 
-        def call(query: str) -> list[NodeWithScore]:
-            return self.retrieve(query)
-
-        async def acall(query: str) -> list[NodeWithScore]:
-            return await self.aretrieve(query)
-
+        call, acall = (lambda query: self.retrieve(query)), (lambda query: self.aretrieve(query))
         return tool_of(self, Query, call, acall, name=name, description=description)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

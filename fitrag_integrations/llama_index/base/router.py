@@ -72,12 +72,10 @@ class Router(Configured, BaseQueryEngine):
             A tool whose ``raw_output`` is the response.
         """
 
-        def call(question: str) -> RESPONSE_TYPE:
-            return self.query(question)
-
-        async def acall(question: str) -> RESPONSE_TYPE:
-            return await self.aquery(question)
-
+        call, acall = (
+            (lambda question: self.query(question)),
+            (lambda question: self.aquery(question)),
+        )
         return tool_of(self, Asked, call, acall, name=name, description=description)
 
     def explain(self, query: QueryType | None = None) -> str:

@@ -107,16 +107,13 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
         judged = yield from self._judge(bundle.query_str, found)
         context = _context(bundle.query_str, found, judged)
         emit_decision(context)
-        handed = self._handed(bundle, context, judged.action)
+        engine, handed = self._engines[judged.action], Handed(bundle)
+        if judged.action is not Action.INCORRECT and can(engine, "synthesize"):
+            nodes = [whole_node(excerpt, context.method) for excerpt in context.excerpts]
+            searches = judged.action is Action.AMBIGUOUS and can(engine, "retrieve")
+            handed = Handed(bundle, nodes, searches)
         (response,) = yield from engines[judged.action].ask([handed])
         return Routed(context, response)
-
-    def _handed(self, bundle: QueryBundle, context: Context, action: Action) -> Handed:
-        engine = self._engines[action]
-        if action is Action.INCORRECT or not can(engine, "synthesize"):
-            return Handed(bundle)
-        nodes = [whole_node(excerpt, context.method) for excerpt in context.excerpts]
-        return Handed(bundle, nodes, action is Action.AMBIGUOUS and can(engine, "retrieve"))
 
 
 def _context(question: str, found: Sequence[Passage], judged: GradedList) -> Context:

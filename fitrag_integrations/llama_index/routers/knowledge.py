@@ -116,7 +116,9 @@ class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
     def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
         unknown = engine_port("unknown", self._answering.retrieve, alone=alone)
         # one for all questions, and none where none is known: there may be no language model
-        write = cache(lambda: None if alone and self._streams_tokens() else self._written())
+        write = cache(
+            lambda: None if alone and self._streams_tokens() else generate_port(self._model())
+        )
         return [self._flow(bundle, unknown, write) for bundle in bundles]
 
     def _flow(
@@ -138,6 +140,3 @@ class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
         prompt = context.prompt(self._answering.template)
         (text,) = yield from port.ask([prompt])
         return Answered(text.strip(), context, prompt)
-
-    def _written(self) -> Port[str, str]:
-        return generate_port(self._model())

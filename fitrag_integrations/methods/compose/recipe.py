@@ -104,20 +104,17 @@ class Models:
         if kind == "QuestionBank":
             return importlib.import_module("fitrag_integrations.retrieval").QuestionBank.load(name)
         if kind == "Recognizer":
-            return SelfKnowledgeRecognizer(self._once("QuestionBank", name), _thresholds_in(name))
+            path = Path(name) / RECOGNIZER
+            try:
+                given = jsonl.loads(path.read_text(encoding="utf-8"))
+                thresholds = RecognizerThresholds.from_dict(given["thresholds"])
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise ModelLoadError(f"{path} is damaged: {error!r}") from error
+            return SelfKnowledgeRecognizer(self._once("QuestionBank", name), thresholds)
         home = importlib.import_module(MODELS)
         if kind == "Continuer":
             return home.Continuer(self._once("LocalGenerator", name))
         return getattr(home, kind).from_pretrained(name)
-
-
-def _thresholds_in(folder: str) -> RecognizerThresholds:
-    path = Path(folder) / RECOGNIZER
-    try:
-        given = jsonl.loads(path.read_text(encoding="utf-8"))
-        return RecognizerThresholds.from_dict(given["thresholds"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelLoadError(f"{path} is damaged: {error!r}") from error
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:

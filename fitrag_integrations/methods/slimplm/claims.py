@@ -104,7 +104,12 @@ def readings(body: str) -> Iterator[Reading]:
         yield by_tags(body)
     if "{" in body or "[" in body:
         yield Reading("json", list(_by_json(body)), [AS_JSON])
-    yield Reading("lines", list(_by_lines(body)), [AS_LINES])
+    lines: list[Event] = []  # such as `Claim 1: ...`
+    for line in _LINE.finditer(body):
+        if _name(line[1]) in _KINDS:
+            rest = body[line.end() : line.end() + 2000].partition("\n")[0]
+            lines.append((_KINDS[_name(line[1])], rest.strip(" \t*_\"'`")))
+    yield Reading("lines", lines, [AS_LINES])
 
 
 def by_tags(body: str) -> Reading:
@@ -172,14 +177,6 @@ def _walked(value: object, member: str) -> Iterator[Event]:
             if not _KINDS.get(name, "") and isinstance(each, list | dict):
                 yield "", ""
                 yield from _walked(each, _MEMBERS.get(name, ""))
-
-
-def _by_lines(body: str) -> Iterator[Event]:
-    """Read lines such as `Claim 1: ...`."""
-    for line in _LINE.finditer(body):
-        if _name(line[1]) in _KINDS:
-            rest = body[line.end() : line.end() + 2000].partition("\n")[0]
-            yield _KINDS[_name(line[1])], rest.strip(" \t*_\"'`")
 
 
 def _name(written: object) -> str:
