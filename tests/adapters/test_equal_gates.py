@@ -10,7 +10,6 @@ from llama_fakes import NodeRetriever, ScriptedLLM
 from test_equal_frameworks import documents, steps
 
 from fitrag_integrations import langchain, llama_index
-from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.methods import FitRag, IKnow
 from fitrag_integrations.types import Draft
 
@@ -146,18 +145,6 @@ def test_the_frameworks_models_write_equal_drafts():
     other.query(QUESTIONS[0])
     assert llm.prompts[0] == llm.prompts[1] == f"Question: {QUESTIONS[0]}\nAnswer:"
     assert gates[0].drafts == gates[1].drafts == [f"Answer to Question: {QUESTIONS[0]}"]
-
-
-def test_both_refuse_a_threshold_of_another_model():
-    from fitrag_integrations.values.thresholds import FittedThreshold
-
-    gate = WordGate(draft_tokens=32)
-    gate.fitted = FittedThreshold(0.6, "another")
-    for router, ask in zip(
-        pair(lambda: {"gate": gate, "drafter": Drafter()})[:2], ("invoke", "query"), strict=True
-    ):
-        with pytest.raises(ThresholdMismatchError, match="another"):
-            getattr(router, ask)(QUESTIONS[0])
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -10,9 +10,8 @@ import subprocess
 import sys
 
 import pytest
-from first_contact import QUESTION, ROWS
+from first_contact import LANGCHAIN, NAMES, QUESTION, ROWS, Overlap, overlap
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -28,7 +27,6 @@ import fitrag_integrations.langchain as ours
 from fitrag_integrations.errors import PortError, ThresholdMismatchError
 from fitrag_integrations.langchain import (
     BiLabelReranker,
-    CompressingRetriever,
     CorrectiveRetriever,
     EncoderEmbeddings,
     FitRagRetriever,
@@ -38,42 +36,14 @@ from fitrag_integrations.langchain import (
     MethodRunnable,
     RetrievalGate,
     SlimPLMRetriever,
-    SubDocumentCompressor,
     numbered_documents,
 )
 from fitrag_integrations.methods import AskGate, Crag, FitRag
 from fitrag_integrations.methods.settings import settings_of
 from fitrag_integrations.text.tokens import approximate_tokens
 
-
-class Shelf(BaseRetriever):
-    """Give all pages, as a vector store of a user's does, and remember its configs."""
-
-    seen: list = []
-
-    def _get_relevant_documents(self, query, *, run_manager):
-        return [Document(text, id=id_, metadata={"title": title}) for id_, title, text in ROWS]
-
-    def invoke(self, input, config=None, **kwargs):
-        self.seen.append(config)
-        return super().invoke(input, config, **kwargs)
-
-    async def ainvoke(self, input, config=None, **kwargs):
-        self.seen.append(config)
-        return await super().ainvoke(input, config, **kwargs)
-
-
-def retrievers():
-    return {
-        "fitrag": FitRagRetriever(base=Shelf()),
-        "corrective": CorrectiveRetriever(base=Shelf()),
-        "slimplm": SlimPLMRetriever(base=Shelf()),
-        "itrg": ITRGRetriever(base=Shelf(), rounds=2),
-        "compressing": CompressingRetriever(base=Shelf(), compressors=[BiLabelReranker()]),
-    }
-
-
-NAMES = list(retrievers())
+Shelf, retrievers = LANGCHAIN.shelf, LANGCHAIN.retrievers
+NAMES = (*NAMES, "compressing")
 
 
 def tokens(context):
@@ -155,38 +125,9 @@ async def test_every_way_is_a_retriever_run_and_hands_configurable_on(name, how)
 # --- 7 and 8: ids and scores
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_excerpt_has_an_id_of_its_own_and_a_source(name):
-    found = retrievers()[name].invoke(QUESTION)
-    assert len({document.id for document in found}) == len(found) > 0
-    texts = {id_: text for id_, _, text in ROWS}
-    for document in found:
-        told = document.metadata
-        cut = texts[told["source_id"]][told["source_start"] : told["source_end"]]
-        assert cut == document.page_content
-        assert 0 <= told.get("relevance_score", 0.5) <= 1
-
-
-def test_evaluators_may_have_the_sources_ids():
-    found = CorrectiveRetriever(base=Shelf(), ids="source").invoke(QUESTION)
-    assert {document.id for document in found} <= {id_ for id_, _, _ in ROWS}
-
-
 def test_whole_passages_have_no_score_made_up():
     for name in ("slimplm", "itrg"):
         assert all("relevance_score" not in d.metadata for d in retrievers()[name].invoke(QUESTION))
-
-
-def test_one_scale_on_every_drop_in():
-    given = Shelf().invoke(QUESTION)
-    for made in (BiLabelReranker(), SubDocumentCompressor(), KnowledgeRefiner()):
-        scores = [
-            document.metadata["relevance_score"]
-            for document in made.compress_documents(given, QUESTION)
-        ]
-        assert scores and all(0 <= score <= 1 for score in scores)
-    pairs = [(QUESTION, document.page_content) for document in given]
-    assert all(0 <= score <= 1 for score in BiLabelReranker().as_cross_encoder().score(pairs))
 
 
 # --- 9: what is set after construction
@@ -205,89 +146,11 @@ def test_what_is_set_afterwards_counts():
     assert encoder.score([(QUESTION, QUESTION)]) == Overlap().score([(QUESTION, QUESTION)])
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: FitRagRetriever(base=Shelf()),
-        lambda: SubDocumentCompressor(),
-        lambda: RetrievalGate(),
-        lambda: KnowledgeRouter(known=str.upper, unknown=str.upper),
-        lambda: MethodRunnable(method=FitRag()),
-        lambda: ours.BiLabelCrossEncoder(),
-    ],
-)
-def test_what_there_is_not_cannot_be_set(make):
-    with pytest.raises((ValueError, AttributeError), match="max_token"):
-        make().max_token = 20
-
-
 def test_what_is_set_wrong_is_told_at_the_next_question():
     retriever = FitRagRetriever(base=Shelf())
     retriever.max_tokens = 0
     with pytest.raises(ValueError, match="max_tokens: given 0"):
         retriever.invoke(QUESTION)
-
-
-# --- a least score
-
-
-@pytest.mark.parametrize(
-    ("kind", "least"),
-    [(BiLabelReranker, 1.0), (SubDocumentCompressor, 1.0), (KnowledgeRefiner, -0.5)],
-)
-async def test_a_least_score_leaves_out_what_says_nothing(kind, least):
-    given = Shelf().invoke(QUESTION)
-    kept = kind(min_score=least).compress_documents(given, QUESTION)
-    assert kept[0].metadata["source_id"] == "page-0"
-    assert all(document.metadata["raw_score"] >= least for document in kept)
-    assert await kind(min_score=least).acompress_documents(given, "asdf qwer") == []
-    with pytest.raises(ValidationError, match="min_score"):
-        kind(min_score=3)
-
-
-def test_retrievers_may_keep_nothing():
-    for made in (
-        FitRagRetriever(base=Shelf(), min_score=1.0),
-        CorrectiveRetriever(base=Shelf(), min_score=-0.5),
-    ):
-        assert made.invoke(QUESTION)
-        nothing = made.invoke("asdf qwer")
-        assert nothing == [] and nothing.context.notes
-
-
-# --- 10: objects of another kind
-
-
-class Overlap(BaseCrossEncoder):
-    """Score by shared words, in [0, 1], as a user's own cross-encoder may."""
-
-    def score(self, text_pairs):
-        return [
-            len(set(query.lower().split()) & set(text.lower().split())) / len(query.split())
-            for query, text in text_pairs
-        ]
-
-
-def overlap(pairs):
-    """Score by shared words, in [0, 1], as a function of a user's may."""
-    return Overlap().score([(question, passage.text) for question, passage in pairs])
-
-
-@pytest.mark.parametrize("scorer", [Overlap(), overlap])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda scorer: BiLabelReranker(scorer=scorer).as_runnable(),
-        lambda scorer: SubDocumentCompressor(scorer=scorer).as_runnable(),
-        lambda scorer: FitRagRetriever(base=Shelf(), scorer=scorer),
-    ],
-)
-async def test_what_gives_one_number_is_a_scorer(make, scorer):
-    given = {"documents": Shelf().invoke(QUESTION), "question": QUESTION}
-    made = make(scorer)
-    asked = QUESTION if isinstance(made, FitRagRetriever) else given
-    assert made.invoke(asked)[0].metadata["title"] == "Bridge over the Tirva"
-    assert await made.ainvoke(asked) == made.invoke(asked)
 
 
 def test_what_gives_one_number_is_a_cross_encoder_and_an_evaluator():
@@ -306,41 +169,6 @@ def test_a_number_out_of_range_says_what_to_do():
     made = BiLabelReranker(scorer=lambda pairs: [4.5] * len(pairs))
     with pytest.raises(ValueError, match=r"scores\[0\]: given 4.5 .*by a sigmoid"):
         made.compress_documents(Shelf().invoke(QUESTION), QUESTION)
-
-
-CHAT = FakeListChatModel(responses=["a"])
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: FitRagRetriever(base=CHAT),
-        lambda: CompressingRetriever(base=CHAT, compressors=[]),
-        lambda: MethodRunnable(method=FitRag(), retriever=CHAT),
-        lambda: CorrectiveRetriever(base=Shelf(), search=CHAT),
-        lambda: CorrectiveRetriever(base=Shelf(), thresholds="nope"),
-        lambda: CorrectiveRetriever(base=Shelf(), thresholds=0.5),
-        lambda: BiLabelReranker(scorer=CHAT),
-        lambda: SubDocumentCompressor(scorer=CHAT),
-        lambda: ours.BiLabelCrossEncoder(CHAT),
-        lambda: KnowledgeRefiner(evaluator=CHAT),
-        lambda: MethodRunnable(method=FitRag(), retriever=Shelf(), reader=CHAT),
-        lambda: SlimPLMRetriever(base=Shelf(), judge=Overlap()),
-        lambda: RetrievalGate(drafter=Overlap()),
-        lambda: FitRagRetriever(base=Shelf(), detector=CHAT),
-        lambda: FitRagRetriever(base=Shelf(), split="nope"),
-        lambda: FitRagRetriever(base=Shelf(), count_tokens="nope"),
-        lambda: SubDocumentCompressor(count_tokens="nope"),
-        lambda: KnowledgeRefiner(count_tokens="nope"),
-        lambda: FitRagRetriever(base=Shelf(), scorer=FakeListChatModel(responses=["a"])),
-        lambda: FitRagRetriever(base=Shelf(), gate=FakeListChatModel(responses=["a"])),
-        lambda: RetrievalGate(gate=FakeListChatModel(responses=["a"])),
-        lambda: CorrectiveRetriever(base=Shelf(), evaluator=FakeListChatModel(responses=["a"])),
-    ],
-)
-def test_what_cannot_do_the_work_is_refused_at_once(make):
-    with pytest.raises((ValidationError, ValueError)):
-        make()
 
 
 async def test_a_gate_over_a_chat_model():
@@ -477,19 +305,6 @@ def test_a_question_in_any_form(given):
 
 
 # --- what was missing
-
-
-@pytest.mark.parametrize("name", NAMES)
-async def test_every_retriever_explains_the_last_run_and_one_asked_for(name):
-    retriever = retrievers()[name]
-    with pytest.raises(ValueError, match="nothing was run so far"):
-        retriever.explain()
-    retriever.invoke(QUESTION)
-    last = retriever.explain()
-    assert "kept" in last and retriever.last_run.value.question == QUESTION
-    other = "Who built the lighthouse of Corran Head?"
-    assert other in retriever.explain(other)
-    assert other in await retriever.aexplain(other)
 
 
 class Runs(BaseCallbackHandler):

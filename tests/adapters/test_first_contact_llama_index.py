@@ -4,8 +4,7 @@ import inspect
 import math
 
 import pytest
-from first_contact import QUESTION, ROWS
-from llama_index.core.base.base_retriever import BaseRetriever
+from first_contact import LLAMA_INDEX, NAMES, QUESTION, ROWS
 from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
@@ -15,7 +14,7 @@ from llama_index.core.node_parser import HierarchicalNodeParser
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import Document, ImageNode, NodeWithScore, TextNode
+from llama_index.core.schema import Document, ImageNode, NodeWithScore
 
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.llama_index import (
@@ -24,54 +23,20 @@ from fitrag_integrations.llama_index import (
     CorrectiveRetriever,
     EncoderEmbedding,
     FitRagRetriever,
-    ITRGRetriever,
     KnowledgeRefiner,
     KnowledgeRouterQueryEngine,
     KnowledgeSelector,
     MethodQueryEngine,
-    SlimPLMRetriever,
     SubDocumentCompressor,
 )
 from fitrag_integrations.methods import Crag, FitRag
 from fitrag_integrations.methods.settings import settings_of
 
-
-class Shelf(BaseRetriever):
-    """Give all pages, scored, as an index of a user's does."""
-
-    def _retrieve(self, query_bundle):
-        return [
-            NodeWithScore(node=TextNode(id_=id_, text=text, metadata={"title": title}), score=0.7)
-            for id_, title, text in ROWS
-        ]
-
-
-def retrievers():
-    return {
-        "fitrag": FitRagRetriever(Shelf()),
-        "corrective": CorrectiveRetriever(Shelf()),
-        "slimplm": SlimPLMRetriever(Shelf()),
-        "itrg": ITRGRetriever(Shelf(), rounds=2),
-    }
-
-
-NAMES = list(retrievers())
+Shelf, retrievers = LLAMA_INDEX.shelf, LLAMA_INDEX.retrievers
 COMPRESSORS = [BiLabelReranker, SubDocumentCompressor, KnowledgeRefiner]
 
 
 # --- 3, 7, 8 and 13: what stands on a node
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nodes_carry_flat_values_ids_of_their_own_and_true_places(name):
-    found = retrievers()[name].retrieve(QUESTION)
-    texts = {id_: text for id_, _, text in ROWS}
-    assert len({node.node_id for node in found}) == len(found) > 0
-    for node in found:
-        told = node.metadata
-        assert all(isinstance(value, str | int | float | bool) for value in told.values())
-        assert texts[told["source_id"]][told["source_start"] : told["source_end"]] == node.text
-        assert node.score is None or 0 <= node.score <= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,9 +79,6 @@ async def test_the_demo_gate_does_not_answer_for_another_model(llm):
     assert str(made.query(QUESTION))
 
 
-# --- 9: what is set after construction
-
-
 def test_what_is_set_afterwards_counts():
     made = FitRagRetriever(Shelf())
     before = made.retrieve(QUESTION)
@@ -149,121 +111,11 @@ def test_what_is_set_on_routers_and_engines_counts():
     assert sum(len(node.text.split()) for node in kept) < 25
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        BiLabelReranker,
-        SubDocumentCompressor,
-        KnowledgeRefiner,
-        KnowledgeSelector,
-        EncoderEmbedding,
-        lambda: MethodQueryEngine(FitRag(), Shelf(), llm=MockLLM()),
-        lambda: CorrectiveRetriever(Shelf()),
-    ],
-)
-def test_what_there_is_not_cannot_be_set(make):
-    with pytest.raises((ValueError, AttributeError), match="max_token"):
-        make().max_token = 20
-
-
-# --- a least score
-
-
-@pytest.mark.parametrize(
-    ("kind", "least"),
-    [(BiLabelReranker, 1.0), (SubDocumentCompressor, 1.0), (KnowledgeRefiner, -0.5)],
-)
-async def test_a_least_score_leaves_out_what_says_nothing(kind, least):
-    given = Shelf().retrieve(QUESTION)
-    kept = kind(min_score=least).postprocess_nodes(given, query_str=QUESTION)
-    assert kept[0].metadata["source_id"] == "page-0"
-    assert all(node.metadata["raw_score"] >= least for node in kept)
-    nothing = await kind(min_score=least).apostprocess_nodes(given, query_str="asdf qwer")
-    assert nothing == []
-    with pytest.raises(ValueError, match="min_score"):
-        kind(min_score=3)
-
-
-def test_retrievers_may_keep_nothing():
-    for made in (
-        FitRagRetriever(Shelf(), min_score=1.0),
-        CorrectiveRetriever(Shelf(), min_score=-0.5),
-    ):
-        assert made.retrieve(QUESTION)
-        assert made.retrieve("asdf qwer") == []
-
-
-# --- 10: objects of another kind
-
-
-class BaseCrossEncoder:
-    """Stand for LangChain's, which a project of both frameworks has at hand."""
-
-    def score(self, text_pairs):
-        return [
-            len(set(query.lower().split()) & set(text.lower().split())) / len(query.split())
-            for query, text in text_pairs
-        ]
-
-
-class Overlap(BaseCrossEncoder):
-    pass
-
-
-def overlap(pairs):
-    """Score by shared words, in [0, 1], as a function of a user's may."""
-    return Overlap().score([(question, passage.text) for question, passage in pairs])
-
-
-@pytest.mark.parametrize("scorer", [Overlap(), overlap])
-async def test_what_gives_one_number_is_a_scorer(scorer):
-    given = Shelf().retrieve(QUESTION)
-    for made in (
-        FitRagRetriever(Shelf(), scorer=scorer).retrieve,
-        BiLabelReranker(scorer=scorer).postprocess_nodes,
-        SubDocumentCompressor(scorer=scorer).postprocess_nodes,
-    ):
-        asked = (QUESTION,) if "retrieve" in made.__name__ else (given, None, QUESTION)
-        assert made(*asked)[0].metadata["title"] == "Bridge over the Tirva"
-    found = await FitRagRetriever(Shelf(), scorer=scorer).aretrieve(QUESTION)
-    assert found == FitRagRetriever(Shelf(), scorer=scorer).retrieve(QUESTION)
-
-
 async def test_a_language_model_drafts_for_a_gate():
     selector = KnowledgeSelector(drafter=MockLLM(), allow_other_model=True)
     choices = ["from memory", "from the pages"]
     assert "p_known" in selector.select(choices, QUESTION).selections[0].reason
     assert "p_known" in (await selector.aselect(choices, QUESTION)).selections[0].reason
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: FitRagRetriever(MockLLM()),
-        lambda: MethodQueryEngine(FitRag(), MockLLM()),
-        lambda: CorrectiveRetriever(Shelf(), search=MockLLM()),
-        lambda: CorrectiveRetriever(Shelf(), thresholds="nope"),
-        lambda: CorrectiveRetriever(Shelf(), thresholds=0.5),
-        lambda: BiLabelReranker(scorer=MockLLM()),
-        lambda: SubDocumentCompressor(scorer=MockLLM()),
-        lambda: KnowledgeRefiner(MockLLM()),
-        lambda: MethodQueryEngine(FitRag(), Shelf(), reader=MockLLM()),
-        lambda: SlimPLMRetriever(Shelf(), judge=Overlap()),
-        lambda: KnowledgeSelector(drafter=Overlap()),
-        lambda: FitRagRetriever(Shelf(), detector=MockLLM()),
-        lambda: FitRagRetriever(Shelf(), split="nope"),
-        lambda: FitRagRetriever(Shelf(), count_tokens="nope"),
-        lambda: SubDocumentCompressor(count_tokens="nope"),
-        lambda: KnowledgeRefiner(count_tokens="nope"),
-        lambda: FitRagRetriever(Shelf(), scorer=MockLLM()),
-        lambda: FitRagRetriever(Shelf(), gate=MockLLM()),
-        lambda: KnowledgeSelector(MockLLM()),
-        lambda: CorrectiveRetriever(Shelf(), evaluator=MockLLM()),
-    ],
-)
-def test_what_cannot_do_the_work_is_refused_at_once(make):
-    with pytest.raises(ValueError):
-        make()
 
 
 # --- 13: images
@@ -297,18 +149,6 @@ def test_offsets_over_the_hierarchical_parser(kind):
 
 
 # --- what was missing
-
-
-@pytest.mark.parametrize("name", NAMES)
-async def test_every_retriever_explains_the_last_run_and_one_asked_for(name):
-    retriever = retrievers()[name]
-    with pytest.raises(InputError, match="nothing was run so far"):
-        retriever.explain()
-    retriever.retrieve(QUESTION)
-    assert "kept" in retriever.explain()
-    other = "Who built the lighthouse of Corran Head?"
-    assert other in retriever.explain(other)
-    assert other in await retriever.aexplain(other)
 
 
 class Heard(BaseEventHandler):

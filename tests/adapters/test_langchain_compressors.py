@@ -269,14 +269,6 @@ def test_bad_compressor_arguments_are_told_at_once(arguments):
         SubDocumentCompressor(**arguments)
 
 
-def test_fields_are_read_at_call_time():
-    reranker = BiLabelReranker(top_n=2, scorer=OverlapScorer())
-    runnable = reranker.as_runnable()
-    reranker.top_n = 1
-    assert len(reranker.compress_documents(documents(), QUESTION)) == 1
-    assert len(runnable.invoke({"documents": documents(), "query": QUESTION})) == 1
-
-
 def test_reprs_are_short_and_models_stay_out_of_dumps():
     reranker = BiLabelReranker(top_n=3, scorer=OverlapScorer())
     assert repr(reranker) == "BiLabelReranker(top_n=3, scorer=OverlapScorer)"

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from langchain_fakes import documents
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.convert import (
@@ -119,10 +118,6 @@ def test_an_index_passage_becomes_a_document():
 def test_what_is_no_document_is_named(bad):
     with pytest.raises(InputError, match="documents"):
         to_passages(bad)
-
-
-def test_passages_keep_the_order_of_documents():
-    assert [passage.id for passage in to_passages(documents())] == [d.id for d in documents()]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """FaissRetriever: building, loading, searching."""
 
-import asyncio
 import copy
 import pickle
 
@@ -128,12 +127,6 @@ def test_odd_questions_pass(retriever, question):
 
 def test_an_empty_index_finds_nothing(encoder):
     assert FaissRetriever(index=FaissIndex(encoder)).invoke(QUESTION) == []
-
-
-async def test_64_at_once_equal_one_by_one(retriever):
-    questions = [f"{QUESTIONS[i % 3]} {i}" for i in range(64)]
-    found = await asyncio.gather(*map(retriever.ainvoke, questions))
-    assert found == [retriever.invoke(question) for question in questions]
 
 
 def test_runs_copies_and_repr(retriever):

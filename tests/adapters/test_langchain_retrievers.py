@@ -4,7 +4,6 @@ import asyncio
 import copy
 import json
 import pickle
-import time
 
 import pytest
 from fakes import (
@@ -20,7 +19,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.load import dumpd
 from langchain_core.runnables import ConfigurableField, RunnableLambda
-from langchain_core.tools import create_retriever_tool, tool
+from langchain_core.tools import tool
 from langchain_fakes import OverlapBase, documents
 from pydantic import ValidationError
 
@@ -62,12 +61,6 @@ def test_it_gives_what_the_method_keeps():
     assert told["fitrag"] == "fitrag"
     assert found.context.details["max_tokens"] == 60
     assert found.context.details["tokens_out"] <= 60
-
-
-@pytest.mark.parametrize("scorer", [OverlapScorer, SyncOverlapScorer])
-async def test_async_equals_sync(scorer):
-    retriever = fitrag(scorer=scorer())
-    assert await retriever.ainvoke(QUESTION) == retriever.invoke(QUESTION)
 
 
 async def test_a_batch_asks_base_and_scorer_once_for_all_questions():
@@ -201,10 +194,6 @@ def test_bad_arguments_are_told_at_once(arguments):
         fitrag(**arguments)
 
 
-def test_a_callable_is_a_base_too():
-    assert fitrag(base=lambda _: documents()).invoke(QUESTION) == fitrag().invoke(QUESTION)
-
-
 def test_inputs_are_unchanged_and_reprs_short():
     given = documents()
     before = copy.deepcopy(given)
@@ -237,17 +226,6 @@ async def test_the_event_loop_is_not_held(how):
     _, pause = await longest_pause(getattr(retriever, how)(asked))
     assert scorer.calls == 2
     assert pause < 0.3
-
-
-async def test_cutting_texts_does_not_hold_the_event_loop():
-    def cut_slowly(text):
-        time.sleep(0.1)
-        return [(0, len(text))]
-
-    retriever = fitrag(split=cut_slowly, max_tokens=None)
-    found, pause = await longest_pause(retriever.ainvoke(QUESTION))
-    assert len(found) == 6
-    assert pause < 0.3  # of the 0.6 s that cutting took
 
 
 async def test_a_deadline_is_kept():
@@ -348,10 +326,3 @@ def test_a_compressing_retriever_takes_compressors_only():
     with pytest.raises(ValidationError, match="compressors"):
         CompressingRetriever(base=OverlapBase(), compressors=[object()])
     assert CompressingRetriever(base=OverlapBase(), compressors=[]).invoke(QUESTION)
-
-
-async def test_it_is_a_tool():
-    made = create_retriever_tool(fitrag(), "facts", "Find facts.")
-    expected = fitrag().invoke(QUESTION)[0].page_content
-    assert expected in made.invoke({"query": QUESTION})
-    assert expected in await made.ainvoke({"query": QUESTION})

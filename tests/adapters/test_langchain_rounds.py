@@ -7,7 +7,6 @@ import pytest
 from fakes import QUESTIONS
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import create_retriever_tool
 from langchain_fakes import OverlapBase, Recorder
 from pydantic import ValidationError
 from round_fakes import CLAIMS, LEFT_OPEN, Judge, Proxy, Rewriter, Writer
@@ -102,12 +101,6 @@ def test_a_writer_that_fails_on_one_question_leaves_the_others():
     strict = itrg(Writer(bad="Danube"), on_error="raise")
     failed = strict.batch(list(QUESTIONS), return_exceptions=True)
     assert [*map(type, failed)] == [type(good[0]), RuntimeError, type(good[0])]
-
-
-@pytest.mark.parametrize("retriever", [slimplm(), itrg(rounds=1)], ids=["slimplm", "itrg"])
-def test_an_agents_tool(retriever):
-    tool = create_retriever_tool(retriever, "rivers", "Find texts on rivers.")
-    assert "The river Danube does end in the Black Sea." in tool.invoke({"query": OPEN})
 
 
 @pytest.mark.parametrize(

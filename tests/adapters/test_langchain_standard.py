@@ -4,7 +4,6 @@ import importlib.util
 
 import pytest
 from fakes import QUESTIONS, OverlapScorer, WordEncoder
-from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import OverlapBase, documents
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
@@ -70,13 +69,3 @@ class TestFaissRetriever(TestFitRagRetriever):
     @property
     def retriever_constructor_params(self):
         return {"index": FaissRetriever.from_documents(documents(), WordEncoder()).index}
-
-
-def test_an_in_memory_vector_store_is_a_base():
-    from langchain_core.embeddings import DeterministicFakeEmbedding
-
-    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
-    store.add_documents(documents())
-    base = store.as_retriever(search_kwargs={"k": 6})
-    found = FitRagRetriever(base=base, scorer=OverlapScorer(), window=1).invoke(QUESTIONS[0])
-    assert found[0].page_content == "Nino Rota wrote the score of the film."

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from decision_fakes import ACTIONS, OverlapEvaluator, PageSearch
-from fakes import PASSAGES, QUESTIONS, OverlapRetriever, OverlapScorer, longest_pause
+from fakes import PASSAGES, QUESTIONS, OverlapRetriever, OverlapScorer
 from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM, node
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
@@ -64,15 +64,6 @@ def action(made):
     return str(made.last_run.value.action)
 
 
-@pytest.mark.parametrize("question", THREE)
-async def test_every_way_of_asking_gives_the_same(question):
-    made = retriever()
-    found = told(made.retrieve(question))
-    assert told(await made.aretrieve(question)) == found
-    assert told(made.retrieve_many([question])[0]) == found
-    assert told((await made.aretrieve_many([question]))[0]) == found
-
-
 def test_correct_stays_inside():
     search = PageSearch()
     made = retriever(search)
@@ -105,13 +96,6 @@ def test_incorrect_is_the_webs():
         assert "trust: untrusted" in shown and "relevance_score" not in shown
         assert TextNode.from_json(n.node.to_json()) == n.node
         assert json.loads(json.dumps(n.metadata)) == n.metadata
-
-
-def test_ambiguous_has_both():
-    made = retriever(top_n=2, strip_threshold=-1.0)
-    found = made.retrieve(AMBIGUOUS)
-    assert action(made) == "ambiguous"
-    assert [n.metadata.get("web") for n in found] == [None, None, True, True]
 
 
 async def test_32_questions_are_one_batch_per_step():
@@ -256,13 +240,6 @@ def test_thresholds_of_another_evaluator_are_refused(make):
     with pytest.raises(ThresholdMismatchError):
         make(thresholds="popqa")
     make(thresholds=other, allow_other_model=True)
-
-
-async def test_the_event_loop_is_not_blocked():
-    made = retriever(PageSearch(seconds=0.8))
-    await retriever().aretrieve(INCORRECT)  # what is imported on first use is not measured
-    _, pause = await longest_pause(made.aretrieve(INCORRECT))
-    assert pause < 0.6  # on a busy machine; blocked it would be 0.8
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -6,14 +6,12 @@ import pickle
 
 import pytest
 from decision_fakes import AsyncWordGate, BrokenGate, WordGate
-from fakes import QUESTIONS, OverlapScorer, longest_pause
+from fakes import QUESTIONS, OverlapScorer
 from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import (
-    AsyncStreamingResponse,
     Response,
-    StreamingResponse,
 )
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
@@ -22,9 +20,7 @@ from llama_index.core.query_engine import (
     CustomQueryEngine,
     RetrieverQueryEngine,
     RouterQueryEngine,
-    SubQuestionQueryEngine,
 )
-from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.retrievers import RouterRetriever
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
@@ -118,27 +114,6 @@ def test_any_other_question_is_the_engines():
     assert response.metadata["fitrag"]["decision"]["p_known"] == 0.2
     assert steps(response) == [("gate", 1), ("unknown", 1)]
     assert llm.prompts == []
-
-
-@pytest.mark.parametrize("question", [KNOWN, UNKNOWN])
-async def test_sync_async_streams_and_batches_decide_alike(question):
-    made, streaming = router(), router(streaming=True, retrieve=stock(streaming=True))
-    responses = [
-        made.query(question),
-        await made.aquery(question),
-        streaming.query(question),
-        await streaming.aquery(question),
-        *made.query_many([question]),
-        *await made.aquery_many([question]),
-    ]
-    decisions = [response.metadata["fitrag"]["decision"] for response in responses]
-    assert decisions == [decisions[0]] * 6
-    assert retrieved(responses[0]) is (question == UNKNOWN)
-    assert {type(response) for response in responses[2:4]} == {
-        StreamingResponse,
-        AsyncStreamingResponse,
-    }
-    assert {type(response) for response in responses[:2] + responses[4:]} == {Response}
 
 
 @pytest.mark.parametrize("question", [KNOWN, UNKNOWN])
@@ -237,10 +212,6 @@ async def test_a_failing_question_fails_alone():
         assert [type(outcome) for outcome in outcomes] == [Response, RuntimeError, Response]
     with pytest.raises(RuntimeError, match="the engine is broken"):
         made.query_many(QUESTIONS)
-
-
-def test_no_question_is_no_work():
-    assert router().query_many([]) == []
 
 
 async def test_events_come_on_every_path():
@@ -391,21 +362,6 @@ async def test_a_blank_question_is_refused(bad):
         KnowledgeSelector(WordGate()).select(["a", "b"], bad)
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-async def test_the_event_loop_is_not_blocked(streaming):
-    slow = AsyncWordGate(seconds=0.8)
-    made = router(slow, llm=ScriptedLLM(seconds=0.8), streaming=streaming)
-    await router().aquery(KNOWN)  # what is imported on first use is not measured
-
-    async def read():
-        response = await made.aquery(KNOWN)
-        if streaming:
-            return [token async for token in response.async_response_gen()]
-
-    _, pause = await longest_pause(read())
-    assert pause < 0.6  # on a busy machine; blocked it would be 0.8
-
-
 def test_pickle_and_repr():
     made = KnowledgeRouterQueryEngine(
         WordGate(),
@@ -419,43 +375,8 @@ def test_pickle_and_repr():
     assert repr(KnowledgeSelector()) == "KnowledgeSelector(gate=embedded, known=0, unknown=1)"
 
 
-class TwoQuestions(BaseQuestionGenerator):
-    """Ask the first tool a known and an unknown question."""
-
-    def _get_prompts(self):
-        return {}
-
-    def _update_prompts(self, prompts):
-        pass
-
-    def generate(self, tools, query):
-        return [SubQuestion(sub_question=q, tool_name=tools[0].name) for q in (KNOWN, UNKNOWN)]
-
-    async def agenerate(self, tools, query):
-        return self.generate(tools, query)
-
-
 def tool(engine, name="films"):
     return QueryEngineTool.from_defaults(engine, name=name, description="On films.")
-
-
-async def test_it_is_a_tool():
-    output = tool(router())(KNOWN)
-    assert output.content == f"Answer to Question: {KNOWN}"
-    assert (await tool(router()).acall(KNOWN)).content == output.content
-
-
-@pytest.mark.parametrize("use_async", [False, True])
-def test_sub_questions_are_answered(use_async):
-    host = SubQuestionQueryEngine.from_defaults(
-        [tool(router())],
-        llm=ScriptedLLM(),
-        question_gen=TwoQuestions(),
-        use_async=use_async,
-        verbose=False,
-    )
-    response = host.query("Both?")
-    assert f"Answer to Question: {KNOWN}" in response.source_nodes[0].text
 
 
 def hosts(streaming=False, **settings):

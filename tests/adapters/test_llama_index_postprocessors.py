@@ -11,7 +11,6 @@ from fakes import (
     QUESTIONS,
     EnoughOf,
     FailingScorer,
-    HasAnswerScorer,
     OverlapScorer,
     StrictScorer,
     SyncOverlapScorer,
@@ -65,14 +64,6 @@ def test_the_weight_decides_between_the_labels():
     assert [scored.score for scored in kept] == sorted(
         (labels(QUESTION, passage).llm_prefer for passage in PASSAGES), reverse=True
     )
-
-
-def test_a_scorer_with_one_label_will_do():
-    (kept,) = BiLabelReranker(top_n=1, scorer=HasAnswerScorer()).postprocess_nodes(
-        nodes(), query_str=QUESTION
-    )
-    assert kept.node.node_id == "amarcord"
-    assert "llm_prefer" not in kept.node.metadata
 
 
 def test_the_compressor_keeps_the_best_window_of_each_node():
@@ -252,12 +243,6 @@ def test_numbers_travel_as_json():
     assert told["class_name"] == "SubDocumentCompressor"
     assert SubDocumentCompressor.from_dict(told).max_tokens == 40
     assert BiLabelReranker.from_json(BiLabelReranker(top_n=3).to_json()).top_n == 3
-
-
-def test_fields_are_read_at_each_call():
-    reranker = BiLabelReranker(scorer=OverlapScorer())
-    reranker.top_n = 1
-    assert len(reranker.postprocess_nodes(nodes(), query_str=QUESTION)) == 1
 
 
 @pytest.mark.parametrize("given", [nodes(), []])

@@ -92,12 +92,6 @@ def test_a_skipped_retrieval_is_told():
     assert skipped.p_known == response.metadata["fitrag"]["decision"]["p_known"] == 0.75
 
 
-async def test_async_equals_sync():
-    sync, found = engine().query(QUESTION), await engine().aquery(QUESTION)
-    assert found.response == sync.response
-    assert found.source_nodes == sync.source_nodes
-
-
 async def test_a_reader_extracts_the_answer():
     llm = ScriptedLLM()
     made = engine(llm, reader=LongestWordReader())
@@ -294,12 +288,6 @@ class TwoQuestions(BaseQuestionGenerator):
 
 def tool(**settings):
     return QueryEngineTool.from_defaults(engine(**settings), name="films", description="On films.")
-
-
-async def test_it_is_a_tool():
-    output = tool()(QUESTION)
-    assert output.content == f"Answer to Question: {QUESTION}"
-    assert (await tool().acall(QUESTION)).content == output.content
 
 
 def test_a_router_keeps_the_stream():

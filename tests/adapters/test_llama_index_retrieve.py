@@ -1,9 +1,7 @@
 """Methods as retrievers: one question, many in lock step, sync and async, in hosts."""
 
-import asyncio
 import copy
 import pickle
-import time
 
 import pytest
 from fakes import (
@@ -68,10 +66,6 @@ def test_the_best_windows_come_back():
     assert len(found) == 2
 
 
-async def test_async_equals_sync():
-    assert pieces(await retriever().aretrieve(QUESTION)) == pieces(retriever().retrieve(QUESTION))
-
-
 def test_many_questions_are_one_batch_per_step():
     scorer = OverlapScorer()
     many = retriever(scorer).retrieve_many(QUESTIONS)
@@ -108,14 +102,6 @@ def test_no_question_is_no_work():
     assert retriever().retrieve_many([]) == []
 
 
-async def test_64_at_once_equal_one_by_one():
-    shared = retriever(OverlapScorer(seconds=0.01))
-    questions = [f"{QUESTIONS[i % 3]} {i}" for i in range(64)]
-    at_once = await asyncio.gather(*(shared.aretrieve(question) for question in questions))
-    one_by_one = [retriever().retrieve(question) for question in questions]
-    assert [*map(pieces, at_once)] == [*map(pieces, one_by_one)]
-
-
 @pytest.mark.parametrize(
     ("base", "seconds"), [(NodeRetriever(), 0.8), (SlowRetriever(), 0.0)], ids=["scorer", "base"]
 )
@@ -124,16 +110,6 @@ async def test_the_event_loop_is_not_blocked(base, seconds):
     await retriever().aretrieve(QUESTION)  # what is imported on first use is not measured
     _, pause = await longest_pause(slow.aretrieve_many(QUESTIONS))
     assert pause < 0.6  # on a busy machine; blocked it would be 0.8
-
-
-async def test_a_splitter_works_beside_the_event_loop():
-    def split(text):
-        time.sleep(0.2)
-        return [(0, len(text))]
-
-    slow = retriever(split=split)
-    _, pause = await longest_pause(slow.aretrieve(QUESTION))
-    assert pause < 0.6  # four passages, 0.8
 
 
 def test_a_gate_skips_retrieval_and_says_so():

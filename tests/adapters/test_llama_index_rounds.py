@@ -6,9 +6,6 @@ import pytest
 from fakes import QUESTIONS
 from langchain_core.runnables import RunnableLambda
 from llama_fakes import NodeRetriever, ScriptedLLM
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.tools import QueryEngineTool
 from round_fakes import CLAIMS, LEFT_OPEN, Judge, Proxy, Rewriter, Writer
 from test_equal_frameworks import documents, of_documents, of_nodes
 
@@ -87,16 +84,6 @@ def test_llms_take_every_role():
     written = itrg(llm=Fixed(text="A document."), rounds=2)
     assert written.retrieve(OPEN)
     assert written.last_run.value.details["document"] == "A document."
-
-
-@pytest.mark.parametrize("retriever", [slimplm(), itrg()], ids=["slimplm", "itrg"])
-def test_an_agents_tool(retriever):
-    llm = ScriptedLLM()
-    engine = RetrieverQueryEngine(retriever, get_response_synthesizer(llm=llm))
-    tool = QueryEngineTool.from_defaults(engine, name="rivers", description="Texts on rivers.")
-    said = tool(input=OPEN)
-    assert said.raw_output.source_nodes
-    assert "The river Danube does end in the Black Sea." in llm.prompts[-1]
 
 
 @pytest.mark.parametrize(
