@@ -1,7 +1,5 @@
 """Citations and explanations over what the drop-ins of both frameworks give back."""
 
-import copy
-
 import pytest
 from decision_fakes import OverlapEvaluator
 from fakes import PASSAGES, QUESTIONS, EnoughOf, OverlapScorer
@@ -10,7 +8,7 @@ from langchain_fakes import OverlapBase, documents
 from llama_fakes import node
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import Document as LlamaDocument
-from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from fitrag_integrations import InputError, langchain, llama_index
 from fitrag_integrations.methods import FitRag, cite, highlight
@@ -189,27 +187,6 @@ def test_an_explanation_needs_a_query():
             component.explain(nodes(), **query)
     with pytest.raises(InputError, match="question"):
         made(langchain, "KnowledgeRefiner").explain(documents(), "")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pieces_have_ids_of_their_own_places_and_sources(kind):
-    given = documents()
-    before = copy.deepcopy(given)
-    found = made(langchain, kind).compress_documents(given, QUESTION)
-    assert given == before
-    assert len({document.id for document in found}) == len(found)
-    for document in found:
-        told, source = document.metadata, document.metadata["source_id"]
-        assert document.id not in TEXTS
-        assert TEXTS[source][told["source_start"] : told["source_end"]] == document.page_content
-        assert told["start_index"] == told["source_start"]
-        assert type(document.metadata["relevance_score"]) is float
-    for piece in made(llama_index, kind).postprocess_nodes(nodes(), query_str=QUESTION):
-        assert piece.node.node_id not in TEXTS
-        source = piece.node.relationships[NodeRelationship.SOURCE].node_id
-        place = slice(piece.node.start_char_idx, piece.node.end_char_idx)
-        assert TEXTS[source][place] == piece.node.text
-        assert piece.score == piece.node.metadata["relevance_score"]
 
 
 def test_an_answer_of_a_whole_method_cites_its_context():

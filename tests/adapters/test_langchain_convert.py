@@ -18,12 +18,10 @@ from fitrag_integrations.langchain.base.convert import (
     to_passages,
 )
 from fitrag_integrations.types import (
-    Action,
     BiLabelScore,
     Context,
     Excerpt,
     Passage,
-    RetrievalDecision,
 )
 
 TEXT = st.text(max_size=40)
@@ -80,20 +78,6 @@ def test_the_score_of_a_step_of_ours_is_no_retrieval_score():
     once = to_document(Excerpt.whole(bare, score=1.0), "crag")
     twice = to_document(Excerpt.whole(to_passage(once), score=0.5), "crag")
     assert "retrieval_score" not in twice.metadata
-
-
-def test_what_a_run_decided_stays_off_the_documents():
-    decision = RetrievalDecision(True, 0.25, 0.5, "unknown")
-    excerpt = Excerpt.whole(Passage("p", "text"))
-    context = Context("q", (excerpt,), (), decision, Action.CORRECT, method="m", details={"n": 1})
-    (document,) = to_documents(context)
-    assert document.metadata == {
-        "source_id": "p",
-        "source_start": 0,
-        "source_end": 4,
-        "start_index": 0,
-        "fitrag": "m",
-    }
 
 
 def test_documents_of_one_context_share_nothing():

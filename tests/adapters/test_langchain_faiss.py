@@ -120,15 +120,6 @@ def test_bad_questions_are_told_alone(retriever, question):
     assert [type(each) for each in found] == [Documents, InputError]
 
 
-@pytest.mark.parametrize("question", ["nul \x00", "שלום", "🙂"])
-def test_odd_questions_pass(retriever, question):
-    assert len(retriever.invoke(question)) == 3
-
-
-def test_an_empty_index_finds_nothing(encoder):
-    assert FaissRetriever(index=FaissIndex(encoder)).invoke(QUESTION) == []
-
-
 def test_runs_copies_and_repr(retriever):
     recorder = Recorder()
     retriever.invoke(QUESTION, {"callbacks": [recorder]})

@@ -47,11 +47,6 @@ def test_ids_and_metadata_are_optional():
     assert len({n.node.node_id for n in found}) == len(TEXTS)
 
 
-async def test_async_equals_sync():
-    made = retriever()
-    assert told(await made.aretrieve(QUESTION)) == told(made.retrieve(QUESTION))
-
-
 async def test_many_queries_are_one_search():
     encoder = WordEncoder()
     made = FaissRetriever.from_texts(TEXTS, encoder=encoder)
