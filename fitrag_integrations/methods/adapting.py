@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.checks import can, check_many, check_text
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
@@ -31,7 +31,7 @@ class EncoderVectors:
             # by name, so that a page of pure Python loads no torch before it must
             kind = importlib.import_module("fitrag_integrations.retrieval").Encoder
             encoder = kind() if encoder is None else kind(encoder)
-        if isinstance(encoder, type) or not callable(getattr(encoder, "encode", None)):
+        if not can(encoder, "encode"):
             allowed = "an object with an 'encode' method, or the name of a checkpoint"
             raise InputError.of("encoder", given=encoder, allowed=allowed)
         self.encoder = encoder
@@ -63,11 +63,6 @@ def _plain(vectors: Any) -> list[list[float]]:
 def faiss_index() -> Any:
     """Find the class by name: pure Python loads neither torch nor faiss before it must."""
     return importlib.import_module("fitrag_integrations.retrieval").FaissIndex
-
-
-def searches(index: object) -> bool:
-    """Check whether an object is an index: it, not its class, has `search(queries, k)`."""
-    return not isinstance(index, type) and callable(getattr(index, "search", None))
 
 
 def described(
@@ -155,7 +150,7 @@ def template_of(template: object) -> Template | None:
         from fitrag_integrations.methods.prompts import template_named  # of all methods
 
         return template_named(template)
-    if template is not None and not callable(getattr(template, "render", None)):
+    if template is not None and not can(template, "render"):
         allowed = "an object with a 'render' method, or a template's name"
         raise InputError.of("template", given=template, allowed=allowed)
     return cast("Template | None", template)

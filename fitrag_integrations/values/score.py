@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from fitrag_integrations.core.checks import check_many, check_number
 from fitrag_integrations.core.record import Record
@@ -141,16 +141,13 @@ def _are_sound(has: object, prefer: object, first: object, second: object) -> bo
 
 def labels_of(answers: object) -> tuple[BiLabelScore, ...]:
     """Read what a scorer gave: labels, or for each pair one number in [0, 1], the only label."""
-    given = check_many("scores", answers, object)
-    return tuple(
-        each if isinstance(each, BiLabelScore) else _only_label(f"scores[{i}]", each)
-        for i, each in enumerate(given)
-    )
-
-
-def _only_label(field: str, value: object) -> BiLabelScore:
-    try:
-        return BiLabelScore(check_number(field, value, low=0.0, high=1.0))
-    except InputError as error:
-        allowed = "a BiLabelScore, or a number from 0 to 1: bring logits there by a sigmoid"
-        raise InputError.of(field, given=value, allowed=allowed) from error
+    labels = list(check_many("scores", answers, object))
+    for i, each in enumerate(labels):
+        if isinstance(each, BiLabelScore):
+            continue
+        try:
+            labels[i] = BiLabelScore(check_number("score", each, low=0.0, high=1.0))
+        except InputError as error:
+            allowed = "a BiLabelScore, or a number from 0 to 1: bring logits there by a sigmoid"
+            raise InputError.of(f"scores[{i}]", given=each, allowed=allowed) from error
+    return cast(tuple[BiLabelScore, ...], tuple(labels))

@@ -14,6 +14,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from fitrag_integrations.core.checks import can
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.models import is_language_model, is_tool
 from fitrag_integrations.methods.adapting import Named, check_method
@@ -42,8 +43,7 @@ def _finding(value: object) -> object:
 
 
 def _searching(value: object) -> object:
-    is_provider = not isinstance(value, type) and callable(getattr(value, "search", None))
-    return value if is_tool(value) or is_provider else _finding(value)
+    return value if is_tool(value) or can(value, "search") else _finding(value)
 
 
 READ_BY = {

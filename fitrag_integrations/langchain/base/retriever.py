@@ -147,9 +147,9 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         try:
             flows = self.flows(queries, under, **options)
         except Exception as error:  # noqa: BLE001 - a wrong option is every question's
-            return [_failed(error) for _ in queries]
+            return [_ended(error) for _ in queries]
         return [
-            _nothing(query)
+            _ended(Context(query, notes=(BLANK,)))
             if isinstance(query, str) and not query.strip()
             else watched(flow, config)
             for query, flow, config in zip(queries, flows, under, strict=True)
@@ -241,14 +241,11 @@ def _begun(method: Method, query: str, ports: Ports) -> Flow[Context]:
     return (yield from method(query, ports))  # a call that fails is its own question's alone
 
 
-def _nothing(query: str) -> Flow[Context]:
+def _ended(outcome: Context | Exception) -> Flow[Context]:
     yield from ()
-    return Context(query, notes=(BLANK,))
-
-
-def _failed(error: Exception) -> Flow[Context]:
-    yield from ()
-    raise error
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _end(run: Any, outcome: Documents | Exception) -> Any:

@@ -10,14 +10,14 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field, field_validator
 
-from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.checks import can, check_many
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
 from fitrag_integrations.langchain.base.fields import Count
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
-from fitrag_integrations.methods.adapting import described, faiss_index, searched, searches
+from fitrag_integrations.methods.adapting import described, faiss_index, searched
 from fitrag_integrations.types import Context, Passage
 
 
@@ -50,7 +50,7 @@ class FaissRetriever(FlowRetriever):
     def _load(cls, index: object) -> object:
         if isinstance(index, str | PathLike):
             return faiss_index().load(index)
-        if not searches(index):
+        if not can(index, "search"):
             raise InputError.of("index", given=index, allowed="a FaissIndex or a folder")
         return index
 

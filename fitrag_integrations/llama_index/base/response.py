@@ -44,14 +44,8 @@ def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
     summary["notes"] = list(context.notes)
     summary["steps"] = [step.to_dict() for step in traced.steps]
     if isinstance(traced.outcome, Answered):
-        summary["answer"] = _answer(traced.outcome)
-    return summary
-
-
-def _answer(answered: Answered) -> dict[str, Any]:
-    """Return where an extracted answer stands in the text of which node."""
-    summary: dict[str, Any] = {"score": plain(answered.score)}
-    source = answered.source
-    if source is not None:
-        summary |= {"source_id": source.passage.id, "start": source.start, "end": source.end}
+        summary["answer"] = {"score": plain(traced.outcome.score)}
+        if (one := traced.outcome.source) is not None:  # where an extracted answer stands
+            place = {"source_id": one.passage.id, "start": one.start, "end": one.end}
+            summary["answer"] |= place
     return summary

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
-from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.core.checks import can, check_many, check_whole
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage
 from fitrag_integrations.llama_index.base.retriever import FlowRetriever
-from fitrag_integrations.methods.adapting import described, faiss_index, made_id, searched, searches
+from fitrag_integrations.methods.adapting import described, faiss_index, made_id, searched
 from fitrag_integrations.types import Context, Passage
 
 _loading = Lock()
@@ -47,7 +47,7 @@ class FaissRetriever(FlowRetriever):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         is_folder = isinstance(index, str | Path)
-        if not is_folder and not searches(index):
+        if not is_folder and not can(index, "search"):
             raise InputError.of("index", given=index, allowed="a FaissIndex or the folder of one")
         super().__init__(callback_manager=callback_manager)
         self.similarity_top_k = check_whole("similarity_top_k", similarity_top_k, low=1)
