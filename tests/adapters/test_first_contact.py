@@ -61,7 +61,7 @@ def test_what_there_is_not_cannot_be_set(kit, name, options):
 
 
 @both
-@pytest.mark.parametrize(("name", "least"), zip(COMPRESSORS, (1.0, 1.0, -0.5), strict=True))
+@pytest.mark.parametrize(("name", "least"), list(zip(COMPRESSORS, (1.0, 1.0, -0.5), strict=True)))
 async def test_a_least_score_leaves_out_what_says_nothing(kit, name, least):
     kind = getattr(kit.ours, name)
     kept = kit.kept(kind(min_score=least))
