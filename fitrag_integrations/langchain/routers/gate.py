@@ -63,17 +63,6 @@ class GateFields(FromFitted, Condensing, DeciderOptions, Settings):
             raise InputError.of("gate", given=self.gate, allowed=allowed)
         return super().settings(**given)
 
-    def _deciders(self, configs: Sequence[RunnableConfig]) -> list[Decider]:
-        """Return one decider per question, whose drafts are written under that question's
-        config.
-        """
-        if not isinstance(self.drafter, Runnable):
-            return [Decider(**self.settings())] * len(configs)
-        check_model(Decider(**self.settings()), self.drafter)  # a port has no name
-        llm = Backend(self.drafter, text_of)
-        ports = [llm.port(internal(config), "draft") for config in configs]
-        return [Decider(**self.settings(drafter=port)) for port in ports]
-
 
 class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
     """Runnable that returns ``{"retrieve", "p_known", "threshold", "why"}`` for a question (IK).
@@ -112,8 +101,13 @@ class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
             configs: The config of each call, in the same order.
             **options: Not used.
         """
-        triples = zip(inputs, self._deciders(configs), configs, strict=True)
-        return [self._flow(*each) for each in triples]
+        deciders = [Decider(**self.settings())] * len(configs)
+        if deciders and isinstance(self.drafter, Runnable):  # drafts under each question's config
+            check_model(deciders[0], self.drafter)  # a port has no name
+            llm = Backend(self.drafter, text_of)
+            ports = [llm.port(internal(config), "draft") for config in configs]
+            deciders = [Decider(**self.settings(drafter=port)) for port in ports]
+        return [self._flow(*each) for each in zip(inputs, deciders, configs, strict=True)]
 
     def _flow(
         self, given: object, decider: Decider, config: RunnableConfig

@@ -174,17 +174,11 @@ def decoded(data: bytes) -> tuple[str, str]:
     broken = mended.count("\ufffd")
     if sum(each > "\x7f" for each in mended) > 3 * broken:  # mostly right, so it was UTF-8
         return mended, f"damaged UTF-8; {broken} characters are shown as \ufffd"
-    encoding = _guessed(data[:SAMPLE])
-    return data.decode(encoding, "replace"), f"not UTF-8; read as {encoding}"
-
-
-def _guessed(sample: bytes) -> str:
-    """Guess an encoding by charset-normalizer if it is there and has enough to go by."""
+    sample, best = data[:SAMPLE], None
     if sum(byte > 127 for byte in sample) >= LEAST_SAMPLE and installed("charset_normalizer"):
         best = import_module("charset_normalizer").from_bytes(sample).best()
-        if best is not None:
-            return str(best.encoding)
-    return "cp1252"
+    encoding = "cp1252" if best is None else str(best.encoding)
+    return data.decode(encoding, "replace"), f"not UTF-8; read as {encoding}"
 
 
 def lines_of(path: Path, name: str) -> Iterator[tuple[int, bytes | FileNote]]:
