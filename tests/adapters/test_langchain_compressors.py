@@ -233,42 +233,6 @@ def test_a_detector_stops_early_and_a_tokenizers_name_counts():
         SubDocumentCompressor(scorer=OverlapScorer(), count_tokens="no such encoding")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"top_n": 0},
-        {"top_n": "many"},
-        {"weight": 1.5},
-        {"weight": float("nan")},
-        {"scorer": object()},
-        {"scorer": OverlapScorer},
-        {"topn": 3},
-    ],
-)
-def test_bad_reranker_arguments_are_told_at_once(arguments):
-    with pytest.raises(ValidationError, match=next(iter(arguments))):
-        BiLabelReranker(**arguments)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"max_tokens": 0},
-        {"window": 0},
-        {"window": 3, "stride": 4},
-        {"weight": -1},
-        {"count_tokens": 3},
-        {"scorer": object()},
-        {"detector": object()},
-        {"split": "text"},
-        {"max_token": 3},
-    ],
-)
-def test_bad_compressor_arguments_are_told_at_once(arguments):
-    with pytest.raises(ValidationError, match=next(iter(arguments))):
-        SubDocumentCompressor(**arguments)
-
-
 def test_reprs_are_short_and_models_stay_out_of_dumps():
     reranker = BiLabelReranker(top_n=3, scorer=OverlapScorer())
     assert repr(reranker) == "BiLabelReranker(top_n=3, scorer=OverlapScorer)"
@@ -305,10 +269,3 @@ async def test_the_cross_encoder_scores_pairs():
     strict = BiLabelCrossEncoder(StrictScorer(), weight=0.25)
     assert strict.score([(QUESTION, " "), pairs[0]]) == [0.0, expected[0]]
     assert pickle.loads(pickle.dumps(encoder)).score(pairs) == expected
-
-
-def test_the_cross_encoder_tells_of_bad_arguments():
-    with pytest.raises(InputError, match="weight"):
-        BiLabelCrossEncoder(OverlapScorer(), weight=2)
-    with pytest.raises(InputError, match="score"):
-        BiLabelCrossEncoder(object())

@@ -223,26 +223,6 @@ async def test_hosts_take_it():
     assert retriever(base=shaky).with_retry(wait_exponential_jitter=False).invoke(CORRECT)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"evaluator": object()},
-        {"search": 3},
-        {"thresholds": "no such preset"},
-        {"top_n": 0},
-        {"strip_threshold": 2.0},
-        {"on_web_error": "ignore"},
-        {"without": ["wrong"]},
-        {"refine": 3},
-        {"split": 3},
-        {"pages": 3},
-    ],
-)
-def test_bad_arguments_are_told_at_once(arguments):
-    with pytest.raises(ValidationError, match=next(iter(arguments))):
-        retriever(**arguments)
-
-
 def test_thresholds_of_another_evaluator_are_refused():
     with pytest.raises(ThresholdMismatchError):
         retriever(thresholds="popqa")
@@ -333,14 +313,6 @@ def test_as_a_step_a_batch_is_one_call():
     found = refiner(evaluator=evaluator).as_runnable().batch(given)
     assert len(evaluator.batches) == 1
     assert found[1] == refiner().compress_documents(documents(), QUESTIONS[1])
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"top_n": 0}, {"threshold": 2.0}, {"evaluator": 3}, {"split": 3}, {"n": 3}]
-)
-def test_the_refiner_tells_of_bad_arguments(arguments):
-    with pytest.raises(ValidationError, match=next(iter(arguments))):
-        refiner(**arguments)
 
 
 # --- CorrectiveRouter and RetrievalJudge

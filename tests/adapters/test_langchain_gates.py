@@ -347,26 +347,6 @@ async def test_questions_are_decided_side_by_side():
     assert found == router().batch(list(QUESTIONS)) * 2
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"known": None},
-        {"known": 3},
-        {"unknown": 3},
-        {"gate": object()},
-        {"gate": WordGate},
-        {"drafter": object()},
-        {"threshold": 1.5},
-        {"on_error": "ignore"},
-        {"allow_other_model": 3},
-        {"gates": WordGate()},
-    ],
-)
-def test_bad_arguments_are_told_at_once(arguments):
-    with pytest.raises(ValidationError, match=next(iter(arguments))):
-        router(**arguments)
-
-
 def test_an_unknown_branch_is_required():
     with pytest.raises(ValidationError, match="unknown"):
         KnowledgeRouter(gate=WordGate(), known=str.upper)

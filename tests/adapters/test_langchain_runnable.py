@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_fakes import OverlapBase
-from pydantic import ValidationError
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Traced, run
@@ -213,23 +212,6 @@ async def test_templates_by_name_or_object():
     own = runnable(llm=echo, template=Shout())
     assert own.invoke(QUESTION) == f"{QUESTION}!".upper()
     assert "".join(own.stream(QUESTION)) == f"{QUESTION}!".upper()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"method": None},
-        {"retriever": 3},
-        {"llm": 3},
-        {"reader": object()},
-        {"template": "no such template"},
-        {"template": 3},
-        {"models": 3},
-    ],
-)
-def test_bad_arguments_are_told_at_once(arguments):
-    with pytest.raises(ValidationError, match=next(iter(arguments))):
-        runnable(**arguments)
 
 
 async def test_bad_questions_and_missing_ports_are_told():

@@ -322,36 +322,6 @@ def test_a_threshold_of_another_model_is_refused():
         assert not retrieved(router(gate, **settings).query(KNOWN))
 
 
-@pytest.mark.parametrize("make", [router, lambda **settings: KnowledgeSelector(**settings)])
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"gate": 3}, "gate"),
-        ({"drafter": 3}, "drafter"),
-        ({"threshold": 2}, "threshold"),
-        ({"on_error": "ignore"}, "on_error"),
-        ({"allow_other_model": 1}, "allow_other_model"),
-    ],
-)
-def test_a_wrong_argument_is_told_at_once(make, settings, name):
-    with pytest.raises(InputError, match=name):
-        make(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"retrieve": NodeRetriever()}, "retrieve"),
-        ({"llm": 3}, "llm"),
-        ({"template": "{nothing}"}, "template"),
-        ({"streaming": "yes"}, "streaming"),
-    ],
-)
-def test_a_wrong_argument_of_the_engine_is_told_at_once(settings, name):
-    with pytest.raises(InputError, match=name):
-        router(**settings)
-
-
 @pytest.mark.parametrize("bad", ["", " "])
 async def test_a_blank_question_is_refused(bad):
     with pytest.raises(InputError, match="question"):
@@ -426,14 +396,6 @@ async def test_the_choices_are_found_by_index():
             selector.select(choices, KNOWN)
         with pytest.raises(InputError, match="known: given"):
             await selector.aselect(choices, KNOWN)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"known": 1}, {"unknown": 0}, {"known": -1}, {"unknown": "1"}, {"known": 0.5}]
-)
-def test_wrong_indexes_are_told_at_once(settings):
-    with pytest.raises(InputError, match="known"):
-        KnowledgeSelector(WordGate(), **settings)
 
 
 async def test_the_selector_tells_its_decision():

@@ -23,7 +23,7 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from fitrag_integrations.errors import FitRagError, InputError
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.llama_index import (
     BiLabelReranker,
     CompressionEvent,
@@ -134,20 +134,6 @@ def test_anything_but_scored_nodes_is_refused(kind, bad):
         kind(scorer=OverlapScorer()).postprocess_nodes(bad, query_str=QUESTION)
 
 
-@pytest.mark.parametrize(
-    "text", ["", " \n", "nul\x00in side. And more.", "שלום עולם. מה שלומך?", "😀" * 50, "\ud800"]
-)
-@pytest.mark.parametrize("kind", BOTH)
-def test_odd_texts_pass(kind, text):
-    given = [NodeWithScore(node=TextNode(text=text)), node(PASSAGES[0])]
-    found = kind(scorer=OverlapScorer()).postprocess_nodes(given, query_str=QUESTION)
-    assert "amarcord" in {scored.node.metadata["source_id"] for scored in found}
-    for scored in found:
-        told = scored.node.metadata
-        source = next(g for g in given if g.node_id == scored.node.metadata["source_id"])
-        assert source.text[told["source_start"] : told["source_end"]] == scored.text
-
-
 @pytest.mark.parametrize("kind", BOTH)
 async def test_nodes_without_text_do_not_come_back_and_fail_nothing(kind):
     blank = [NodeWithScore(node=TextNode(text=text)) for text in ("", " \n")]
@@ -177,32 +163,6 @@ def test_repeated_ids_do_not_mix_texts_or_scores():
 def test_a_scorers_failure_is_its_own(kind):
     with pytest.raises(RuntimeError, match="the scorer is broken"):
         kind(scorer=FailingScorer()).postprocess_nodes(nodes(), query_str=QUESTION)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (BiLabelReranker, {"top_n": 0}),
-        (BiLabelReranker, {"top_n": "ten"}),
-        (BiLabelReranker, {"weight": 1.5}),
-        (BiLabelReranker, {"scorer": OverlapScorer}),
-        (BiLabelReranker, {"scorer": 3}),
-        (SubDocumentCompressor, {"max_tokens": 0}),
-        (SubDocumentCompressor, {"window": 2, "stride": 3}),
-        (SubDocumentCompressor, {"count_tokens": 3}),
-        (SubDocumentCompressor, {"detector": 3}),
-        (SubDocumentCompressor, {"scorer": 3}),
-    ],
-)
-def test_a_wrong_argument_is_told_at_once(arguments):
-    kind, given = arguments
-    with pytest.raises(FitRagError, match=next(iter(given))[:5]):
-        kind(**given)
-
-
-def test_an_unknown_argument_is_refused():
-    with pytest.raises(TypeError, match="topn"):
-        BiLabelReranker(topn=3)
 
 
 def test_representations_are_short():

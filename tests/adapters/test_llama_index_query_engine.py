@@ -192,22 +192,6 @@ def test_templates_of_both_kinds():
     assert llm.prompts[4] == f"New: {QUESTION}"
 
 
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"template": "{question}"}, "template"),
-        ({"reader": 3}, "read"),
-        ({"retriever": 3}, "base"),
-        ({"llm": 3}, "generate"),
-        ({"method": None}, "method"),
-    ],
-)
-def test_a_wrong_argument_is_told_at_once(settings, name):
-    given = {"method": FitRag(OverlapScorer()), "retriever": NodeRetriever(), **settings}
-    with pytest.raises(InputError, match=name):
-        MethodQueryEngine(**given)
-
-
 def test_the_settings_llm_is_the_default(monkeypatch):
     llm = ScriptedLLM()
     monkeypatch.setattr(Settings, "_llm", llm)

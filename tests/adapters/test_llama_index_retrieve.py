@@ -24,7 +24,7 @@ from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
 from llama_index.core.schema import QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool
 
-from fitrag_integrations.errors import FitRagError, InputError, PortError
+from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.llama_index import (
     FitRagRetriever,
     MethodRetriever,
@@ -186,27 +186,6 @@ async def test_a_blank_question_is_refused(bad):
 def test_many_queries_are_a_sequence_of_queries(bad):
     with pytest.raises(InputError, match="quer"):
         retriever().retrieve_many(bad)
-
-
-@pytest.mark.parametrize("question", ["nul \x00?", "מי כתב את הפסקול?", "😀?", "a" * 9000])
-def test_odd_questions_pass(question):
-    assert retriever().retrieve(question)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"base": None},
-        {"base": NodeRetriever},
-        {"base": OverlapRetriever()},
-        {"gate": 3},
-        {"top_n": 0},
-        {"max_tokens": -1},
-    ],
-)
-def test_a_wrong_argument_is_told_at_once(settings):
-    with pytest.raises(FitRagError, match=next(iter(settings))):
-        FitRagRetriever(**{"base": NodeRetriever(), **settings})
 
 
 @pytest.mark.parametrize("method", [None, "fitrag", SearchMethod])
