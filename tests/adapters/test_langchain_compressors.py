@@ -248,14 +248,6 @@ def test_reprs_are_short_and_models_stay_out_of_dumps():
     }
 
 
-@pytest.mark.parametrize("make", COMPRESSORS)
-def test_pickle_and_deepcopy_give_an_equal_compressor(make):
-    compressor = make(weight=0.25, scorer=OverlapScorer())
-    expected = compressor.compress_documents(documents(), QUESTION)
-    for twin in (pickle.loads(pickle.dumps(compressor)), copy.deepcopy(compressor)):
-        assert twin.compress_documents(documents(), QUESTION) == expected
-
-
 async def test_the_cross_encoder_scores_pairs():
     encoder = BiLabelReranker(weight=0.25, scorer=OverlapScorer()).as_cross_encoder()
     pairs = [(question, passage.text) for question in QUESTIONS for passage in PASSAGES]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import pickle
 from typing import TypedDict
 
 import pytest
@@ -244,22 +243,6 @@ def test_the_ablations_are_options():
 def test_a_wrong_question_is_told(question):
     with pytest.raises(InputError, match="question|query"):
         retriever().invoke(question)
-
-
-@pytest.mark.parametrize("question", ["", " "])
-def test_a_blank_question_finds_nothing_and_says_so(question):
-    found = retriever().invoke(question)
-    assert found == []
-    assert about(found)["notes"] == ["the query is blank: nothing was retrieved"]
-
-
-def test_pickle_and_repr():
-    assert repr(retriever(max_tokens=90)) == (
-        "CorrectiveRetriever(base=OverlapBase, search=PageSearch, evaluator=OverlapEvaluator, "
-        "max_tokens=90)"
-    )
-    twin = pickle.loads(pickle.dumps(retriever()))
-    assert twin.invoke(CORRECT) == retriever().invoke(CORRECT)
 
 
 # --- KnowledgeRefiner

@@ -1,7 +1,6 @@
 """KnowledgeRouter and RetrievalGate: the same decision in every way of asking, streams kept."""
 
 import asyncio
-import pickle
 import subprocess
 import sys
 
@@ -350,12 +349,3 @@ async def test_questions_are_decided_side_by_side():
 def test_an_unknown_branch_is_required():
     with pytest.raises(ValidationError, match="unknown"):
         KnowledgeRouter(gate=WordGate(), known=str.upper)
-
-
-def test_pickle_and_repr():
-    routed = router(threshold=0.7)
-    assert repr(routed) == (
-        "KnowledgeRouter(gate=WordGate, threshold=0.7, known=RunnableLambda, "
-        "unknown=RunnableLambda)"
-    )
-    assert pickle.loads(pickle.dumps(router(known=len, unknown=len))).invoke(KNOWN) == len(KNOWN)

@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import json
-import pickle
 
 import pytest
 from fakes import (
@@ -144,14 +143,6 @@ def test_fields_are_configurable_at_call_time():
     assert len(changed.invoke(QUESTION)) == 1
 
 
-@pytest.mark.parametrize("question", ["", "  "])
-async def test_a_blank_question_finds_nothing_and_says_so(question):
-    for found in (fitrag().invoke(question), await fitrag().ainvoke(question)):
-        assert found == []
-        assert found.context.notes == ("the query is blank: nothing was retrieved",)
-    assert [*map(len, fitrag().batch([question, QUESTION]))][0] == 0
-
-
 @pytest.mark.parametrize("question", [None, 3])
 async def test_a_bad_question_is_told(question):
     with pytest.raises(InputError, match="question"):
@@ -180,11 +171,6 @@ def test_inputs_are_unchanged_and_reprs_short():
     assert repr(fitrag(max_tokens=800)) == (
         "FitRagRetriever(base=OverlapBase, scorer=OverlapScorer, window=1, max_tokens=800)"
     )
-
-
-def test_pickle_gives_an_equal_retriever():
-    retriever = pickle.loads(pickle.dumps(fitrag()))
-    assert retriever.invoke(QUESTION) == fitrag().invoke(QUESTION)
 
 
 async def test_64_at_once_equal_one_by_one():

@@ -1,9 +1,7 @@
 """SlimPLMRetriever and ITRGRetriever in LangChain."""
 
 import json
-import pickle
 
-import pytest
 from fakes import QUESTIONS
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
@@ -100,22 +98,6 @@ def test_a_writer_that_fails_on_one_question_leaves_the_others():
     strict = itrg(Writer(bad="Danube"), on_error="raise")
     failed = strict.batch(list(QUESTIONS), return_exceptions=True)
     assert [*map(type, failed)] == [type(good[0]), RuntimeError, type(good[0])]
-
-
-@pytest.mark.parametrize("retriever", [slimplm(), itrg()], ids=["slimplm", "itrg"])
-async def test_a_blank_question_finds_nothing(retriever):
-    for found in (retriever.invoke(" "), await retriever.ainvoke(" ")):
-        assert found == []
-        assert "blank" in found.context.notes[0]
-
-
-def test_short_reprs_and_pickles():
-    assert repr(slimplm(k=2)) == (
-        "SlimPLMRetriever(k=2, base=OverlapBase, proxy=Proxy, judge=Judge, rewriter=Rewriter)"
-    )
-    again = pickle.loads(pickle.dumps(slimplm()))
-    assert again.invoke(OPEN) == slimplm().invoke(OPEN)
-    assert not {"proxy", "judge", "rewriter", "llm", "base"} & slimplm().model_dump().keys()
 
 
 async def test_an_answer_the_method_wrote_is_not_written_again():

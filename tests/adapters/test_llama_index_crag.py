@@ -461,14 +461,9 @@ async def test_the_routers_events():
     assert len(debug.get_event_pairs(CBEventType.QUERY)) == 2
 
 
-def test_prompts_repr_and_pickle():
-    made = engine(correct=stock())
-    assert "correct:response_synthesizer:text_qa_template" in made.get_prompts()
-    assert repr(made) == (
-        "CorrectiveRouterQueryEngine(base=NodeRetriever, correct=RetrieverQueryEngine, "
-        "ambiguous=Saying, incorrect=Saying)"
-    )
-    assert pickle.loads(pickle.dumps(engine())).query(CORRECT).response == "correct"
+def test_prompts_of_the_branches_are_found():
+    prompts = engine(correct=stock()).get_prompts()
+    assert "correct:response_synthesizer:text_qa_template" in prompts
 
 
 async def test_the_web_as_a_retriever():
@@ -517,10 +512,3 @@ def test_nodes_of_a_search_are_not_written_to():
     (found,) = made.retrieve(INCORRECT)
     assert (found.node_id, found.metadata["url"]) == (made_id("A text."), "")
     assert made.last_run.value.notes == ("1 of 2 web results left out: no text",)
-
-
-def test_a_blank_question_is_refused():
-    with pytest.raises(InputError, match="query_str"):
-        refiner().postprocess_nodes(nodes(), query_str=" ")
-    with pytest.raises(InputError, match="question"):
-        engine().query(" ")

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import pickle
 
 import pytest
 from decision_fakes import AsyncWordGate, BrokenGate, WordGate
@@ -320,29 +319,6 @@ def test_a_threshold_of_another_model_is_refused():
         {"drafter": Named(), "threshold": 0.6},
     ):
         assert not retrieved(router(gate, **settings).query(KNOWN))
-
-
-@pytest.mark.parametrize("bad", ["", " "])
-async def test_a_blank_question_is_refused(bad):
-    with pytest.raises(InputError, match="question"):
-        router().query(bad)
-    with pytest.raises(InputError, match="question"):
-        await router().aquery(bad)
-    with pytest.raises(InputError, match="question"):
-        KnowledgeSelector(WordGate()).select(["a", "b"], bad)
-
-
-def test_pickle_and_repr():
-    made = KnowledgeRouterQueryEngine(
-        WordGate(),
-        retrieve=MethodQueryEngine(FitRag(OverlapScorer()), NodeRetriever(), llm=ScriptedLLM()),
-        llm=ScriptedLLM(),
-        drafter=ScriptedLLM(),
-    )
-    assert repr(made) == "KnowledgeRouterQueryEngine(gate=WordGate, retrieve=MethodQueryEngine)"
-    again = pickle.loads(pickle.dumps(made))
-    assert again.query(UNKNOWN).response == made.query(UNKNOWN).response
-    assert repr(KnowledgeSelector()) == "KnowledgeSelector(gate=embedded, known=0, unknown=1)"
 
 
 def tool(engine, name="films"):

@@ -165,33 +165,6 @@ def test_a_scorers_failure_is_its_own(kind):
         kind(scorer=FailingScorer()).postprocess_nodes(nodes(), query_str=QUESTION)
 
 
-def test_representations_are_short():
-    scorer = OverlapScorer()
-    assert repr(BiLabelReranker(top_n=3, scorer=scorer)) == (
-        "BiLabelReranker(top_n=3, scorer=OverlapScorer)"
-    )
-    assert repr(SubDocumentCompressor(window=3, max_share=None, count_tokens=len)) == (
-        "SubDocumentCompressor(window=3, max_share=None, count_tokens=len)"
-    )
-
-
-@pytest.mark.parametrize(
-    "component",
-    [
-        BiLabelReranker(top_n=2, weight=0.25, scorer=OverlapScorer()),
-        SubDocumentCompressor(
-            max_tokens=40, window=2, count_tokens=len, scorer=OverlapScorer(), detector=EnoughOf(1)
-        ),
-    ],
-)
-def test_pickle_keeps_models_and_numbers(component):
-    again = pickle.loads(pickle.dumps(component))
-    assert repr(again) == repr(component)
-    assert again.postprocess_nodes(nodes(), query_str=QUESTION) == component.postprocess_nodes(
-        nodes(), query_str=QUESTION
-    )
-
-
 def test_pickle_does_not_drop_a_model_in_silence():
     with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
         pickle.dumps(BiLabelReranker(scorer=lambda pairs: []))

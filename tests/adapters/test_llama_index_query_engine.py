@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import pickle
 
 import pytest
 from fakes import (
@@ -30,10 +29,9 @@ from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuesti
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import QueryEngineTool
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.llama_index import MethodQueryEngine, RetrievalSkippedEvent
 from fitrag_integrations.methods import FitRag, PromptTemplate
-from fitrag_integrations.methods.prompts import NO_RETRIEVAL, NOTHING_FOUND, SIMPLE
+from fitrag_integrations.methods.prompts import NO_RETRIEVAL, NOTHING_FOUND
 from fitrag_integrations.types import Context
 
 QUESTION = QUESTIONS[0]
@@ -166,14 +164,6 @@ async def test_a_failing_question_fails_alone():
         broken.query_many(QUESTIONS)
 
 
-@pytest.mark.parametrize("ask", ["query", "aquery"])
-@pytest.mark.parametrize("bad", ["", " "])
-def test_a_blank_question_is_refused(ask, bad):
-    made = engine()
-    with pytest.raises(InputError, match="question"):
-        asyncio.run(made.aquery(bad)) if ask == "aquery" else made.query(bad)
-
-
 def test_templates_of_both_kinds():
     llm = ScriptedLLM()
     engine(llm, template="simple").query(QUESTION)
@@ -229,13 +219,6 @@ async def test_the_event_loop_is_not_blocked(streaming):
 
     _, pause = await longest_pause(read())
     assert pause < 0.6  # on a busy machine; blocked it would be 0.8
-
-
-def test_pickle_and_repr():
-    made = engine(reader=LongestWordReader(), template=SIMPLE)
-    assert repr(made) == "MethodQueryEngine(method=FitRag, retriever=NodeRetriever)"
-    again = pickle.loads(pickle.dumps(made))
-    assert again.query(QUESTION).response == made.query(QUESTION).response
 
 
 class First(BaseSelector):

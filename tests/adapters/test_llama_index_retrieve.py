@@ -1,8 +1,5 @@
 """Methods as retrievers: one question, many in lock step, sync and async, in hosts."""
 
-import copy
-import pickle
-
 import pytest
 from fakes import (
     PASSAGES,
@@ -174,14 +171,6 @@ async def test_a_base_that_fails_is_heard():
         await broken.aretrieve(QUESTION)
 
 
-@pytest.mark.parametrize("bad", ["", " \n", "\t"])
-async def test_a_blank_question_is_refused(bad):
-    with pytest.raises(InputError, match="question"):
-        retriever().retrieve(bad)
-    with pytest.raises(InputError, match="question"):
-        await retriever().aretrieve(bad)
-
-
 @pytest.mark.parametrize("bad", ["a string", [None], [3]])
 def test_many_queries_are_a_sequence_of_queries(bad):
     with pytest.raises(InputError, match="quer"):
@@ -255,14 +244,6 @@ async def test_a_language_model_can_write_for_a_method():
     made, _ = found_by(lambda query: [query], llm=llm)
     (found,) = await made.aretrieve("Question: what?")
     assert found.text == "Answer to Question: what?"
-
-
-def test_pickle_and_repr():
-    made = retriever(top_n=3)
-    assert repr(made) == "FitRagRetriever(base=NodeRetriever, method=FitRag)"
-    again = pickle.loads(pickle.dumps(made))
-    assert pieces(again.retrieve(QUESTION)) == pieces(made.retrieve(QUESTION))
-    assert pieces(copy.deepcopy(made).retrieve(QUESTION)) == pieces(made.retrieve(QUESTION))
 
 
 def test_it_serves_in_stock_hosts():
