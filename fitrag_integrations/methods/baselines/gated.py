@@ -22,8 +22,10 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from fitrag_integrations.core.checks import Checked, Count, Share, can, check_callable, check_text
+from fitrag_integrations.core.show import describe_error
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.baselines.direct import Direct
 from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
 from fitrag_integrations.methods.fitrag.recognizer import Bank, check_bank
@@ -120,14 +122,11 @@ class SelfEval(Checked):
 
     def _decided(self, question: str, ports: Ports) -> Flow[RetrievalDecision]:
         gate = self._gate(ports.generate if self.model is None else self.model)
-        try:
-            known = yield from gate.known(question, "")
-        except Exception as error:
-            if self.on_error == "raise":
-                raise
-            why = f"the model did not say ({type(error).__name__}: {error}): retrieving"
-            return RetrievalDecision(True, None, self.threshold, why)
-        return decide(known, self.threshold)
+        known, error = yield from attempt(gate.known(question, ""), strict=self.on_error == "raise")
+        if error is None:
+            return decide(known, self.threshold)
+        why = f"the model did not say ({describe_error(error)}): retrieving"
+        return RetrievalDecision(True, None, self.threshold, why)
 
     def _gate(self, model: object) -> AskGate | PTrueGate:
         kind = PTrueGate if can(model, "p_yes") else AskGate

@@ -22,6 +22,7 @@ from fitrag_integrations.core.checks import check_is, check_many, check_text
 from fitrag_integrations.core.show import error_line, shortened
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.methods.writing import THOUGHT
 from fitrag_integrations.ports import Ports
@@ -160,14 +161,11 @@ def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
     A model that fails or writes anything but keywords is noted; nothing is raised for it.
     """
     failed = ""
-    if ports.generate:
-        try:
-            (text,) = yield from ports.generate.ask([keyword_prompt(question)])
-            if keywords := parse_keywords(text):
-                return Rewritten(", ".join(keywords), "llm")
-            failed = UNREADABLE
-        except Exception as error:  # noqa: BLE001 - a search by other words beats none
-            failed = error_line(error)
+    if ports.generate:  # a search by other words beats none
+        written, error = yield from attempt(ports.generate.ask([keyword_prompt(question)]))
+        if keywords := parse_keywords(written[0] if written else None):
+            return Rewritten(", ".join(keywords), "llm")
+        failed = UNREADABLE if error is None else error_line(error)
     taken = extract_keywords(question)
     instead = "keywords were taken from the question" if taken else "the question itself was asked"
     note = f"the language model did not rewrite the question ({failed}): {instead}"
