@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from fitrag_integrations.core.checks import can, check_many, check_text
@@ -15,7 +17,8 @@ from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
-from fitrag_integrations.values.passage import LEAD, origin_of
+from fitrag_integrations.values.passage import LEAD, is_web, origin_of
+from fitrag_integrations.values.prompt import NONE_FOUND, render_excerpts
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
 
 
@@ -94,6 +97,7 @@ __all__ = [
     "made_id",
     "marks",
     "name_of",
+    "numbered",
     "pages_of",
     "relevance_of",
     "summary",
@@ -118,6 +122,25 @@ MARKS = (
     "fitrag",
 )
 """The metadata keys a drop-in writes: flat and plain, as every vector store takes them."""
+
+
+_GENERATED = re.compile(r"text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
+
+
+def numbered(excerpts: Iterable[Excerpt]) -> str:
+    """Return excerpts as numbered lines, each under its title, else its source, else its id.
+
+    A generated id (a UUID, or one made from the text) is no name, and a web page has its label:
+    these are shown without. Where there are no excerpts, the text says so.
+    """
+    shown = []
+    for one in excerpts:
+        passage, name = one.passage, origin_of(one.passage)[0]
+        found = passage.source or ("" if _GENERATED.fullmatch(name) else name)
+        if found and not (passage.title or is_web(passage)):
+            one = replace(one, passage=replace(passage, title=found))  # noqa: PLW2901
+        shown.append(one)
+    return render_excerpts(shown) or NONE_FOUND
 
 
 class Named:

@@ -20,13 +20,11 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.answering import Citation, Cited
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import by_number, excerpts_html, grouped
-from fitrag_integrations.values.passage import LEAD, PLACE, is_web, named, origin_of
+from fitrag_integrations.values.passage import LEAD, PLACE, named, origin_of
 from fitrag_integrations.values.prompt import (
     ELLIPSIS,
-    NONE_FOUND,
     RETRIEVAL,
     PromptTemplate,
-    render_excerpts,
 )
 from fitrag_integrations.values.windows import merge
 
@@ -44,7 +42,6 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _LEAD = re.compile(r"(\d{1,18})-(\d{1,18})")
-_GENERATED = re.compile(r"text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 
@@ -54,22 +51,6 @@ def with_citations(template: PromptTemplate = RETRIEVAL) -> PromptTemplate:
 
 
 RETRIEVAL_CITED = with_citations()
-
-
-def numbered(excerpts: Iterable[Excerpt]) -> str:
-    """Return excerpts as numbered lines, each under its title, else its source, else its id.
-
-    A generated id (a UUID, or one made from the text) is no name, and a web page has its label:
-    these are shown without. Where there are no excerpts, the text says so.
-    """
-    shown = []
-    for one in excerpts:
-        passage, name = one.passage, origin_of(one.passage)[0]
-        found = passage.source or ("" if _GENERATED.fullmatch(name) else name)
-        if found and not (passage.title or is_web(passage)):
-            one = replace(one, passage=replace(passage, title=found))  # noqa: PLW2901
-        shown.append(one)
-    return render_excerpts(shown) or NONE_FOUND
 
 
 def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = False) -> Cited:

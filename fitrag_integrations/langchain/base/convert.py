@@ -21,10 +21,10 @@ from fitrag_integrations.methods.adapting import (
     first_text,
     made_id,
     marks,
+    numbered,
     pages_of,
     relevance_of,
 )
-from fitrag_integrations.methods.citing import numbered
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, create_model
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.langchain.base.convert import to_passages
-from fitrag_integrations.methods.citing import numbered
+from fitrag_integrations.methods.adapting import numbered
 from fitrag_integrations.types import Context, Excerpt
 
 if TYPE_CHECKING:
