@@ -134,7 +134,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         queries: Sequence[str],
         configs: Sequence[RunnableConfig],
         runs: Sequence[Any],
-        **options: object,
+        **options: Any,
     ) -> list[Flow[Context]]:
         """Return the flows, each under its own run; a blank query asks for nothing.
 
@@ -145,6 +145,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
             for config, run in zip(configs, runs, strict=True)
         ]
         try:
+            self.most(**options)
             flows = self.flows(queries, under, **options)
         except Exception as error:  # noqa: BLE001 - a wrong option is every question's
             return [_ended(error) for _ in queries]
@@ -198,7 +199,6 @@ class MethodOverBase(FlowRetriever):
     ) -> list[Flow[Context]]:
         """Return one flow per question; equal asks of one call join."""
         offer, pairs = self.offer(), list(zip(inputs, configs, strict=True))
-        self.most(**options)
         methods = self.methods(configs, **options)
         return [
             _begun(method, query, offer.to(config))

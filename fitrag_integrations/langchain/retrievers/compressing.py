@@ -72,7 +72,6 @@ class CompressingRetriever(FlowRetriever):
             configs: The config of each call, in the same order.
             **options: `k`, the maximum number of documents returned.
         """
-        self.most(**options)
         base = Backend(runnable_of(self.base), name="retrieve")
         steps = [Backend(_step(each), name="compress") for each in self.compressors]
         pairs = zip(inputs, configs, strict=True)

@@ -68,7 +68,6 @@ class WebSearchRetriever(FlowRetriever):
             configs: The config of each call, in the same order.
             **options: `k`, the maximum number of documents returned.
         """
-        self.most(**options)
         offer, method = Offer.of(search=self.search, llm=self.llm), WebSearching(self.rewrite)
         pairs = zip(inputs, configs, strict=True)
         return [method(query, offer.to(config)) for query, config in pairs]

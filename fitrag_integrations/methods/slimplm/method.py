@@ -147,7 +147,9 @@ class SlimPLM(Counting, Checked):
             followed = Followed(notes=(heuristic.failed,) * bool(heuristic.failed))
             if self.rewrite and not heuristic.failed:
                 parts = self._rewriter, self._judge if self.filter else None, ports
-                following = follow(question, heuristic.text, *parts, strict=self._is_strict)
+                following = follow(
+                    question, heuristic.text, *parts, strict=self.on_error == "raise"
+                )
                 followed = yield from following
             queries, more = self._asked(question, followed)
             verdicts, notes = (*verdicts, *followed.verdicts), (*notes, *more)
@@ -188,10 +190,6 @@ class SlimPLM(Counting, Checked):
     def _rewriter(self) -> Rewriter:
         return Rewriter(self.rewriter, prompt=self.rewriter_prompt)
 
-    @property
-    def _is_strict(self) -> bool:
-        return self.on_error == "raise"
-
     def _heuristic(self, question: str) -> Flow[Heuristic]:
         """Call the proxy, unless its answer would not be used."""
         if not (self.judge_question or self.rewrite):
@@ -201,7 +199,7 @@ class SlimPLM(Counting, Checked):
             proxy = trait(self.judge, "drafter", object) or EMBEDDED_GENERATOR
         if self.judge_question or self.filter:
             self._judge.check_model(proxy)
-        most, strict = self.max_draft, self._is_strict
+        most, strict = self.max_draft, self.on_error == "raise"
         return (yield from heuristic_answer(question, proxy, most=most, strict=strict))
 
     def _judged(
@@ -212,7 +210,7 @@ class SlimPLM(Counting, Checked):
             return RetrievalDecision(True, why=NOT_JUDGED), ()
         if not failed:
             judging = self._judge([(question, heuristic.text)])
-            verdicts, error = yield from attempt(judging, strict=self._is_strict)
+            verdicts, error = yield from attempt(judging, strict=self.on_error == "raise")
             if verdicts:
                 return verdicts[0].decision, tuple(verdicts)
             failed = failure("judge", error)
