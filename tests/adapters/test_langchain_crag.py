@@ -27,7 +27,6 @@ from fitrag_integrations.errors import InputError, SearchError, ThresholdMismatc
 from fitrag_integrations.langchain import (
     CorrectiveRetriever,
     CorrectiveRouter,
-    FitRagRetriever,
     KnowledgeRefiner,
     RetrievalJudge,
     WebSearchRetriever,
@@ -191,16 +190,6 @@ def test_crag_itself_gives_the_same():
         context = run(Crag(OverlapEvaluator())(question, ports)).value
         found = retriever().invoke(question)
         assert [each.page_content for each in found] == [each.text for each in context.excerpts]
-
-
-def test_it_stands_in_front_of_another_method():
-    from fakes import OverlapScorer
-
-    whole = FitRagRetriever(base=retriever(), scorer=OverlapScorer(), window=1, top_n=1)
-    (found,) = whole.invoke(CORRECT)
-    text = next(passage.text for passage in PASSAGES if passage.id == "amarcord")
-    start = found.metadata["start_index"]
-    assert text[start : start + len(found.page_content)] == found.page_content
 
 
 async def test_hosts_take_it():

@@ -22,7 +22,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 
-from fitrag_integrations.errors import InputError, SearchError, ThresholdMismatchError
+from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.llama_index import (
     CompressionEvent,
     CorrectiveRetriever,
@@ -34,7 +34,6 @@ from fitrag_integrations.llama_index import (
     WebSearchRetriever,
 )
 from fitrag_integrations.methods.adapting import made_id
-from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.types import Passage
 
 CORRECT = QUESTIONS[0]
@@ -209,16 +208,6 @@ def test_it_goes_in_front_of_another_method():
     assert inner.batches[2] == 12  # after the two of one question, all three together
 
 
-@pytest.mark.parametrize("make", [retriever, lambda **s: engine(**s)])
-def test_thresholds_of_another_evaluator_are_refused(make):
-    other = ActionThresholds(0.5, -0.5, model="another")
-    with pytest.raises(ThresholdMismatchError, match="'another'"):
-        make(thresholds=other)
-    with pytest.raises(ThresholdMismatchError):
-        make(thresholds="popqa")
-    make(thresholds=other, allow_other_model=True)
-
-
 @pytest.mark.parametrize("together", [False, True])
 async def test_32_searches_run_together(together):
     running = most = 0
@@ -279,14 +268,6 @@ async def test_refining_async_equals_sync_and_changes_nothing():
     first, second = events.of(CompressionEvent)
     assert (first.nodes_in, first.nodes_out) == (6.0, float(len(sync)))
     assert first.tokens_in == second.tokens_in > first.tokens_out == second.tokens_out
-
-
-def test_the_best_stays_where_none_passes():
-    made = refiner(threshold=1.0)
-    assert len(made.postprocess_nodes(nodes(), query_str=CORRECT)) == 1
-    assert "the best, graded" in made.last_run.value.notes[0]
-    assert refiner(max_tokens=1).postprocess_nodes(nodes(), query_str=CORRECT) == []
-    assert refiner().postprocess_nodes([], query_str=CORRECT) == []
 
 
 def test_a_web_page_is_cut_at_its_paragraphs():

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from decision_fakes import AsyncWordGate, BrokenGate, WordGate
+from decision_fakes import BrokenGate, WordGate
 from fakes import QUESTIONS, OverlapScorer
 from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
@@ -21,7 +21,6 @@ from llama_index.core.query_engine import (
     RouterQueryEngine,
 )
 from llama_index.core.retrievers import RouterRetriever
-from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
@@ -171,17 +170,6 @@ async def test_empty_response_is_never_said():
     assert str(nothing.query(KNOWN)) == "Empty Response"  # what it is about
     answers = [made.query(KNOWN), await made.aquery(KNOWN), *made.query_many([KNOWN])]
     assert {str(answer) for answer in answers} == {f"Answer to Question: {KNOWN}"}
-
-
-async def test_32_questions_are_one_gate_batch():
-    gate, made_async = WordGate(), AsyncWordGate()
-    sync = router(gate).query_many(MANY)
-    found = await router(made_async).aquery_many([QueryBundle(q) for q in MANY])
-    assert gate.batches == [32] and made_async.async_batches == [32]
-    assert [r.response for r in sync] == [r.response for r in found]
-    assert [retrieved(r) for r in sync] == [retrieved(r) for r in found]
-    assert [retrieved(r) for r in sync] == [retrieved(router().query(q)) for q in MANY]
-    assert [retrieved(r) for r in sync] == ["Danube" in q for q in MANY]
 
 
 async def test_an_engine_that_takes_many_gets_them_in_one_call():
