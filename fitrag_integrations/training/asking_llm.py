@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole, trait
+from fitrag_integrations.core.checks import check_number, check_text, check_whole, refuse_if, trait
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.errors import InputError, PortError
@@ -152,9 +152,12 @@ class AskLLM:
     ) -> None:
         self._tenacity = require_extra("tenacity", extra="remote", feature="asking a model")
         self.template = check_text("prompt", prompt)
-        if not {"question", "passage"} <= set(_FIELD.findall(prompt)):
-            allowed = "a text with {question} and {passage}"
-            raise InputError.of("prompt", given=prompt, allowed=allowed)
+        refuse_if(
+            not {"question", "passage"} <= set(_FIELD.findall(prompt)),
+            "prompt",
+            prompt,
+            "a text with {question} and {passage}",
+        )
         self._concurrency = check_whole("concurrency", concurrency, low=1)
         self._tries = 1 + check_whole("retries", retries, low=0)
         self._wait = check_number("wait", wait, low=0)
@@ -337,9 +340,8 @@ def caller(llm: object, timeout: float) -> tuple[Call, bool]:
     if isinstance(llm, LlamaIndexModel):
         return _one_by_one(llm.acomplete, timeout), False
     call = llm.generate if hasattr(llm, "generate") else llm
-    if isinstance(llm, type) or not callable(call):
-        allowed = "a LangChain or LlamaIndex model, an object with generate, or a callable"
-        raise InputError.of("llm", given=llm, allowed=allowed)
+    allowed = "a LangChain or LlamaIndex model, an object with generate, or a callable"
+    refuse_if(isinstance(llm, type) or not callable(call), "llm", llm, allowed)
     return partial(asyncio.to_thread, call), True
 
 

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.checks import check_many, check_text, refuse_if
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import replacing
 from fitrag_integrations.core.option import Option
@@ -97,8 +97,7 @@ def onepass_row(row: dict[str, Any]) -> PassageRow:
     Raises `InputError` naming the field that is missing or wrong.
     """
     passages = check_many("passages", row.get("passages"), dict)
-    if not passages:
-        raise InputError.of("passages", given=row.get("passages"), allowed="at least one")
+    refuse_if(not passages, "passages", row.get("passages"), "at least one")
     answers = check_many("answers", row.get("answers") or (), str)
     question = check_text("question", row.get("question"))
     return PassageRow(question, answers, tuple(map(passage_row, passages)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import refuse_if as refuse_if
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import Passage
@@ -18,19 +19,6 @@ RAW_SHOWN = 200
 _PLACE = re.compile(r"\[\d+\]")
 _SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<allowed>.*)", re.S)
-
-
-def refuse_if(wrong: bool, field: str, given: object, allowed: str) -> None:
-    """Raise `InputError` if an option or a field is wrong.
-
-    Args:
-        wrong: Whether it is.
-        field: Name of the option or field.
-        given: Its value.
-        allowed: What is allowed instead.
-    """
-    if wrong:
-        raise InputError.of(field, given=given, allowed=allowed)
 
 
 @dataclass(frozen=True, slots=True)

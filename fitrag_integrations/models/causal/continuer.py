@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Self
 
-from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.checks import check_many, refuse_if
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
 from fitrag_integrations.models.causal.words import checked_texts, joined
@@ -37,12 +37,15 @@ class Continuer:
     """
 
     def __init__(self, generator: LocalGenerator | RemoteGenerator) -> None:
-        if not isinstance(generator, LocalGenerator | RemoteGenerator):
-            allowed = "a LocalGenerator or a RemoteGenerator, which tell token probabilities"
-            raise InputError.of("generator", given=generator, allowed=allowed)
-        if isinstance(generator, RemoteGenerator) and generator._api != "completions":
+        refuse_if(
+            not isinstance(generator, LocalGenerator | RemoteGenerator),
+            "generator",
+            generator,
+            "a LocalGenerator or a RemoteGenerator, which tell token probabilities",
+        )
+        if isinstance(generator, RemoteGenerator):
             allowed = "'completions', where an answer that was begun can be gone on with"
-            raise InputError.of("generator.api", given=generator._api, allowed=allowed)
+            refuse_if(generator._api != "completions", "generator.api", generator._api, allowed)
         self.generator = generator
 
     @classmethod
@@ -94,9 +97,8 @@ class Continuer:
     def _begun(self, prompts: Sequence[str], beginnings: Sequence[str]) -> list[str]:
         """Write each prompt, in the model's chat template where it has one, and the beginning."""
         asked, begun = checked_texts("prompts", prompts), check_many("beginnings", beginnings, str)
-        if len(asked) != len(begun):
-            allowed = f"one per prompt, {len(asked)}, blank where there is none"
-            raise InputError.of("beginnings", given=len(begun), allowed=allowed)
+        allowed = f"one per prompt, {len(asked)}, blank where there is none"
+        refuse_if(len(asked) != len(begun), "beginnings", len(begun), allowed)
         if isinstance(self.generator, LocalGenerator):
             asked = [self.generator._engine.render(prompt) for prompt in asked]
         wanted = [LimitedPrompt(prompt) for prompt in prompts]

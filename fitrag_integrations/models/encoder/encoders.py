@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_is, check_whole
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.recipe import POOLINGS
 from fitrag_integrations.models.encoder.trunk import Trunk, is_decoder
@@ -102,8 +102,7 @@ def load_encoder(
     with reading(folder):
         length = check_whole("max_length", manifest["max_length"], low=MIN_LENGTH)
         pooling = manifest["pooling"]
-        if pooling not in POOLINGS:
-            raise InputError.of("pooling", given=pooling, allowed=" or ".join(POOLINGS))
+        refuse_if(pooling not in POOLINGS, "pooling", pooling, " or ".join(POOLINGS))
         trunk, tokenizer = load_base(manifest["base"], given, attention=attention)
         trunk.pooling = pooling
         trunk.rounded = check_is("rounded", manifest.get("rounded", False), bool)

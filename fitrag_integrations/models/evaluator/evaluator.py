@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, Unpack, get_args
 
-from fitrag_integrations.core.checks import check_one, check_text
+from fitrag_integrations.core.checks import check_one, check_text, refuse_if
 from fitrag_integrations.core.progress import BLOCK, in_blocks
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun, run
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.evaluator.head import HeadGrader
@@ -172,9 +171,8 @@ class RetrievalEvaluator(SavedModel):
         source = str(find(name_or_dir))
         grader: HeadGrader | SequenceGrader
         if is_ours(Path(source)):
-            if input_format is not None:
-                allowed = "None: this evaluator has an input of its own"
-                raise InputError.of("input_format", given=input_format, allowed=allowed)
+            allowed = "None: this evaluator has an input of its own"
+            refuse_if(input_format is not None, "input_format", input_format, allowed)
             grader = HeadGrader.from_pretrained(source, **options)
             fields, default = grader.manifest, Path(source).name
         else:

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.checks import check_whole, refuse_if
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
@@ -48,9 +48,8 @@ class SequenceGrader(SharedEngine):
     def __init__(
         self, model: Any, tokenizer: Any, options: Options, *, input_format: InputFormat = "plain"
     ) -> None:
-        if input_format not in get_args(InputFormat):
-            allowed = " or ".join(map(repr, get_args(InputFormat)))
-            raise InputError.of("input_format", given=input_format, allowed=allowed)
+        allowed = " or ".join(map(repr, get_args(InputFormat)))
+        refuse_if(input_format not in get_args(InputFormat), "input_format", input_format, allowed)
         self.input_format: InputFormat = input_format
         float32_head(model)  # the cuts stand near -1, where bfloat16 has steps of .004
         super().__init__(model, options, name=type(model).__name__)
@@ -147,9 +146,8 @@ class SequenceGrader(SharedEngine):
     def _cuts(self, question: str, text: str) -> Iterator[tuple[int, int]]:
         """Return the places of overlapping chunks that fit beside the question."""
         room = self.length - len(self._ids(f"{question} [SEP] ")) - 4  # a cut may part a token
-        if room <= OVERLAP_TOKENS:
-            allowed = f"a question that leaves room for a passage in {self.length} tokens"
-            raise InputError.of("question", given=question, allowed=allowed)
+        allowed = f"a question that leaves room for a passage in {self.length} tokens"
+        refuse_if(room <= OVERLAP_TOKENS, "question", question, allowed)
         spans = self._tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )["offset_mapping"]

@@ -17,10 +17,10 @@ from fitrag_integrations.core.checks import (
     check_number,
     check_text,
     check_whole,
+    refuse_if,
 )
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.words import (
     PROMPT,
     PROMPTS,
@@ -87,8 +87,7 @@ class Remote:
         concurrency: int = 16,
         deadline: float | None = None,
     ) -> None:
-        if api not in PATHS:
-            raise InputError.of("api", given=api, allowed=" or ".join(map(repr, PATHS)))
+        refuse_if(api not in PATHS, "api", api, " or ".join(map(repr, PATHS)))
         self.name = check_text("model", model, blank=False)
         self._api: Api = api
         self._top = check_whole("top_logprobs", top_logprobs, low=2)
@@ -224,9 +223,8 @@ class RemoteGenerator(Remote):
         Raises:
             InputError: If the api is not "completions".
         """
-        if self._api != "completions":
-            allowed = "'completions' for rescore, which has a prompt echoed"
-            raise InputError.of("api", given=self._api, allowed=allowed)
+        allowed = "'completions' for rescore, which has a prompt echoed"
+        refuse_if(self._api != "completions", "api", self._api, allowed)
         pairs = checked_pairs(questions, drafts)
         bodies = [
             self._body(f"{self._question_prompt(question)} {draft}", tokens=1, logprobs=True)

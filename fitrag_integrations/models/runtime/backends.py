@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
 from fitrag_integrations.models.runtime.choosing import cache_folder
@@ -52,8 +53,7 @@ def check_place(backend: Backend, device: torch.device, dtype: torch.dtype) -> N
     """Raise `InputError` for a device or precision that a backend does not run on."""
     if backend == "torch":
         return
-    if device.type != "cpu":
-        raise InputError.of("device", given=str(device), allowed=f"cpu, where {backend} runs")
+    refuse_if(device.type != "cpu", "device", str(device), f"cpu, where {backend} runs")
     if dtype not in DTYPES[backend]:
         named = ", ".join(str(one).removeprefix("torch.") for one in DTYPES[backend])
         given = str(dtype).removeprefix("torch.")

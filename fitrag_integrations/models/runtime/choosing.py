@@ -27,10 +27,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import FitRagError, InputError
+from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.types import Passage
 
@@ -143,8 +144,7 @@ def ways_of(options: Row) -> list[Way]:
 def precisions() -> list[str]:
     """Return float32, and bfloat16 where the environment or this processor's rates suggest it."""
     said = os.environ.get(DTYPE, "auto")
-    if said not in ("auto", "float32", "bfloat16"):
-        raise InputError.of(DTYPE, given=said, allowed="auto, float32, bfloat16")
+    refuse_if(said not in ("auto", "float32", "bfloat16"), DTYPE, said, "auto, float32, bfloat16")
     quick = said == "bfloat16" or (said == "auto" and rate("bfloat16") >= FASTER * rate("float32"))
     return ["float32", *(["bfloat16"] if quick else [])]
 

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 import torch
 
-from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
+from fitrag_integrations.core.checks import refuse_if
+from fitrag_integrations.errors import FitRagError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import without_hub
 
 Kind = Literal[
@@ -241,10 +242,13 @@ def checked_length(max_length: int, config: Any, *, low: int) -> int:
         InputError: If it is below `low` or above the number of positions.
     """
     most = position_limit(config)
-    if max_length < low or (most is not None and max_length > most):
-        upper = f" to {most}, the positions of the checkpoint" if most else " up"
-        allowed = f"a whole number from {low}{upper}"
-        raise InputError.of("max_length", given=max_length, allowed=allowed)
+    upper = f" to {most}, the positions of the checkpoint" if most else " up"
+    refuse_if(
+        max_length < low or (most is not None and max_length > most),
+        "max_length",
+        max_length,
+        f"a whole number from {low}{upper}",
+    )
     return max_length
 
 

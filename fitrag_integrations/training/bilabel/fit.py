@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.encoder.encoders import (
     fold_adapter,
@@ -142,8 +142,7 @@ def _fit_on_frozen(
     module: BiLabelModule, data: Data, out: Path, plan: BilabelPlan, team: Processes
 ) -> None:
     """Fit the head on the CPU, on vectors computed once; log every step."""
-    if team.count > 1:
-        raise InputError.of("tune", given="head", allowed="lora or full in several processes")
+    refuse_if(team.count > 1, "tune", "head", "lora or full in several processes")
     ready, device = _as_run(module, plan), next(module.trunk.parameters()).device
     fitted = _frozen(ready, data.train)
     seen = fit_head(

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.states import (
@@ -146,9 +146,12 @@ class IKPlan:
     def mixture(self) -> tuple[int, ...]:
         """Return the draft lengths to train on."""
         given = self.lengths or (0, self.draft_tokens // 2, self.draft_tokens)
-        if any(not 0 <= length <= self.draft_tokens for length in given):
-            allowed = f"whole numbers from 0 to draft_tokens, {self.draft_tokens}"
-            raise InputError.of("lengths", given=given, allowed=allowed)
+        refuse_if(
+            any(not 0 <= length <= self.draft_tokens for length in given),
+            "lengths",
+            given,
+            f"whole numbers from 0 to draft_tokens, {self.draft_tokens}",
+        )
         return tuple(sorted(set(given)))
 
 
@@ -169,13 +172,12 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
         InputError: For an invalid row, or rows of several models.
         ModelLoadError: If the base's tokenizer has no token for Yes or No.
     """
-    if plan.variant not in VARIANTS:
-        raise InputError.of("variant", given=plan.variant, allowed=", ".join(VARIANTS))
+    refuse_if(plan.variant not in VARIANTS, "variant", plan.variant, ", ".join(VARIANTS))
     given = known_rows(rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     team, device = join(training_device(plan.device))
-    if team.count > 1 and plan.variant == "head":
-        raise InputError.of("variant", given="head", allowed="lora or full in several processes")
+    allowed = "lora or full in several processes"
+    refuse_if(team.count > 1 and plan.variant == "head", "variant", "head", allowed)
     engine = own_engine(plan.base, str(device), four_bit=plan.four_bit, device_map=plan.device_map)
     try:
         manifest: dict[str, Any] = {

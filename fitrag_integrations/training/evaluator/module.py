@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
@@ -241,9 +241,12 @@ def start_regression(
     kind: Kind = "AutoModelForSequenceClassification"
     model = checkpoint.model(kind, outputs=1, new=CLASSIFIER, dtype=torch.float32)
     tokenizer = checkpoint.tokenizer()
-    if tokenizer.pad_token is None and tokenizer.eos_token is None:
-        allowed = "a tokenizer with a pad_token or eos_token (in its tokenizer_config.json)"
-        raise InputError.of("pad_token", given=base, allowed=allowed)
+    refuse_if(
+        tokenizer.pad_token is None and tokenizer.eos_token is None,
+        "pad_token",
+        base,
+        "a tokenizer with a pad_token or eos_token (in its tokenizer_config.json)",
+    )
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_is, check_whole
+from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.defaults import DEFAULTS
@@ -175,8 +175,7 @@ def _fitted(
         np.array([i for i, one in enumerate(table.questions) if (one.question in half) is first])
         for first in (True, False)
     )
-    if not len(order) or not len(test):
-        raise InputError.of("questions", given=len(asked), allowed="at least two with answers")
+    refuse_if(not len(order) or not len(test), "questions", len(asked), "at least two with answers")
     known = [bool(right) for right in table.bare.right[order]]
     bank = QuestionBank.build([table.questions[at].question for at in order], known)
     bank.save(folder / "bank")
@@ -351,8 +350,7 @@ def finder(retriever: Any, k: int) -> Find:
 
 def _of_node(found: Any) -> Passage:
     node = getattr(found, "node", None)
-    if node is None:
-        raise InputError.of("nodes", given=found, allowed="nodes with scores")
+    refuse_if(node is None, "nodes", found, "nodes with scores")
     return _passage(node.node_id, node.get_content(), node.metadata)
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError
 from fitrag_integrations.evaluation.answers import is_correct, tokens
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT, AskGate
 from fitrag_integrations.text.blocks import PROSE, blocks_of
@@ -57,27 +58,33 @@ class Asked:
 
 def questions_in(file: Path, count: int) -> list[Asked]:
     """Read questions: rows of question and maybe answers or answer, or a text with one a line."""
-    if not file.is_file():
-        raise InputError.of("questions", given=str(file), allowed="a file that is there")
+    refuse_if(not file.is_file(), "questions", str(file), "a file that is there")
     if file.name.lower().endswith((".jsonl", ".jsonl.gz")):
         asked = [asked_of(row, f"{file}, row {n}") for n, row in enumerate(read_jsonl(file), 1)]
     else:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
         asked = [Asked(line.strip()) for line in lines if line.strip()]
-    if not asked:
-        raise InputError.of("questions", given=str(file), allowed="at least one question")
+    refuse_if(not asked, "questions", str(file), "at least one question")
     return spread(asked, count)
 
 
 def asked_of(row: Mapping[str, Any], place: str) -> Asked:
     """Read a row of question and maybe answers or answer; errors name `place`."""
     question = row.get("question")
-    if not isinstance(question, str) or not question.strip():
-        raise InputError.of(f"{place}: question", given=question, allowed="a text")
+    refuse_if(
+        not isinstance(question, str) or not question.strip(),
+        f"{place}: question",
+        question,
+        "a text",
+    )
     given = row.get("answers", row.get("answer"))
     answers = [given] if isinstance(given, str) else given or []
-    if not isinstance(answers, list) or not all(isinstance(each, str) for each in answers):
-        raise InputError.of(f"{place}: answers", given=given, allowed="a text or a list of texts")
+    refuse_if(
+        not isinstance(answers, list) or not all(isinstance(each, str) for each in answers),
+        f"{place}: answers",
+        given,
+        "a text or a list of texts",
+    )
     made_of = row.get("made_of", "")
     return Asked(question, tuple(answers), made_of if isinstance(made_of, str) else "")
 
