@@ -31,7 +31,7 @@ from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.models.scorer.items import InChunk, Item, Range
+from fitrag_integrations.models.scorer.items import InChunk, Item
 from fitrag_integrations.models.scorer.one_pass import SpanReader, save_onepass
 from fitrag_integrations.models.scorer.spans import SpanEvidence, SpanHead
 from fitrag_integrations.text.sentences import split_sentences
@@ -157,7 +157,10 @@ def _read(
     for i, j in places:
         row, passage = rows[i], rows[i].passages[j]
         cut = [(one.start, one.end) for one in windows(passage, size=window)]
-        spans = [*cut, *_others(passage.text, cut, chance)]
+        own, size = split_sentences(passage.text), chance.choice((1, 1, 2))
+        at = chance.randrange(max(1, len(own) - size + 1))
+        other = (own[at][0], own[min(at + size, len(own)) - 1][1])  # for other lengths of windows
+        spans = list(dict.fromkeys([*cut, other]))
         items.append((row.question, passage, spans))
         marks += [
             {
@@ -183,15 +186,6 @@ def _read(
         "teacher": torch.tensor([[s.has_answer_logit, s.llm_prefer_logit] for s in scores]),
         **{name: torch.tensor([mark[name] for mark in marks]) for name in marks[0]},
     }
-
-
-def _others(text: str, cut: Sequence[Range], chance: random.Random) -> list[Range]:
-    """Return one shorter span, so that the head also handles windows of other lengths."""
-    spans = split_sentences(text)
-    size = chance.choice((1, 1, 2))
-    at = chance.randrange(max(1, len(spans) - size + 1))
-    one = (spans[at][0], spans[min(at + size, len(spans)) - 1][1])
-    return [] if one in cut else [one]
 
 
 def chunk_rows(places: Sequence[Sequence[InChunk]]) -> list[int]:

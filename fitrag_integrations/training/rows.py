@@ -192,14 +192,14 @@ def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list
 
 def refuse_shared(train: Sequence[HasQuestion], held: Sequence[HasQuestion]) -> None:
     """Raise `InputError` naming the questions that stand among both; case and blanks aside."""
-    known = {_plain(row.question) for row in train}
-    shared = sorted({row.question for row in held if _plain(row.question) in known})
+
+    def plain(row: HasQuestion) -> str:
+        return " ".join(row.question.split()).casefold()
+
+    known = set(map(plain, train))
+    shared = sorted({row.question for row in held if plain(row) in known})
     allowed = f"questions that are not trained on; {len(shared)} of them are"
     refuse_if(shared, "validation", "; ".join(shared[:3]), allowed)
-
-
-def _plain(question: str) -> str:
-    return " ".join(question.split()).casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +237,13 @@ def judged_row(row: Mapping[str, Any]) -> Judged:
 
 def judged_json(row: Judged) -> dict[str, object]:
     """Make a JSON object of a judged question."""
-    pairs = zip(row.passages, row.holds, strict=True)
     return {
         "question": row.question,
         "answers": list(row.answers),
-        "passages": [{"title": p.title, "text": p.text, "has_answer": h} for p, h in pairs],
+        "passages": [
+            {**_passage_json(passage), "has_answer": holds}
+            for passage, holds in zip(row.passages, row.holds, strict=True)
+        ],
     }
 
 

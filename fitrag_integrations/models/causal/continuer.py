@@ -115,12 +115,18 @@ class Continuer:
         rows = prompt_and_draft(engine, written)
         facts = iter((yield from causal_decoding.rescore(engine, rows)))
         ids = iter(row for _, row in rows)
-        return [
-            _continuation(text, engine.tokenizer, next(ids), next(facts))
-            if text
-            else Continuation("")
-            for _, text in pairs
-        ]
+        found = []
+        for _, text in pairs:
+            if not text:
+                found.append(Continuation(""))
+                continue
+            own, decode = next(ids), engine.tokenizer.decode
+            decoded = decode(own)  # split into what each token adds; one may end no character
+            lengths = (len(decode(own[:n]).rstrip("\ufffd")) for n in range(1, len(own)))
+            cuts = pairwise([*accumulate(lengths, max, initial=0), len(decoded)])
+            logprobs = [fact[0] for fact in next(facts)]
+            found.append(_trimmed(text, [decoded[a:b] for a, b in cuts], logprobs))
+        return found
 
     async def _asked(self, texts: Sequence[str]) -> list[Continuation | Exception]:
         generator = self.generator
@@ -131,16 +137,6 @@ class Continuer:
             for text in texts
         ]
         return await generator._ask(bodies, _read)
-
-
-def _continuation(
-    text: str, tokenizer: Any, ids: Sequence[int], facts: Sequence[Sequence[float]]
-) -> Continuation:
-    """Split a decoded text into what each token adds; one that ends no character adds nothing."""
-    decoded = tokenizer.decode(ids)
-    lengths = (len(tokenizer.decode(ids[:n]).rstrip("\ufffd")) for n in range(1, len(ids)))
-    cuts = [*accumulate(lengths, max, initial=0), len(decoded)]
-    return _trimmed(text, [decoded[a:b] for a, b in pairwise(cuts)], [fact[0] for fact in facts])
 
 
 def _read(reply: Row) -> Continuation:

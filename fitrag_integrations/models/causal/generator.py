@@ -20,6 +20,7 @@ from fitrag_integrations.models.causal.words import (
     filled,
     joined,
     needs_fields,
+    reply_tokens,
     share,
 )
 from fitrag_integrations.models.runtime.engine import LoadOptions, Options
@@ -174,15 +175,9 @@ class LocalGenerator(Writer, CausalModel):
         ]
 
     def _how(self, asked: LimitedPrompt) -> Writing:
-        """Return how the reply to a prompt is written: as it asks, within this generator's
-        bounds.
-
-        A model that converses may think or greet first, and has its usual length for that.
-        """
-        tokens = asked.tokens or USUAL_TOKENS
-        tokens = max(tokens, USUAL_TOKENS) if self._engine.is_chat else tokens
-        most = min(tokens, self._most or tokens)
-        return Writing(most, self._end if asked.one_line else self.stop)
+        """Return how the reply to a prompt is written."""
+        tokens = reply_tokens(asked, self._most, converses=self._engine.is_chat)
+        return Writing(tokens, self._end if asked.one_line else self.stop)
 
     def _drafted(self, questions: Sequence[str]) -> list[Item]:
         checked = checked_texts("questions", questions)
@@ -195,8 +190,7 @@ class LocalGenerator(Writer, CausalModel):
     def _generate(
         self, items: Sequence[Item], hear: causal_decoding.Hear | None = None
     ) -> Steps[list[str]]:
-        rendered = [(self._engine.render(prompt), how) for prompt, how in items]
-        return self._texts(rendered, hear)
+        return self._texts([(self._engine.render(prompt), how) for prompt, how in items], hear)
 
     def _texts(
         self, items: Sequence[Item], hear: causal_decoding.Hear | None = None

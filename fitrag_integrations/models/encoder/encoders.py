@@ -109,7 +109,13 @@ def load_encoder(
         if trunk.rounded:
             _round_embeddings(trunk.encoder, folder)
         if manifest.get("tuned"):
-            _load_tuned(trunk, folder, manifest["tuned"])
+            named, entry = dict(trunk.encoder.named_parameters()), manifest["tuned"]
+            for name, tensor in read_tensors(folder, entry).items():
+                if name not in named or named[name].shape != tensor.shape:
+                    where = folder / entry["file"]
+                    raise ModelLoadError(f"{where}: {name!r} does not fit the base model")
+                named[name].data.copy_(tensor)
+                named[name].requires_grad_(True)
         if manifest.get("factors"):
             fold(trunk.encoder, read_tensors(folder, manifest["factors"]))
         if manifest.get("adapter"):  # folded in, so that inference pays nothing for it
@@ -157,15 +163,6 @@ def _round_embeddings(encoder: nn.Module, folder: Path) -> None:
             parameter.copy_(parameter.half().float())
 
 
-def _load_tuned(trunk: Trunk, folder: Path, entry: dict[str, str]) -> None:
-    named = dict(trunk.encoder.named_parameters())
-    for name, tensor in read_tensors(folder, entry).items():
-        if name not in named or named[name].shape != tensor.shape:
-            raise ModelLoadError(f"{folder / entry['file']}: {name!r} does not fit the base model")
-        named[name].data.copy_(tensor)
-        named[name].requires_grad_(True)
-
-
 def tuned_names(encoder: nn.Module) -> set[str]:
     """Return the names of the trainable parameters, which are those that are saved."""
     return {name for name, p in encoder.named_parameters() if p.requires_grad}
@@ -199,10 +196,8 @@ def fold(encoder: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     for layer in sorted({name.rpartition(".")[0] for name in tensors}):
         weight = weights.get(f"{layer}.weight")
         first, second = tensors.get(f"{layer}.A"), tensors.get(f"{layer}.B")
-        if weight is None or first is None or second is None:
+        given = None if first is None or second is None else second.float() @ first.float()
+        if weight is None or given is None or given.shape != weight.shape:
             raise ModelLoadError(f"adapter: {layer!r} does not fit the encoder")
-        change = second.float() @ first.float()
-        if change.shape != weight.shape:
-            raise ModelLoadError(f"adapter: {layer!r} does not fit the encoder")
-        weight.add_(change)
+        weight.add_(given)
         weight.requires_grad_(True)

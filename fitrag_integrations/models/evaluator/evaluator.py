@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self, Unpack, get_args
+from typing import Self, TypeAlias, Unpack, get_args
 
 from fitrag_integrations.core.checks import check_one, check_text, refuse_if
 from fitrag_integrations.core.progress import BLOCK, in_blocks
@@ -25,7 +25,6 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
     InputFormat,
     SequenceGrader,
     read_fields,
-    write_fields,
 )
 from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import Options, PairOptions
@@ -69,22 +68,6 @@ def find(name_or_dir: str | Path) -> Path | str:
     return model_folder(name_or_dir)
 
 
-class Grader(Protocol):
-    """Whatever grades pairs: n in, n out, in order."""
-
-    def evaluate(self, pairs: Sequence[Pair], /) -> list[float]:
-        """Grade each pair in [-1, 1]."""
-        ...
-
-    async def aevaluate(self, pairs: Sequence[Pair], /) -> list[float]:
-        """Async version of `evaluate`."""
-        ...
-
-    def unload(self) -> None:
-        """Free the memory of the weights."""
-        ...
-
-
 class ScorerView:
     """Grade pairs by one label of a scorer."""
 
@@ -102,6 +85,9 @@ class ScorerView:
 
     def unload(self) -> None:
         """Leave the scorer to whoever made it."""
+
+
+Grader: TypeAlias = HeadGrader | SequenceGrader | ScorerView
 
 
 class RetrievalEvaluator(SavedModel):
@@ -239,7 +225,8 @@ class RetrievalEvaluator(SavedModel):
         elif isinstance(grader, SequenceGrader):
             grader.save(folder)
             grown = {} if grader.length == MAX_LENGTH else {"max_length": grader.length}
-            write_fields(folder, {"input_format": grader.input_format, **grown})
+            fields = {"input_format": grader.input_format, **grown}
+            write_manifest(folder, "model.json", kind=KIND, fields=fields)
         else:
             raise TypeError("a view has no weights of its own to save: save its scorer")
         store_fields(folder, name=self.name, thresholds=self.thresholds)

@@ -25,7 +25,7 @@ from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
-from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
+from fitrag_integrations.models.runtime.folder import read_manifest, reading
 from fitrag_integrations.models.runtime.loading import T5_LIKE, check_vocabulary, checked_length
 from fitrag_integrations.models.runtime.placing import float32_head, sent
 from fitrag_integrations.models.runtime.sources import weights_source
@@ -99,9 +99,7 @@ class SequenceGrader(SharedEngine):
         self._model.save_pretrained(folder)
         self._tokenizer.save_pretrained(folder)
 
-    def unload(self) -> None:
-        """Stop the worker and give the memory back."""
-        self.release()
+    unload = SharedEngine.release
 
     @torch.inference_mode()
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
@@ -163,8 +161,3 @@ def read_fields(folder: Path) -> Row:
     except (OSError, ValueError, AttributeError, RecursionError):
         return {}
     return read_manifest(folder, "model.json", kind=KIND) if kind == KIND else {}
-
-
-def write_fields(folder: Path, fields: Row) -> None:
-    """Keep fields beside a checkpoint."""
-    write_manifest(folder, "model.json", kind=KIND, fields=fields)

@@ -23,7 +23,6 @@ from fitrag_integrations.models.causal.states import (
     KnownHead,
     feature_count,
     features,
-    known_layers,
 )
 from fitrag_integrations.models.causal.words import (
     PROMPTS,
@@ -150,10 +149,11 @@ class IKClassifier(CausalGate):
         if manifest["variant"] != "head":
             given, allowed = manifest["variant"], ", ".join(VARIANTS)
             raise ModelLoadError(f"{folder}: given variant {given!r}, allowed {allowed}")
-        layers, hidden = known_layers(engine, entry["layers"]), entry["hidden"]
-        count = feature_count(engine, layers)
-        tensors = read_tensors(folder, entry)
-        hidden = check_whole("hidden", hidden, low=0)
+        last = int(engine.model.config.num_hidden_layers)
+        for i, layer in enumerate(entry["layers"]):
+            check_whole(f"layers[{i}]", layer, low=0, high=last)
+        count, tensors = feature_count(engine, entry["layers"]), read_tensors(folder, entry)
+        hidden = check_whole("hidden", entry["hidden"], low=0)
         head = load_head(lambda: KnownHead(count, hidden=hidden), folder / entry["file"], tensors)
         return cls(engine, manifest=manifest, head=head)
 

@@ -28,6 +28,7 @@ from fitrag_integrations.models.causal.words import (
     checked_texts,
     filled,
     needs_fields,
+    reply_tokens,
 )
 from fitrag_integrations.models.remote.client import OpenAIClient
 from fitrag_integrations.models.remote.replies import (
@@ -176,10 +177,7 @@ class RemoteGenerator(Remote):
         bodies = []
         for text, given in zip(checked_texts("prompts", prompts), prompts, strict=True):
             asked = LimitedPrompt(given)
-            tokens = asked.tokens or USUAL_TOKENS
-            if self._api == "chat":  # a chat model may think before it answers
-                tokens = max(tokens, USUAL_TOKENS)
-            tokens = min(tokens, self._most or tokens)
+            tokens = reply_tokens(asked, self._most, converses=self._api == "chat")
             stop = self._stop if asked.one_line else ()
             bodies.append(self._body(text, tokens=tokens, logprobs=False, stop=stop))
         return await self._ask(bodies, read_written)

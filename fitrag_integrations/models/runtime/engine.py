@@ -255,9 +255,6 @@ class EngineModel(SavedModel, Generic[E]):
 
     _engine: E
 
-    def _own_worker(self) -> Worker:
-        return self._engine.worker
-
     def _release(self) -> None:
         self._engine.release()
 

@@ -158,7 +158,12 @@ def _weighed(best: Tensor, weights: Tensor) -> Tensor:
 def _answered(answers: Tensor, spans: _Spans, text: Tensor) -> tuple[Tensor, ...]:
     """Return the best answer's score, that less the passage's best, and the shares of both ends."""
     start, end = answers[..., :2].masked_fill(~text.unsqueeze(2), -torch.inf).unbind(2)
-    best, most = _best_answers(start, end, spans)
+    padded = F.pad(end, (0, ANSWER_TOKENS - 1), value=-torch.inf)
+    until = padded.unfold(1, ANSWER_TOKENS, 1).cummax(2).values  # best end so far, of 24 tokens
+    which = spans.places * ANSWER_TOKENS + spans.room
+    ends = until.flatten(1).gather(1, which.flatten(1)).view(which.shape)
+    best = (spans.of_each(start, -torch.inf) + ends).amax(2)  # in each span
+    most = (start + until[..., -1]).amax(1, keepdim=True)  # anywhere
     shares = [
         spans.of_each(side, -torch.inf).logsumexp(2) - side.logsumexp(1, keepdim=True)
         for side in (start, end)
@@ -166,19 +171,6 @@ def _answered(answers: Tensor, spans: _Spans, text: Tensor) -> tuple[Tensor, ...
     behind = (best - most).clamp(min=NOTHING).nan_to_num(0.0)
     cut = (share.clamp(min=NOTHING).nan_to_num(NOTHING) for share in shares)
     return best.clamp(min=NOTHING), behind, *cut
-
-
-def _best_answers(start: Tensor, end: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:
-    """Find the best span of at most 24 tokens, in each range and anywhere.
-
-    Shapes: (batch, spans), (batch, 1).
-    """
-    padded = F.pad(end, (0, ANSWER_TOKENS - 1), value=-torch.inf)
-    until = padded.unfold(1, ANSWER_TOKENS, 1).cummax(2).values  # best end so far
-    which = spans.places * ANSWER_TOKENS + spans.room
-    ends = until.flatten(1).gather(1, which.flatten(1)).view(which.shape)
-    best = (spans.of_each(start, -torch.inf) + ends).amax(2)
-    return best, (start + until[..., -1]).amax(1, keepdim=True)
 
 
 def _kept(keep: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:

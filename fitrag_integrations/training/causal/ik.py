@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -197,7 +198,12 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
             model = _fit_words(engine, train, held, out, plan, manifest, team)
         if not team.first:
             return {}
-        gaps = _held_gaps(model, held)
+        pairs = [(row.question, row.draft) for row in held]
+        drafts = [bool(draft) and model.draft_tokens > 0 for _, draft in pairs]
+        without = finished(model.gaps([(question, "") for question, _ in pairs]))
+        drafted = iter(finished(model.gaps([*compress(pairs, drafts)])))
+        second = [next(drafted) if there else torch.nan for there in drafts]
+        gaps = torch.tensor([without, second]).T.contiguous()  # (rows, 2); NaN: no draft
         labels = torch.tensor([[float(row.known)] * 2 for row in held])
         found = fit_temperatures(gaps, labels.masked_fill(gaps.isnan(), torch.nan))
         model.manifest["temperatures"] = list(found)
@@ -301,16 +307,6 @@ def _fit_head(
     entry = write_tensors(out, "head.safetensors", head.state_dict())
     manifest["weights"] = {**entry, "layers": layers, "hidden": plan.hidden}
     return IKClassifier(engine, manifest=manifest, head=head)
-
-
-def _held_gaps(model: IKClassifier, held: Sequence[KnownRow]) -> Tensor:
-    """Return the logits without and with the draft. Shape: (rows, 2); NaN where there is none."""
-    without = finished(model.gaps([(row.question, "") for row in held]))
-    pairs = [(row.question, row.draft) for row in held]
-    asked = [pair for pair in pairs if pair[1] and model.draft_tokens]
-    drafted = iter(finished(model.gaps(asked)))
-    second = [next(drafted) if d and model.draft_tokens else torch.nan for _, d in pairs]
-    return torch.tensor([without, second]).T.contiguous()
 
 
 def _figures(logits: Tensor, held: Sequence[KnownRow], plan: IKPlan) -> dict[str, float]:

@@ -25,12 +25,13 @@ from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTok
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, grade, span_scores
 from fitrag_integrations.models.evaluator.sequence_classifier import (
+    KIND,
     InputFormat,
     SequenceGrader,
-    write_fields,
 )
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.loading import CLASSIFIER, Checkpoint, Kind
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.training.encoder import trunk_passes, with_lora
@@ -217,7 +218,8 @@ class RegressionModule(nn.Module):
             setattr(self.model, self.model.base_model_prefix, trunk.merge_and_unload())
         out.mkdir(parents=True, exist_ok=True)
         self._grader.save(out)
-        write_fields(out, {"input_format": self._grader.input_format, **fields})
+        own = {"input_format": self._grader.input_format, **fields}
+        write_manifest(out, "model.json", kind=KIND, fields=own)
 
 
 def start_regression(

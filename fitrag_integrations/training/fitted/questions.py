@@ -111,11 +111,11 @@ def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -
         return different(questions_from(passages, round(WRITTEN_MORE * count)))[:count]
     sampled = spread(passages, round(WRITTEN_MORE * count))
     replies = oracle.texts([WRITE.format(passage=f"{p.title}\n{p.text}".strip()) for p in sampled])
-    made = [
-        asked
-        for passage, reply in zip(sampled, replies, strict=True)
-        if (asked := _parsed(reply or "", passage)) is not None
-    ]
+    made = []
+    for passage, reply in zip(sampled, replies, strict=True):
+        if (found := _REPLY.search(reply or "")) and "?" in found[1]:
+            answers = (found[2].strip(" .\"'"),)
+            made.append(Asked(" ".join(found[1].split()), answers, passage.text))
     again = oracle.answers(
         [Context(one.question, (Excerpt.whole(Passage("", one.passage)),)) for one in made]
     )
@@ -146,13 +146,6 @@ def refreshed(
     return different([*kept, *written_questions(unused, count - len(kept), oracle)])
 
 
-def _parsed(reply: str, passage: Passage) -> Asked | None:
-    found = _REPLY.search(reply)
-    if found is None or "?" not in found[1]:
-        return None
-    return Asked(" ".join(found[1].split()), (found[2].strip(" .\"'"),), passage.text)
-
-
 def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
     """Return whether the language model says that it can answer each question: 1.0 for yes."""
 
@@ -181,8 +174,8 @@ def questions_from(passages: Sequence[Passage], count: int) -> list[Asked]:
 
     Only sentences of prose are used: code, tables, lists, tags and badges make no questions.
     """
-    made = [asked for asked in map(_question_from, passages) if asked is not None]
-    return spread(list({one.question: one for one in made}.values()), count)
+    made = {one.question: one for one in map(_question_from, passages) if one is not None}
+    return spread(list(made.values()), count)
 
 
 def _question_from(passage: Passage) -> Asked | None:
