@@ -80,26 +80,21 @@ def _code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     at = last = start
     for cut in [*gaps, end]:
         if cut - at > MAX_CODE and last > at:
-            yield from _part(text, at, last)
+            yield from _pieces(text, at, last, code=True)
             at = last
         last = cut
-    yield from _part(text, at, end)
+    yield from _pieces(text, at, end, code=True)
 
 
-def _part(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    body = text[start:end].strip()
-    if len(body) > MAX_CODE:
-        yield from _pieces(text, start, end)
-    elif body:
-        first = text.index(body, start)
-        yield first, first + len(body)
-
-
-def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut a span into pieces of at most MAX_WORDS words and MAX_CHARACTERS characters."""
+def _pieces(text: str, start: int, end: int, *, code: bool = False) -> Iterator[tuple[int, int]]:
+    """Cut a span into pieces of at most MAX_WORDS words and MAX_CHARACTERS characters; code of at
+    most MAX_CODE characters stays whole.
+    """
     piece = text[start:end]
-    if len(piece) <= MAX_CHARACTERS and len(piece.split()) <= MAX_WORDS:
-        if body := piece.strip():
+    body = piece.strip()
+    whole = len(piece) <= MAX_CHARACTERS and len(piece.split()) <= MAX_WORDS
+    if whole or (code and len(body) <= MAX_CODE):
+        if body:
             first = start + piece.index(body)
             yield first, first + len(body)
         return

@@ -328,8 +328,7 @@ def fit_onepass(rows: Sequence[PassageRow], out: Path, plan: OnePassPlan) -> dic
         read_rows(some, scorer, head.answers, out / "run", window=plan.window, seed=plan.seed)
         for some in (train, held)
     )
-    numbers = torch.cat([each.numbers for each in known])
-    head.standardize(numbers, torch.cat([each.wholes for each in known]))
+    head.standardize(torch.cat([torch.cat([each.numbers, each.wholes], 1) for each in known]))
     for line in (head.means, head.pooled, head.mixed):  # starts as the whole passage's labels
         nn.init.zeros_(line.weight)
     module = OnePassModule(head)

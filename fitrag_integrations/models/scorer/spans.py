@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.models.encoder.heads import Standardized
 from fitrag_integrations.models.encoder.pairs import Batch, moved_left
 from fitrag_integrations.models.scorer.items import ANSWER_TOKENS, NOTHING, Range
 
@@ -180,7 +181,7 @@ def _kept(keep: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:
     return mean, torch.where(counts > 0, most, torch.zeros_like(most))
 
 
-class SpanHead(nn.Module):
+class SpanHead(Standardized):
     """Head with the logits of `has_answer` and `llm_prefer` of each span.
 
     The labels of the whole passage, plus a line over the mean of the span's states and over the
@@ -188,28 +189,17 @@ class SpanHead(nn.Module):
     scores of a reader, which the numbers are measured with.
     """
 
-    shift: Tensor
-    scale: Tensor
-
     def __init__(self, width: int, *, hidden: int = 32) -> None:
-        super().__init__()
+        super().__init__(NUMBERS)
         self.answers = nn.Linear(width, 2)
-        self.register_buffer("shift", torch.zeros(NUMBERS))
-        self.register_buffer("scale", torch.ones(NUMBERS))
         self.means = nn.Linear(width, 2)
         self.pooled = nn.Linear(width, 2, bias=False)
         self.units = nn.Linear(NUMBERS, hidden)
         self.mixed = nn.Linear(hidden, 2, bias=False)
 
-    def standardize(self, numbers: Tensor, wholes: Tensor) -> None:
-        """Store the mean and deviation of training spans. Shapes: (spans, 12), (spans, 2)."""
-        numbers = torch.cat([numbers, wholes], dim=1)
-        self.shift.copy_(numbers.mean(0))
-        self.scale.copy_(1 / numbers.std(0).clamp(min=1e-3))
-
     def forward(self, evidence: SpanEvidence, pooled: Tensor, wholes: Tensor) -> Tensor:
         """Return logits. Shapes: (spans, width), (spans, 2), logits of the passage; (spans, 2)."""
-        alike = (torch.cat([evidence.numbers, wholes], dim=1) - self.shift) * self.scale
+        alike = self.alike(torch.cat([evidence.numbers, wholes], dim=1))
         mixed = self.mixed(torch.tanh(self.units(alike)))
         logits: Tensor = wholes + self.means(evidence.means) + self.pooled(pooled) + mixed
         return logits

@@ -121,13 +121,9 @@ def base_from(out: Path, base: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterPlan:
-    """Settings for training an adapter; by default the paper's: one epoch at 1e-4 (IK, section
-    3.2).
-    """
+class CausalPlan:
+    """Settings for training what stands on a causal model."""
 
-    epochs: EpochsOver = 1.0
-    rate: Rate = 1e-4
     batch: BatchRows = 16
     rank: Rank = 16
     alpha: Alpha = 32
@@ -139,6 +135,16 @@ class AdapterPlan:
     checkpointing: Checkpointing = False
     four_bit: FourBit = False
     device_map: DeviceMap = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterPlan(CausalPlan):
+    """Settings for training an adapter; by default the paper's: one epoch at 1e-4 (IK, section
+    3.2).
+    """
+
+    epochs: EpochsOver = 1.0
+    rate: Rate = 1e-4
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ information. A head is fitted on hidden states of the frozen base, which are com
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +35,7 @@ from fitrag_integrations.models.runtime.folder import write_manifest, write_tens
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
+    CausalPlan,
     Example,
     Lesson,
     base_from,
@@ -47,20 +48,9 @@ from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
 from fitrag_integrations.training.loop.parallel import Processes, join, training_device
 from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import (
-    Accumulate,
-    Alpha,
-    BatchRows,
     CausalBase,
-    Checkpointing,
-    Device,
-    DeviceMap,
     DraftTokens,
-    Dropout,
-    FourBit,
     JudgedModel,
-    Rank,
-    Seed,
-    Validation,
 )
 from fitrag_integrations.training.rows import (
     KnownRow,
@@ -91,7 +81,7 @@ WHOLE = "base"  # the folder of a base that was trained whole, beside its manife
 
 
 @dataclass(frozen=True, slots=True)
-class IKPlan:
+class IKPlan(CausalPlan):
     """Settings for training an IK classifier; see `fitrag train ik --help`.
 
     `lengths` are the draft lengths of the mixture, None for none, half and all of `draft_tokens`.
@@ -126,23 +116,12 @@ class IKPlan:
             default="1e-4, with --tune head 1e-3",
         ),
     ] = None
-    batch: BatchRows = 16
-    rank: Rank = 16
-    alpha: Alpha = 32
-    dropout: Dropout = 0.05
     hidden: Annotated[int, Option("Units of the head's hidden layer, 0 for none.", min=0)] = 0
     layers: Annotated[
         list[int] | None,
         Option("Layer whose hidden states the head reads; repeatable.", name="--layer"),
     ] = None
     weight_decay: Annotated[float, Option("Weight decay of the head.")] = 0.3
-    validation: Validation = 0.1
-    seed: Seed = 13
-    device: Device = None
-    accumulate: Accumulate = 1
-    checkpointing: Checkpointing = False
-    four_bit: FourBit = False
-    device_map: DeviceMap = None
 
     def mixture(self) -> tuple[int, ...]:
         """Return the draft lengths to train on."""
@@ -238,15 +217,8 @@ def _fit_words(
     )
     how = AdapterPlan(
         epochs=1.0 if plan.epochs is None else plan.epochs,
-        batch=plan.batch,
         rate=1e-4 if plan.rate is None else plan.rate,
-        rank=plan.rank,
-        alpha=plan.alpha,
-        dropout=plan.dropout,
-        seed=plan.seed,
-        accumulate=plan.accumulate,
-        checkpointing=plan.checkpointing,
-        four_bit=plan.four_bit,
+        **{spec.name: getattr(plan, spec.name) for spec in fields(CausalPlan)},
     )
     if plan.variant == "full":
         fit_whole(engine, lesson, out / "run", how, team)
