@@ -102,8 +102,8 @@ def labelled_row(row: dict[str, Any]) -> Labelled:
 
 def _label(passage: dict[str, Any], at: int, name: str, allowed: tuple[int | None, ...]) -> Any:
     given = passage.get(name, "nothing")
-    allowed = "0 or 1" if None not in allowed else "0, 1, or null for not known"
-    refuse_if(given not in allowed, f"passages[{at}].{name}", given, allowed)
+    wanted = "0 or 1" if None not in allowed else "0, 1, or null for not known"
+    refuse_if(given not in allowed, f"passages[{at}].{name}", given, wanted)
     return None if given is None else int(given)
 
 

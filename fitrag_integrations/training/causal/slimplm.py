@@ -236,7 +236,7 @@ def claim_rows(rows: Iterable[Mapping[str, object]]) -> list[ClaimRow]:
     return found
 
 
-def _lead(field: str, given: object) -> Lead:
+def _lead(field: str, given: Any) -> Lead:
     refuse_if(not isinstance(given, Mapping), field, given, "objects with text and query")
     text = check_text(f"{field}.text", _first(given, "text", "claim", "question"), blank=False)
     query = check_text(f"{field}.query", _first(given, "query", "searchWord") or "")

@@ -101,7 +101,7 @@ def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[EligibilityRo
         if row.get("error") is not None:
             continue
         count += 1
-        given = row.get("combinations")
+        given: Any = row.get("combinations")
         refuse_if(not isinstance(given, list), f"rows[{i}].combinations", given, "a list")
         question = check_text(f"rows[{i}].question", row.get("question"), blank=False)
         own = [one for one in given if isinstance(one, dict) and one.get("eligible") is not None]

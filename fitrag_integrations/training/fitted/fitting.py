@@ -331,14 +331,14 @@ def finder(retriever: Any, k: int) -> Find:
     """
     homes = {kind.__module__.partition(".")[0] for kind in type(retriever).__mro__}
     verbs = {"langchain_core": "invoke", "llama_index": "retrieve"}
-    call = next((getattr(retriever, verbs[home]) for home in verbs if home in homes), None)
-    port = port_of("retrieve", retriever, "retrieve") if call is None else None
+    verb = next((verbs[home] for home in verbs if home in homes), None)
+    port = port_of("retrieve", retriever, "retrieve") if verb is None else None
 
     def find(questions: Sequence[str]) -> list[list[Passage]]:
-        if port is None:
-            found = ([*map(_passage, call(each))] for each in questions)
-        else:
+        if port is not None:
             found = run(port.ask(questions)).value
+        else:
+            found = [[*map(_passage, getattr(retriever, str(verb))(one))] for one in questions]
         return [list(usable(list(passages))[0][:k]) for passages in found]
 
     return find
@@ -350,7 +350,7 @@ def _passage(found: Any) -> Passage:
         text, metadata = found.page_content, found.metadata
         name = found.id or made_id(text)
     else:
-        node = getattr(found, "node", None)
+        node: Any = getattr(found, "node", None)
         refuse_if(node is None, "nodes", found, "nodes with scores")
         name, text, metadata = node.node_id, node.get_content(), node.metadata
     title, source = (first_text(metadata, (key,)) for key in ("title", "source"))

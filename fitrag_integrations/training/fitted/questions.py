@@ -70,7 +70,7 @@ def questions_in(file: Path, count: int) -> list[Asked]:
 
 def asked_of(row: Mapping[str, Any], place: str) -> Asked:
     """Read a row of question and maybe answers or answer; errors name `place`."""
-    question = row.get("question")
+    question: Any = row.get("question")
     refuse_if(
         not isinstance(question, str) or not question.strip(),
         f"{place}: question",
