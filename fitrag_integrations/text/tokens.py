@@ -82,15 +82,6 @@ def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
     return cast(TokenCounter, given)
 
 
-def counter_or_name(count_tokens: CountTokens) -> TokenCounter | str | None:
-    """Keep a name or None as it is, and make a counter of anything else.
-
-    For fields that are shown and stored: a name is read when it is used.
-    """
-    named = count_tokens is None or isinstance(count_tokens, str)
-    return cast("str | None", count_tokens) if named else counter_for(count_tokens)
-
-
 def counted(text: str, count_tokens: TokenCounter) -> int:
     """Count tokens; reject a counter that returns the tokens instead of their number."""
     number = count_tokens(text)

@@ -81,7 +81,13 @@ class IKClassifier(CausalGate):
         super().__init__(engine, manifest=manifest, adapter=adapter)
         self._head = None if head is None else head.float().eval()
         self._temperatures = both_positive(manifest)
-        self.word_ids = (0, 0) if head is not None else self._word_ids()
+        self.word_ids = (0, 0)
+        if head is None:
+            words, spaced = tuple(manifest.get("words", ("Yes", "No"))), not engine.is_chat
+            (self.word_ids,) = engine.worker.call(
+                lambda each: [choice_ids(engine.tokenizer, one, spaced=spaced) for one in each],
+                [words],
+            )
         self._prompts = PROMPTS | dict(manifest.get("prompts", {}))
         for name, fields in (("question", ["question"]), ("draft", ["question", "draft"])):
             needs_fields(f"prompts.{name}", self._prompts[name], fields)
@@ -161,15 +167,6 @@ class IKClassifier(CausalGate):
         if self._head is None:
             return super()._save_weights(folder, base)
         return write_tensors(folder, "head.safetensors", self._head.state_dict())
-
-    def _word_ids(self) -> tuple[int, int]:
-        def found(items: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-            spaced = not self._engine.is_chat
-            return [choice_ids(self._engine.tokenizer, item, spaced=spaced) for item in items]
-
-        yes, no = self.manifest.get("words", ("Yes", "No"))
-        ids: tuple[int, int] = self._engine.worker.call(found, [(yes, no)])[0]
-        return ids
 
     @torch.inference_mode()
     def _head_logits(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
