@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 HELD = (
     # before a name
@@ -117,11 +117,9 @@ def _syntok_starts(block: str) -> Iterator[int]:
 
     # Contractions stay as written: replaced ones would shift what follows.
     tokens = Tokenizer(replace_not_contraction=False).tokenize(block)
-    first = True
-    for sentence in segmenter.segment(tokens):
-        if not first:  # what comes before the first token belongs to the first sentence
-            yield sentence[0].offset
-        first = False
+    # what comes before the first token belongs to the first sentence
+    for sentence in islice(segmenter.segment(tokens), 1, None):
+        yield sentence[0].offset
 
 
 def _overlooked(block: str) -> Iterator[int]:

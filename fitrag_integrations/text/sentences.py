@@ -52,15 +52,11 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     cut only beyond ``MAX_CODE`` characters, at its blank lines.
     """
     check_text("text", text)
-    return list(_kept(text)) if len(text) <= LONGEST else _split(text)
+    return list(_split(text) if len(text) <= LONGEST else _split.__wrapped__(text))
 
 
 @lru_cache(maxsize=TEXTS)
-def _kept(text: str) -> tuple[tuple[int, int], ...]:
-    return tuple(_split(text))
-
-
-def _split(text: str) -> list[tuple[int, int]]:
+def _split(text: str) -> tuple[tuple[int, int], ...]:
     spans: list[tuple[int, int]] = []
     for start, end, kind, _ in blocks_of(text):
         if kind == BLANK:
@@ -71,7 +67,7 @@ def _split(text: str) -> list[tuple[int, int]]:
         block = text[start:end]
         for first, last in pairwise([*starts_of(block), len(block)]):
             spans.extend(_pieces(text, start + first, start + last))
-    return spans
+    return tuple(spans)
 
 
 def _code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

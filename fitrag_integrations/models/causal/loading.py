@@ -113,8 +113,7 @@ class CausalModel(EngineModel[CausalEngine]):
         manifest: Row | None = None,
         adapter: str | None = None,
     ) -> None:
-        super().__init__(manifest)
-        self._engine = engine
+        super().__init__(engine, manifest=manifest)
         self._adapter = adapter
         self._merged = False
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
-from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
@@ -254,6 +254,10 @@ class EngineModel(SavedModel, Generic[E]):
     """A model over an engine, which it may share."""
 
     _engine: E
+
+    def __init__(self, engine: E, *, manifest: Row | None = None) -> None:
+        super().__init__(manifest)
+        self._engine = engine
 
     def _release(self) -> None:
         self._engine.release()

@@ -69,8 +69,7 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
     def __init__(
         self, engine: Engine, *, name: str, threshold: float, temperature: float = 1.0
     ) -> None:
-        super().__init__({"base": name, "name": name})
-        self._engine = engine
+        super().__init__(engine, manifest={"base": name, "name": name})
         self.name = name
         self.sentence_threshold = check_number("threshold", threshold, low=0.0, high=1.0)
         self.temperature = check_number("temperature", temperature, low=1e-6)

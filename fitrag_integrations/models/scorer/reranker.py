@@ -55,8 +55,7 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
     def __init__(
         self, engine: Engine, *, name: str, family: str, scale: Scale, temperature: float = 1.0
     ) -> None:
-        super().__init__({"base": name, "name": name})
-        self._engine = engine
+        super().__init__(engine, manifest={"base": name, "name": name})
         self.name, self.family, self.scale = name, family, scale
         self.temperature = temperature
 
