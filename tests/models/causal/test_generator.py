@@ -1,10 +1,10 @@
 """The local generator: greedy, measured token by token, streamed."""
 
 import asyncio
+import hashlib
 import json
 import math
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -64,6 +64,7 @@ def test_answers_stop_at_the_end_of_the_line(generator):
     assert generator.answer(list(KNOWN)) == list(KNOWN.values())
     prompts = [generator.question_prompt(question) for question in KNOWN]
     assert prompts[0] == "Question: who wrote the score of the film?\nAnswer:"
+    assert "Question: what is {question}?" in generator.question_prompt("what is {question}?")
     assert generator.generate(prompts) == list(KNOWN.values())
 
 
@@ -190,14 +191,6 @@ def test_p_yes_is_a_share_of_two(generator, base):
     assert generator.p_yes([prompt]) == pytest.approx([expected], abs=1e-5)
 
 
-def test_sixteen_threads_get_what_one_gets(generator):
-    questions = list(KNOWN) * 8
-    with ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(lambda q: generator.answer([q])[0], questions)) == (
-            list(KNOWN.values()) * 8
-        )
-
-
 async def test_the_event_loop_stays_free(generator):
     turns = 0
 
@@ -245,12 +238,6 @@ def test_a_wrong_prompt_is_named(generator, wrong):
 def test_as_many_drafts_as_questions(generator):
     with pytest.raises(InputError, match="drafts: given 1 .* allowed 2, one per question"):
         generator.rescore(["a", "b"], ["c"])
-
-
-def test_braces_in_a_question_stay(generator):
-    assert generator.question_prompt("what is {question}?").startswith(
-        "Question: what is {question}?"
-    )
 
 
 @pytest.fixture
@@ -312,7 +299,8 @@ def test_a_model_folder_may_say_how_to_ask(base, tmp_path):
     )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    digests = {"config.json": _digest(folder / "config.json")}
+    config = (folder / "config.json").read_bytes()
+    digests = {"config.json": hashlib.sha256(config).hexdigest()}
     fields = {"name": "little", "prompt": "Q: {question}\nA:", "stop": ["."], "files": digests}
     write_manifest(folder, "model.json", kind="generator", fields={**fields, "max_new_tokens": 5})
     made = LocalGenerator.from_pretrained(folder, device="cpu")
@@ -322,16 +310,9 @@ def test_a_model_folder_may_say_how_to_ask(base, tmp_path):
     assert (other.stop, other.max_new_tokens) == ((), 7)
     made.unload()
     other.unload()
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(json.loads(config)))
     with pytest.raises(ChecksumError, match="SHA-256"):
         LocalGenerator.from_pretrained(folder, device="cpu")
-
-
-def _digest(path):
-    import hashlib
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_a_folder_without_a_model_is_told(tmp_path):

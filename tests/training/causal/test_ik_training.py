@@ -23,7 +23,6 @@ from fitrag_integrations.training.causal.adapter import (
     own_engine,
 )
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
-from fitrag_integrations.training.loop.checkpoints import Best
 from fitrag_integrations.training.rows import known_rows, read_jsonl, split_rows, write_jsonl
 
 LORA = {"epochs": 12.0, "rate": 1e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
@@ -142,21 +141,6 @@ def test_the_loss_is_cross_entropy_of_the_words(base):
     expected = -((first[2, 7] + first[3, 8]) / 2 + second[0, 2]) / 2
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     engine.release()
-
-
-def test_best_keeps_the_lowest(tmp_path):
-    module, losses = torch.nn.Linear(1, 1), iter([3.0, 1.0, 2.0])
-    best = Best(module, tmp_path / "best.safetensors", lambda: next(losses))
-    for value in (0.3, 0.1, 0.2):
-        torch.nn.init.constant_(module.weight, value)
-        best()
-    best.restore()
-    assert module.weight.item() == pytest.approx(0.1)
-    again = Best(module, tmp_path / "best.safetensors", lambda: 1.5)
-    torch.nn.init.constant_(module.weight, 9.0)
-    assert again() == {"held_out": 1.5}
-    again.restore()
-    assert module.weight.item() == pytest.approx(0.1)
 
 
 def test_questions_are_held_out_by_their_text():
