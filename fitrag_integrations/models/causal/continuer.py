@@ -111,8 +111,7 @@ class Continuer:
         """Cut what was written into tokens, and measure them. On the worker only."""
         assert isinstance(self.generator, LocalGenerator)
         engine = self.generator._engine
-        written = [pair for pair in pairs if pair[1]]
-        rows = prompt_and_draft(engine, written)
+        rows = prompt_and_draft(engine, [pair for pair in pairs if pair[1]])
         facts = iter((yield from causal_decoding.rescore(engine, rows)))
         ids = iter(row for _, row in rows)
         found = []

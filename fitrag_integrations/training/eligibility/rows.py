@@ -65,8 +65,7 @@ def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> l
     """
     kept: list[set[int]] = []
     for _ in range(draws):
-        size = chance.randint(1, count)
-        places = set(chance.sample(range(count), size))
+        places = set(chance.sample(range(count), chance.randint(1, count)))
         alike = (len(places & other) / len(places | other) for other in kept)
         if places not in kept and all(share <= overlap for share in alike):
             kept.append(places)
