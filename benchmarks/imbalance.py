@@ -27,8 +27,8 @@ from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.training.bilabel.fit import (
     BilabelPlan,
-    as_run,
     _frozen,
+    as_run,
 )
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher, label_groups
 from fitrag_integrations.training.bilabel.module import (
