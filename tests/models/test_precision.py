@@ -68,7 +68,6 @@ def test_five_equal_calls_give_one_number(base, tmp_path):
     ik = IKClassifier.from_pretrained(write_ik(tmp_path / "ik", base), device="cpu")
     assert dropouts(ik._engine.model)
     assert len({tuple(ik.p_known(QUESTIONS, DRAFTS)) for _ in range(5)}) == 1
-    ik.unload()
 
 
 @torch.inference_mode()

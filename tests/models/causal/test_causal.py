@@ -119,7 +119,6 @@ def test_one_copy_of_the_weights(base, tmp_path):
         gate.unload()
     assert {p.data_ptr() for p in model.parameters()} == before
     assert not any("base_layer" in name for name, _ in model.named_parameters())
-    generator.unload()
 
 
 def test_adapters_do_not_see_each_other(base, tmp_path):
@@ -141,7 +140,6 @@ def test_adapters_do_not_see_each_other(base, tmp_path):
     assert other.p_known(QUESTIONS, DRAFTS) == pytest.approx(alone[1], abs=1e-6)
     other.unload()
     assert generator.generate(QUESTIONS) == written
-    generator.unload()
 
 
 def test_engines_are_shared_by_options(base):

@@ -114,7 +114,6 @@ def test_a_step_decodes_a_few_tokens_and_measures_only_drafts(base, monkeypatch)
     assert text and max(sizes[:-1]) < 12 <= len(sizes) and not measured
     made.draft(["who?"])
     assert measured
-    made.unload()
 
 
 def test_rescoring_a_draft_is_drafting_it(generator):
@@ -139,7 +138,6 @@ def test_drafts_are_as_short_as_asked(base, tokens):
     generator = LocalGenerator.from_pretrained(base, device="cpu", draft_tokens=tokens)
     for draft, text in zip(generator.draft(list(KNOWN)), KNOWN.values(), strict=True):
         assert len(draft.logprobs) == tokens and text.startswith(draft.text)
-    generator.unload()
 
 
 def test_first_tokens(generator):
@@ -160,7 +158,6 @@ def test_leaving_a_stream_leaves_the_generator_usable(base):
     assert next(stream)
     stream.close()
     assert len(generator.draft(list(KNOWN))) == 2
-    generator.unload()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +206,6 @@ async def test_the_event_loop_stays_free(generator):
 def test_a_pickle_is_the_folder_and_the_options(generator):
     again = pickle.loads(pickle.dumps(generator))
     assert again._engine is generator._engine and again.max_new_tokens == 24
-    again.unload()
 
 
 @pytest.mark.parametrize(
@@ -262,8 +258,6 @@ def test_a_reply_is_as_long_as_its_prompt_asks(tmp_path):
     short = LocalGenerator.from_pretrained(tmp_path / "base", device="cpu", max_new_tokens=5)
     (five,) = short.generate([LimitedPrompt("Rome", tokens=200)])
     assert five.cut == 5 and document.startswith(five)
-    made.unload()
-    short.unload()
 
 
 def test_only_a_prompt_of_one_line_ends_with_it(base):
@@ -276,7 +270,6 @@ def test_only_a_prompt_of_one_line_ends_with_it(base):
     assert more.startswith("the Black Sea\n") and more.cut == 30
     (draft,) = made.draft([LimitedPrompt("what sea is the Danube in?", tokens=2)])
     assert len(draft.logprobs) == 2
-    made.unload()
 
 
 def test_a_model_that_converses_may_think_before_a_short_answer(chat):
@@ -289,7 +282,6 @@ def test_a_prompt_that_fills_the_input_leaves_a_reply_that_is_told_to_be_cut(tmp
     made = LocalGenerator.from_pretrained(folder, device="cpu")
     (reply,) = made.generate(["the river and the city of Rome " * 2])
     assert reply.cut is not None and reply.cut < 64
-    made.unload()
 
 
 def test_a_model_folder_may_say_how_to_ask(base, tmp_path):
@@ -326,4 +318,3 @@ def test_the_embedded_model_answers():
     assert draft.text and len(draft.logprobs) <= made.draft_tokens
     assert made.name == "fitrag-closed-book" and made.stop == ("\n",)
     assert 0 < made.p_yes(["Question: is it?\nAnswer:"])[0] < 1
-    made.unload()

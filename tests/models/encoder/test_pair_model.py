@@ -47,7 +47,6 @@ def test_batches_and_order_do_not_matter(model, load, batch_tokens):
     order = random.Random(batch_tokens).sample(range(len(PAIRS)), len(PAIRS))
     found = ask(other, [PAIRS[i] for i in order])
     assert_equal(found, [expected[i] for i in order])
-    other.unload()
 
 
 def test_equal_pairs_are_read_once(model, monkeypatch):
@@ -133,7 +132,6 @@ def test_half_precision_is_near(model, load):
         # 8 bits of mantissa, a relative 0.004 an operation, through two layers
         name = "has_answer" if isinstance(half, BiLabelScorer) else "score"
         assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=0.1)
-    half.unload()
 
 
 def test_a_megabyte_is_read_in_chunks(model):
@@ -150,8 +148,6 @@ def test_a_pickle_is_the_folder_and_the_options(load, model):
     again = pickle.loads(pickled)
     assert again._engine is made._engine is not model._engine and again._engine.budget == 77
     assert_equal(ask(again, PAIRS), ask(model, PAIRS))
-    made.unload()
-    again.unload()
 
 
 @pytest.mark.parametrize("make", [make_scorer, make_reader])

@@ -59,7 +59,6 @@ def test_a_published_classifier_equals_a_plain_loop(classifier, form):
     assert evaluator.evaluate(many()) == pytest.approx(expected, abs=1e-5)
     assert len({round(output, 3) for output in outputs}) > 20  # the outputs do tell texts apart
     assert min(map(abs, outputs)) < 1 < max(map(abs, outputs))
-    evaluator.unload()
 
 
 def test_a_title_that_is_not_there_is_not_announced(classifier):

@@ -64,7 +64,6 @@ def test_what_was_fitted_loads_and_judges(fitted, base):
     known = [score for score, row in zip(scores, fresh, strict=True) if row["known"]]
     unknown = [score for score, row in zip(scores, fresh, strict=True) if not row["known"]]
     assert sum(k > u for k in known for u in unknown) > 0.9 * len(known) * len(unknown)
-    gate.unload()
 
 
 def test_the_best_checkpoint_is_the_one_saved(fitted):
@@ -177,8 +176,7 @@ def test_rows_of_two_models_need_a_name(base, tmp_path):
     with pytest.raises(InputError, match="rows.llm: given .'big', 'little'."):
         fit_ik(rows, tmp_path / "a", plan(base, **HEAD))
     fit_ik(rows, tmp_path / "b", plan(base, **{**HEAD, "epochs": 1.0}, model="both"))
-    gate = IKClassifier.from_pretrained(tmp_path / "b", device="cpu", for_model="both")
-    gate.unload()
+    IKClassifier.from_pretrained(tmp_path / "b", device="cpu", for_model="both")
 
 
 def test_rows_of_one_kind_are_refused(base, tmp_path):
@@ -221,7 +219,6 @@ def test_train_ik_from_the_command_line(base, tmp_path):
     gate = IKClassifier.from_pretrained(tmp_path / "moved" / "ik", device="cpu")
     assert gate.p_known(["who?"], [""])
     assert list(read_jsonl(tmp_path / "rows.jsonl.gz")) == toy_rows()
-    gate.unload()
 
 
 def test_activations_computed_again_give_the_same_weights(base, tmp_path):
