@@ -53,9 +53,10 @@ class Standardized(nn.Module):
         self.register_buffer("scale", torch.ones(features))
 
     def standardize(self, features: Tensor) -> None:
-        """Store the mean and deviation of the features. Shape: (rows, features)."""
-        self.shift.copy_(features.mean(0))
-        self.scale.copy_(1 / features.std(0).clamp(min=self.least))
+        """Store the mean and deviation of features, if there are any. Shape: (rows, features)."""
+        if features.numel():
+            self.shift.copy_(features.mean(0))
+            self.scale.copy_(1 / features.std(0).clamp(min=self.least))
 
     def alike(self, features: Tensor) -> Tensor:
         """Return features as the network reads them. Shape: (rows, features)."""
