@@ -27,8 +27,8 @@ from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.training.bilabel.fit import (
     BilabelPlan,
-    _as_run,
     _frozen,
+    as_run,
 )
 from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher, label_groups
 from fitrag_integrations.training.bilabel.module import (
@@ -98,7 +98,7 @@ def features(args: argparse.Namespace) -> None:
     evidence = Evidence(rarity, LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id))
     head = BiLabelHead(trunk.width, features=evidence.count)
     module = BiLabelModule(trunk, head, tokenizer, evidence=evidence)
-    pairs = _frozen(_as_run(module, plan).eval(), given)
+    pairs = _frozen(as_run(module, plan).eval(), given)
     parts = {"pooled": pairs.pooled.float(), "features": pairs.features, "labels": pairs.labels}
     save_file(parts | {"sizes": torch.tensor(given.sizes)}, args.out)
 

@@ -13,14 +13,17 @@ from typing import Any, TypeAlias
 
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.models.causal.words import checked_pairs as checked_drafts
+from fitrag_integrations.models.causal.words import checked_texts
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, checked_pairs
 from fitrag_integrations.models.runtime.saved import SavedModel
-from fitrag_integrations.models.runtime.worker import Task
+from fitrag_integrations.models.runtime.worker import Steps, Task
 from fitrag_integrations.models.scorer.items import Item, checked_items, sigmoid
 from fitrag_integrations.types import BiLabelScore, Draft, Passage
+from fitrag_integrations.values.prompt import LimitedPrompt
 
 Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
 Method: TypeAlias = Callable[..., Any]
+Prompted: TypeAlias = tuple[str, Any]  # a text, and how the reply to it is written
 
 
 class PairScorer(SavedModel):
@@ -198,11 +201,9 @@ class KnowledgeGate(SavedModel):
 class Writer(SavedModel):
     """Language model that continues prompts, answers and drafts, greedily."""
 
-    _asked: Method  # checks prompts or questions, with how the reply to each is written
-    _drafted: Method
-    _generate: Method
-    _answer: Method
-    _draft: Method
+    question_prompt: Callable[[str], str]
+    _how: Method  # how the reply to a `LimitedPrompt`, or a draft, is written
+    _written: Method  # continues prompts, each with how, as they are; gives drafts
     _rescore: Task[tuple[str, str], Draft]
 
     def generate(self, prompts: Sequence[str]) -> list[str]:
@@ -223,11 +224,11 @@ class Writer(SavedModel):
 
     def draft(self, questions: Sequence[str]) -> list[Draft]:
         """Write the first `draft_tokens` tokens of an answer to each question."""
-        return self._call(self._draft, self._drafted(questions))
+        return self._call(self._draft, self._asked("questions", questions, draft=True))
 
     async def adraft(self, questions: Sequence[str]) -> list[Draft]:
         """Async version of `draft`."""
-        return await self._acall(self._draft, self._drafted(questions))
+        return await self._acall(self._draft, self._asked("questions", questions, draft=True))
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
         """Compute how sure the model is of each token of existing drafts, in one pass.
@@ -246,3 +247,25 @@ class Writer(SavedModel):
             drafts: One draft per question; a blank one comes back empty.
         """
         return await self._acall(self._rescore, checked_drafts(questions, drafts))
+
+    def _asked(
+        self, field: str, texts: Sequence[str], *, one_line: bool | None = None, draft: bool = False
+    ) -> list[Prompted]:
+        """Check prompts or questions, and decide how the reply to each is written."""
+        checked = checked_texts(field, texts)
+        marked = [LimitedPrompt(text, one_line=one_line) for text in texts]
+        return [(text, self._how(one, draft)) for text, one in zip(checked, marked, strict=True)]
+
+    def _generate(self, items: Sequence[Prompted]) -> Steps[list[str]]:
+        return self._texts(items)
+
+    def _answer(self, items: Sequence[Prompted]) -> Steps[list[str]]:
+        return self._texts([(self.question_prompt(question), how) for question, how in items])
+
+    def _draft(self, items: Sequence[Prompted]) -> Steps[list[Draft]]:
+        asked = [(self.question_prompt(question), how) for question, how in items]
+        return (yield from self._written(asked))  # type: ignore[no-any-return]
+
+    def _texts(self, items: Sequence[Prompted], **options: Any) -> Steps[list[str]]:
+        drafts = yield from self._written(items, **options)
+        return [draft.text for draft in drafts]

@@ -17,9 +17,9 @@ from typing import Self
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_many, check_whole
+from fitrag_integrations.core.checks import check_many, check_whole, refuse_if
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.runtime.folder import (
     Arrays,
     positive,
@@ -221,8 +221,7 @@ def score_row(
     Best sum first, `2 * max_pairs` numbers: has_answer, llm_prefer, has_answer and so on; then as
     many of the rest, None where the network does not see it.
     """
-    if not scores:
-        raise InputError.of("combination", given=scores, allowed="at least one BiLabelScore")
+    refuse_if(not scores, "combination", scores, "at least one BiLabelScore")
     row = _padded(scores, max_pairs)
     return row if rest is None else row + _padded(rest, max_pairs)
 

@@ -45,8 +45,9 @@ def asked_of(text: str) -> str:
         return text
     last = asking[-1]
     start, end = spans[last]
-    if last and _points_back(text[start:end]):
-        start = spans[last - 1][0]
+    named = any(word[:1].isupper() for word in _WORD.findall(text, start, end)[1:])
+    if last and not named and not _POINTS_BACK.isdisjoint(_words(text[start:end])):
+        start = spans[last - 1][0]  # it has a pronoun and little beside it that stands for itself
     return text[start:end]
 
 
@@ -59,13 +60,6 @@ def asked_note(question: str) -> tuple[str, ...]:
 def _asks(sentence: str) -> bool:
     is_question = sentence.rstrip(" \"'”’)»").endswith(("?", "？", "؟")) or _BEGINS.match(sentence)
     return bool(is_question) and any(word not in _SAYS_NOTHING for word in _words(sentence))
-
-
-def _points_back(sentence: str) -> bool:
-    """Check whether a sentence has a pronoun and little beside it that could stand for itself."""
-    words = _words(sentence)
-    named = any(word[:1].isupper() for word in _WORD.findall(sentence)[1:])
-    return not named and any(word in _POINTS_BACK for word in words)
 
 
 def _words(sentence: str) -> list[str]:

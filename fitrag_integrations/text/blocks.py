@@ -311,13 +311,10 @@ def _breaks(line: str, following: str) -> bool:
         return False
     if _LINE_OF_SIGNS.match(line):
         return True
-    return _columns(line.strip()) < WRAPPED and not following.lstrip()[:1].islower()
-
-
-def _columns(line: str) -> int:
-    """Count the columns of a line, of which an ideograph takes two."""
-    wide = WRAPPED / 2 <= len(line) < WRAPPED
-    return len(line) + (len(_WIDE.findall(line)) if wide else 0)
+    columns = len(body := line.strip())
+    if WRAPPED / 2 <= columns < WRAPPED:
+        columns += len(_WIDE.findall(body))  # an ideograph takes two
+    return columns < WRAPPED and not following.lstrip()[:1].islower()
 
 
 def _fences(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

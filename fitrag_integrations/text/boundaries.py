@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
+# No sentence ends behind these abbreviations.
 HELD = (
     # before a name
     "Rev|Revd|Lt|Gov|Sgt|Hon|Rep|Pres|Pvt|Maj|Cpl|Cmdr|Ft|Messrs|Msgr|Mgr|Supt|Insp|Amb|Assoc|Asst"
@@ -19,48 +20,25 @@ HELD = (
     # before what they refer to
     "|cf|Cf|Cfr|cfr|viz|vgl|Vgl|sog|bzw|Hrsg|hrsg|ed|éd|Éd|ред|см|См|ср|Ср|p\\.\\s?ex|av"
 )
-
-
-"""No sentence ends here."""
-
-
+# None ends behind these before a number.
 NUMBERED = (
     "[Ee]qs?|[Ss]ecs?|[Cc]hs?|[Cc]hap|[Pp]p|[Ff]igs?|[Nn]os|[Oo]p|[Vv]ols?|[Aa]rt|[Tt]ab|[Kk]ap|Abs"
     "|Abb|Ziff|Anm|[Pp]ag|[Pp]ágs?|[Cc]ap|[Nn]úm|ft|[Рр]ис|[Сс]тр|[Тт]абл|[Гг]л"
 )
-
-
-"""No sentence ends here before a number."""
-
-
+# Between these German words and a noun, a number with a stop is an ordinal.
 BEFORE_ORDINALS = "[Aa]m|[Vv]om|[Zz]um|[Bb]eim|[Ii]m|[Dd]e[rms]|[Dd]en|[Dd]ie|[Dd]as|bis|und"
-
-
-"""German words between which and a noun a number with a stop is an ordinal."""
-
-
+# A sentence ends behind these where one of the next list follows.
 EITHER = (
     "[AaPp]\\.m|U\\.S|U\\.S\\.A|U\\.K|U\\.N|E\\.U|D\\.C|B\\.C|A\\.D|Ph\\.D|M\\.D|etc|[JS]r|Inc|Ltd"
     "|Co|Corp|Ave|Blvd|Rd|al|I[IVX]{1,4}|VI{0,3}|X[IVX]{1,4}|usw|u\\.\\s?a|ecc|г|гг"
 )
-
-
-"""A sentence ends here where one of the next list follows."""
-
-
 STARTERS = (
     "He|She|They|We|You|It|Its|The|This|These|Those|There|His|Her|Their|My|Our|But|And|If|When|While"
     "|After|Before|In|On|At|As|By|From|Since|Then|However|Nobody|Er|Sie|Es|Wir|Der|Die|Das|Dann|Il"
     "|Elle|Ils|Le|La|Les|El|Los|Poi|Он|Она|Они|Это"
 )
-
-
+# Abbreviations in a text that is all in lower case.
 EVERYDAY = "etc|vs|mr|mrs|ms|dr|st|jr|sr|prof|inc|ltd|co|no|nr|ca|approx|dept|al"
-
-
-"""Abbreviations in a text that is all in lower case."""
-
-
 # Ends that need no blank behind them, with what closes a quote.
 _STOP = re.compile(r"(?:[。！？｡।॥۔؟։።፧፨။។៕༎།᠃᠉᱾᱿꯫]|．(?!\d))+[」』”’）》〉】〕\"')\]]*")
 _BULLET = re.compile(r"(?<=\s)(?=[•▪●■►]\s)")  # of a list that was run together into a line
@@ -117,11 +95,9 @@ def _syntok_starts(block: str) -> Iterator[int]:
 
     # Contractions stay as written: replaced ones would shift what follows.
     tokens = Tokenizer(replace_not_contraction=False).tokenize(block)
-    first = True
-    for sentence in segmenter.segment(tokens):
-        if not first:  # what comes before the first token belongs to the first sentence
-            yield sentence[0].offset
-        first = False
+    # what comes before the first token belongs to the first sentence
+    for sentence in islice(segmenter.segment(tokens), 1, None):
+        yield sentence[0].offset
 
 
 def _overlooked(block: str) -> Iterator[int]:

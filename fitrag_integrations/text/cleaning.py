@@ -61,7 +61,10 @@ def clean_text(text: str, *, max_chars: int | None = None) -> str:
         max_chars: Maximum number of characters, cut at a blank; None is no limit.
     """
     plain = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
-    plain = _MARKUP.sub(" ", _visible(plain))  # a blank, so that no new tag forms from two halves
+    plain = _FILLERS.sub("", plain)
+    if not plain.isprintable():
+        plain = "".join(_shown(plain, i) for i in range(len(plain)))
+    plain = _MARKUP.sub(" ", plain)  # a blank, so that no new tag forms from two halves
     whole = "\n\n".join(_paragraphs(plain))
     return whole if max_chars is None else _cut(whole, max_chars)
 
@@ -85,13 +88,6 @@ def _paragraphs(text: str) -> Iterator[str]:
         elif lines:
             yield " ".join(lines)
             lines = []
-
-
-def _visible(text: str) -> str:
-    text = _FILLERS.sub("", text)
-    if text.isprintable():
-        return text
-    return "".join(_shown(text, i) for i in range(len(text)))
 
 
 def _shown(text: str, i: int) -> str:

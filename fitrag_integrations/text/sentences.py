@@ -52,15 +52,11 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     cut only beyond ``MAX_CODE`` characters, at its blank lines.
     """
     check_text("text", text)
-    return list(_kept(text)) if len(text) <= LONGEST else _split(text)
+    return list(_split(text) if len(text) <= LONGEST else _split.__wrapped__(text))
 
 
 @lru_cache(maxsize=TEXTS)
-def _kept(text: str) -> tuple[tuple[int, int], ...]:
-    return tuple(_split(text))
-
-
-def _split(text: str) -> list[tuple[int, int]]:
+def _split(text: str) -> tuple[tuple[int, int], ...]:
     spans: list[tuple[int, int]] = []
     for start, end, kind, _ in blocks_of(text):
         if kind == BLANK:
@@ -71,7 +67,7 @@ def _split(text: str) -> list[tuple[int, int]]:
         block = text[start:end]
         for first, last in pairwise([*starts_of(block), len(block)]):
             spans.extend(_pieces(text, start + first, start + last))
-    return spans
+    return tuple(spans)
 
 
 def _code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -80,26 +76,21 @@ def _code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     at = last = start
     for cut in [*gaps, end]:
         if cut - at > MAX_CODE and last > at:
-            yield from _part(text, at, last)
+            yield from _pieces(text, at, last, code=True)
             at = last
         last = cut
-    yield from _part(text, at, end)
+    yield from _pieces(text, at, end, code=True)
 
 
-def _part(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    body = text[start:end].strip()
-    if len(body) > MAX_CODE:
-        yield from _pieces(text, start, end)
-    elif body:
-        first = text.index(body, start)
-        yield first, first + len(body)
-
-
-def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut a span into pieces of at most MAX_WORDS words and MAX_CHARACTERS characters."""
+def _pieces(text: str, start: int, end: int, *, code: bool = False) -> Iterator[tuple[int, int]]:
+    """Cut a span into pieces of at most MAX_WORDS words and MAX_CHARACTERS characters; code of at
+    most MAX_CODE characters stays whole.
+    """
     piece = text[start:end]
-    if len(piece) <= MAX_CHARACTERS and len(piece.split()) <= MAX_WORDS:
-        if body := piece.strip():
+    body = piece.strip()
+    whole = len(piece) <= MAX_CHARACTERS and len(piece.split()) <= MAX_WORDS
+    if whole or (code and len(body) <= MAX_CODE):
+        if body:
             first = start + piece.index(body)
             yield first, first + len(body)
         return

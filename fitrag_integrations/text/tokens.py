@@ -82,15 +82,6 @@ def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
     return cast(TokenCounter, given)
 
 
-def counter_or_name(count_tokens: CountTokens) -> TokenCounter | str | None:
-    """Keep a name or None as it is, and make a counter of anything else.
-
-    For fields that are shown and stored: a name is read when it is used.
-    """
-    named = count_tokens is None or isinstance(count_tokens, str)
-    return cast("str | None", count_tokens) if named else counter_for(count_tokens)
-
-
 def counted(text: str, count_tokens: TokenCounter) -> int:
     """Count tokens; reject a counter that returns the tokens instead of their number."""
     number = count_tokens(text)
@@ -115,7 +106,11 @@ def tiktoken_counter(encoding: str = "cl100k_base") -> TokenCounter:
         allowed = ", ".join(tiktoken.list_encoding_names())
         raise InputError.of("encoding", given=encoding, allowed=allowed) from error
     except Exception as error:  # whichever way the download failed
-        raise ModelLoadError(_offline(encoding)) from error
+        hint = "set TIKTOKEN_CACHE_DIR to a folder that holds it"
+        if find_spec("llama_index") is not None:
+            hint += " (llama_index.core ships one in _static/tiktoken_cache)"
+        said = f"tiktoken could not download the encoding {encoding!r}: {hint}"
+        raise ModelLoadError(said) from error
 
 
 def _named(name: str) -> TokenCounter:
@@ -167,10 +162,3 @@ _ONE_AT_A_TIME = threading.Lock()
 def _whole_characters(text: str) -> str:
     """Write half characters, which these tokenizers refuse, as the replacement character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _offline(encoding: str) -> str:
-    hint = "set TIKTOKEN_CACHE_DIR to a folder that holds it"
-    if find_spec("llama_index") is not None:
-        hint += " (llama_index.core ships one in _static/tiktoken_cache)"
-    return f"tiktoken could not download the encoding {encoding!r}: {hint}"

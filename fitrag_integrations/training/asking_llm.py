@@ -15,9 +15,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole, trait
+from fitrag_integrations.core.checks import (
+    can,
+    check_number,
+    check_text,
+    check_whole,
+    refuse_if,
+    trait,
+)
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.errors import InputError, PortError
@@ -47,34 +54,6 @@ REFUSAL = re.compile(
 )
 """How refusals begin. "The passage does not say" is none: it is an answer, and a wrong one."""
 _FIELD = re.compile(r"\{(question|passage)\}")
-
-
-class Asker(Protocol):
-    """Source of answers from passages."""
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        ...
-
-    @property
-    def keeps(self) -> bool:
-        """Whether answers are too expensive to request twice."""
-        ...
-
-    def prompt(self, question: str, passage: Passage) -> str:
-        """Return the prompt."""
-        ...
-
-    def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Answer every pair that `may` be asked; `heard` receives its place and outcome.
-
-        Args:
-            pairs: Pairs of question and passage.
-            heard: Called with the place and the outcome of each.
-            may: Whether a prompt may be sent.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -152,9 +131,12 @@ class AskLLM:
     ) -> None:
         self._tenacity = require_extra("tenacity", extra="remote", feature="asking a model")
         self.template = check_text("prompt", prompt)
-        if not {"question", "passage"} <= set(_FIELD.findall(prompt)):
-            allowed = "a text with {question} and {passage}"
-            raise InputError.of("prompt", given=prompt, allowed=allowed)
+        refuse_if(
+            not {"question", "passage"} <= set(_FIELD.findall(prompt)),
+            "prompt",
+            prompt,
+            "a text with {question} and {passage}",
+        )
         self._concurrency = check_whole("concurrency", concurrency, low=1)
         self._tries = 1 + check_whole("retries", retries, low=0)
         self._wait = check_number("wait", wait, low=0)
@@ -271,6 +253,10 @@ class AskLLM:
         return Told(text, reply.tokens), True
 
 
+Asker: TypeAlias = AskReader | AskLLM
+"""Source of answers from passages."""
+
+
 def _passage_text(passage: Passage) -> str:
     return f"{passage.title}\n{passage.text}" if passage.title else passage.text
 
@@ -280,34 +266,13 @@ Call = Callable[[Sequence[str]], Awaitable[Sequence[Answer]]]
 SHOWN = 200
 
 
-class Text(Protocol):
-    """What models of the frameworks reply with."""
-
-    @property
-    def text(self) -> str | None: ...
-
-
-@runtime_checkable
-class LangChainModel(Protocol):
-    """A chat model, or one that replies with a text."""
-
-    async def ainvoke(self, prompt: str, /) -> Text | str: ...
-
-
-@runtime_checkable
-class LlamaIndexModel(Protocol):
-    """A model that completes a prompt."""
-
-    async def acomplete(self, prompt: str, /) -> Text: ...
-
-
 class RemoteAnswers(RemoteGenerator):
     """Client of an OpenAI-compatible server that also reads token counts and refusals."""
 
     async def aanswers(self, prompts: Sequence[str]) -> list[Answer]:
         """Answer each prompt; one that fails has its error in its place."""
-        how: dict[str, Any] = {"tokens": self.max_new_tokens, "logprobs": False}
-        bodies = [self._body(text, **how, stop=self._stop) for text in prompts]
+        tokens, stop = self.max_new_tokens, self._stop
+        bodies = [self._body(text, tokens=tokens, logprobs=False, stop=stop) for text in prompts]
         return list(await self._ask(bodies, _read_reply))
 
 
@@ -332,25 +297,22 @@ def caller(llm: object, timeout: float) -> tuple[Call, bool]:
     """
     if isinstance(llm, RemoteAnswers):
         return llm.aanswers, False
-    if isinstance(llm, LangChainModel):
-        return _one_by_one(llm.ainvoke, timeout), False
-    if isinstance(llm, LlamaIndexModel):
-        return _one_by_one(llm.acomplete, timeout), False
-    call = llm.generate if hasattr(llm, "generate") else llm
-    if isinstance(llm, type) or not callable(call):
-        allowed = "a LangChain or LlamaIndex model, an object with generate, or a callable"
-        raise InputError.of("llm", given=llm, allowed=allowed)
+    for verb in ("ainvoke", "acomplete"):
+        if can(llm, verb):
+            return partial(_one_by_one, getattr(llm, verb), timeout), False
+    call: Any = getattr(llm, "generate", llm)
+    allowed = "a LangChain or LlamaIndex model, an object with generate, or a callable"
+    refuse_if(isinstance(llm, type) or not callable(call), "llm", llm, allowed)
     return partial(asyncio.to_thread, call), True
 
 
-def _one_by_one(ask: Callable[[str], Awaitable[Text | str]], timeout: float) -> Call:
-    async def call(prompts: Sequence[str]) -> list[Answer]:
-        return [_read_text(await asyncio.wait_for(ask(prompt), timeout)) for prompt in prompts]
+async def _one_by_one(
+    ask: Callable[[str], Awaitable[Any]], timeout: float, prompts: Sequence[str]
+) -> list[Answer]:
+    return [_read_text(await asyncio.wait_for(ask(prompt), timeout)) for prompt in prompts]
 
-    return call
 
-
-def _read_text(reply: Text | str) -> Answer:
+def _read_text(reply: Any) -> Answer:
     """Read the reply of a framework's model, which is a text if it is no chat model's."""
     if isinstance(reply, str):
         return reply

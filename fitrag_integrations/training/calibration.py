@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.evaluation.outcomes import calibration_error
 
 LABELS = 50
@@ -69,12 +69,12 @@ def fit_scores(
     """
     x, y = ([np.array(each, dtype=float) for each in given] for given in (logits, labels))
     count = sum(map(len, y))
-    if count < LABELS or len({*np.concatenate(y)}) < 2:
-        raise InputError.of(
-            "has_answer",
-            given=f"{count} labels, {int(sum(map(np.sum, y)))} of them 1",
-            allowed=f"at least {LABELS} labeled passages, some 1 and some 0",
-        )
+    refuse_if(
+        count < LABELS or len({*np.concatenate(y)}) < 2,
+        "has_answer",
+        f"{count} labels, {int(sum(map(np.sum, y)))} of them 1",
+        f"at least {LABELS} labeled passages, some 1 and some 0",
+    )
     others = [np.array(each, dtype=float) for each in unlabeled]
     rng = np.random.default_rng(seed)
 

@@ -71,13 +71,11 @@ class Question:
         if passage.text == self.gold:
             return True
         text = f"{passage.title} {passage.text}"
-        found = matches_pattern if self.patterns else contains_answer
-        return found(text, self.answers)
+        return (matches_pattern if self.patterns else contains_answer)(text, self.answers)
 
     def is_right(self, answer: str) -> bool:
         """Check whether a gold answer is in the answer given."""
-        found = matches_pattern if self.patterns else is_correct
-        return found(answer, self.answers)
+        return (matches_pattern if self.patterns else is_correct)(answer, self.answers)
 
 
 def passage_labels(

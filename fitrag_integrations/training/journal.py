@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.collecting import Failed, Told
 
@@ -84,12 +85,13 @@ class AnswerJournal:
                         self._known[entry["prompt"]] = reply
                     continue
                 for name, given in plan.items():
-                    if (begun := entry["plan"].get(name)) != given:
-                        allowed = (
-                            f"{begun!r}, with which {self._path.with_suffix('')} was begun: "
-                            "choose another output or give --overwrite"
-                        )
-                        raise InputError.of(f"--{name}", given=given, allowed=allowed)
+                    refuse_if(
+                        (begun := entry["plan"].get(name)) != given,
+                        f"--{name}",
+                        given,
+                        f"{begun!r}, with which {self._path.with_suffix('')} was begun: "
+                        "choose another output or give --overwrite",
+                    )
         except InputError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError):

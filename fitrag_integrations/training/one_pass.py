@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.checks import check_many, check_text, refuse_if
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import replacing
 from fitrag_integrations.core.option import Option
@@ -31,7 +31,7 @@ from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.models.scorer.items import InChunk, Item, Range
+from fitrag_integrations.models.scorer.items import InChunk, Item
 from fitrag_integrations.models.scorer.one_pass import SpanReader, save_onepass
 from fitrag_integrations.models.scorer.spans import SpanEvidence, SpanHead
 from fitrag_integrations.text.sentences import split_sentences
@@ -97,8 +97,7 @@ def onepass_row(row: dict[str, Any]) -> PassageRow:
     Raises `InputError` naming the field that is missing or wrong.
     """
     passages = check_many("passages", row.get("passages"), dict)
-    if not passages:
-        raise InputError.of("passages", given=row.get("passages"), allowed="at least one")
+    refuse_if(not passages, "passages", row.get("passages"), "at least one")
     answers = check_many("answers", row.get("answers") or (), str)
     question = check_text("question", row.get("question"))
     return PassageRow(question, answers, tuple(map(passage_row, passages)))
@@ -158,7 +157,10 @@ def _read(
     for i, j in places:
         row, passage = rows[i], rows[i].passages[j]
         cut = [(one.start, one.end) for one in windows(passage, size=window)]
-        spans = [*cut, *_others(passage.text, cut, chance)]
+        own, size = split_sentences(passage.text), chance.choice((1, 1, 2))
+        at = chance.randrange(max(1, len(own) - size + 1))
+        other = (own[at][0], own[min(at + size, len(own)) - 1][1])  # for other lengths of windows
+        spans = list(dict.fromkeys([*cut, other]))
         items.append((row.question, passage, spans))
         marks += [
             {
@@ -184,15 +186,6 @@ def _read(
         "teacher": torch.tensor([[s.has_answer_logit, s.llm_prefer_logit] for s in scores]),
         **{name: torch.tensor([mark[name] for mark in marks]) for name in marks[0]},
     }
-
-
-def _others(text: str, cut: Sequence[Range], chance: random.Random) -> list[Range]:
-    """Return one shorter span, so that the head also handles windows of other lengths."""
-    spans = split_sentences(text)
-    size = chance.choice((1, 1, 2))
-    at = chance.randrange(max(1, len(spans) - size + 1))
-    one = (spans[at][0], spans[min(at + size, len(spans)) - 1][1])
-    return [] if one in cut else [one]
 
 
 def chunk_rows(places: Sequence[Sequence[InChunk]]) -> list[int]:
@@ -335,8 +328,7 @@ def fit_onepass(rows: Sequence[PassageRow], out: Path, plan: OnePassPlan) -> dic
         read_rows(some, scorer, head.answers, out / "run", window=plan.window, seed=plan.seed)
         for some in (train, held)
     )
-    numbers = torch.cat([each.numbers for each in known])
-    head.standardize(numbers, torch.cat([each.wholes for each in known]))
+    head.standardize(torch.cat([torch.cat([each.numbers, each.wholes], 1) for each in known]))
     for line in (head.means, head.pooled, head.mixed):  # starts as the whole passage's labels
         nn.init.zeros_(line.weight)
     module = OnePassModule(head)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, save_encoder
 from fitrag_integrations.models.encoder.heads import ReaderHead
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
@@ -174,8 +174,7 @@ def fit_reader(
         plan: Training settings.
         running: Device, logging and checkpoint settings.
     """
-    if not rows:
-        raise InputError.of("rows", given=rows, allowed="at least one reading row")
+    refuse_if(not rows, "rows", rows, "at least one reading row")
     torch.manual_seed(plan.seed)
     trunk, tokenizer = load_base(plan.base, attention="eager")  # the fastest backward on a CPU
     tune_layers(trunk)

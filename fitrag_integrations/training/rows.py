@@ -8,11 +8,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
+from fitrag_integrations.core.checks import (
+    check_many,
+    check_number,
+    check_text,
+    check_whole,
+    refuse_if,
+)
 from fitrag_integrations.core.jsonl import read_jsonl as read_jsonl
 from fitrag_integrations.core.jsonl import write_jsonl as write_jsonl
 from fitrag_integrations.core.record import check_mapping
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import Passage
 
 LABELS = ("has_answer", "llm_prefer")
@@ -97,9 +102,8 @@ def labelled_row(row: dict[str, Any]) -> Labelled:
 
 def _label(passage: dict[str, Any], at: int, name: str, allowed: tuple[int | None, ...]) -> Any:
     given = passage.get(name, "nothing")
-    if given not in allowed:
-        wanted = "0 or 1" if None not in allowed else "0, 1, or null for not known"
-        raise InputError.of(f"passages[{at}].{name}", given=given, allowed=wanted)
+    wanted = "0 or 1" if None not in allowed else "0, 1, or null for not known"
+    refuse_if(given not in allowed, f"passages[{at}].{name}", given, wanted)
     return None if given is None else int(given)
 
 
@@ -182,22 +186,20 @@ def split_by_hash(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Ro
 
 def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list[Row]]:
     train = [row for row in rows if row.question not in held]
-    if not train or not held:
-        raise InputError.of("rows", given=len(rows), allowed=ENOUGH)
+    refuse_if(not train or not held, "rows", len(rows), ENOUGH)
     return train, [row for row in rows if row.question in held]
 
 
 def refuse_shared(train: Sequence[HasQuestion], held: Sequence[HasQuestion]) -> None:
     """Raise `InputError` naming the questions that stand among both; case and blanks aside."""
-    known = {_plain(row.question) for row in train}
-    shared = sorted({row.question for row in held if _plain(row.question) in known})
-    if shared:
-        allowed = f"questions that are not trained on; {len(shared)} of them are"
-        raise InputError.of("validation", given="; ".join(shared[:3]), allowed=allowed)
 
+    def plain(row: HasQuestion) -> str:
+        return " ".join(row.question.split()).casefold()
 
-def _plain(question: str) -> str:
-    return " ".join(question.split()).casefold()
+    known = set(map(plain, train))
+    shared = sorted({row.question for row in held if plain(row) in known})
+    allowed = f"questions that are not trained on; {len(shared)} of them are"
+    refuse_if(shared, "validation", "; ".join(shared[:3]), allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +226,7 @@ def judged_row(row: Mapping[str, Any]) -> Judged:
     Raises `InputError` naming the field that is missing or wrong.
     """
     passages = check_many("passages", row.get("passages"), dict)
-    if not passages:
-        raise InputError.of("passages", given=row.get("passages"), allowed="at least one")
+    refuse_if(not passages, "passages", row.get("passages"), "at least one")
     return Judged(
         check_text("question", row.get("question")),
         check_many("answers", row.get("answers") or (), str),
@@ -236,11 +237,13 @@ def judged_row(row: Mapping[str, Any]) -> Judged:
 
 def judged_json(row: Judged) -> dict[str, object]:
     """Make a JSON object of a judged question."""
-    pairs = zip(row.passages, row.holds, strict=True)
     return {
         "question": row.question,
         "answers": list(row.answers),
-        "passages": [{"title": p.title, "text": p.text, "has_answer": h} for p, h in pairs],
+        "passages": [
+            {**_passage_json(passage), "has_answer": holds}
+            for passage, holds in zip(row.passages, row.holds, strict=True)
+        ],
     }
 
 
@@ -264,8 +267,7 @@ def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
         if "error" in row:
             continue
         known = row.get("known")
-        if known not in (0, 1):
-            raise InputError.of(f"rows[{at}].known", given=known, allowed="true or false")
+        refuse_if(known not in (0, 1), f"rows[{at}].known", known, "true or false")
         question = check_text(f"rows[{at}].question", row.get("question"), blank=False)
         draft = check_text(f"rows[{at}].draft", row.get("draft") or "").strip()
         llm = check_text(f"rows[{at}].llm", row.get("llm") or "")
@@ -285,9 +287,12 @@ def split_rows(
         seed: Seed of the hash.
     """
     parts = split_by_hash(rows, validation, seed)
-    if any(len({row.known for row in part}) < 2 for part in parts):
-        allowed = "known and unknown questions enough to train on some and hold some out"
-        raise InputError.of("rows", given=len(rows), allowed=allowed)
+    refuse_if(
+        any(len({row.known for row in part}) < 2 for part in parts),
+        "rows",
+        len(rows),
+        "known and unknown questions enough to train on some and hold some out",
+    )
     return parts
 
 
@@ -301,6 +306,5 @@ def judged_model(rows: Sequence[KnownRow], given: str, base: str) -> str:
         base: Name of the base model.
     """
     named = sorted({row.llm for row in rows if row.llm})
-    if not given and len(named) > 1:
-        raise InputError.of("rows.llm", given=named, allowed="one model, or name the one meant")
+    refuse_if(not given and len(named) > 1, "rows.llm", named, "one model, or name the one meant")
     return given or (named[0] if named else base)

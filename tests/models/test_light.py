@@ -89,7 +89,6 @@ async def test_grades_are_those_of_torch():
     assert light.evaluate(PAIRS) == pytest.approx(wanted.evaluate(PAIRS), abs=2 * NEAR)
     assert await light.aevaluate(PAIRS) == light.evaluate(PAIRS)
     assert (light.name, light.thresholds) == (wanted.name, wanted.thresholds)
-    light.unload()
 
 
 async def test_answers_are_those_of_torch():
@@ -99,7 +98,6 @@ async def test_answers_are_those_of_torch():
         assert one.score == pytest.approx(two.score, abs=NEAR)
     assert len(await light.aread(PAIRS)) == len(PAIRS)
     assert light.abstain_below == wanted.abstain_below
-    light.unload()
 
 
 async def test_the_gate_drafts_and_decides_as_in_torch():
@@ -235,7 +233,6 @@ def test_vectors_are_those_of_torch():
     light.unload()
     with pytest.raises(ModelLoadError, match="was unloaded"):
         light.encode(texts)
-    wanted.unload()
 
 
 def test_the_encoder_of_an_index_needs_no_torch():
@@ -250,7 +247,6 @@ def test_an_encoder_with_options_runs_in_torch(given):
     encoder = Encoder(**given)
     encoder.encode([TEXT])
     assert type(encoder._dense._loaded).__name__ == "Dense"
-    encoder.unload()
 
 
 def test_a_driver_alone_is_no_gpu(monkeypatch, tmp_path):
@@ -280,7 +276,6 @@ def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch)
     engine.forget()
     near(model.score(PAIRS[:2]), wanted)
     assert sum(read) > once + 2
-    model.unload()
 
 
 def test_states_are_kept_within_bounds(monkeypatch):
@@ -290,7 +285,6 @@ def test_states_are_kept_within_bounds(monkeypatch):
     wanted = model.score(PAIRS)
     near(model.score([*PAIRS, PAIRS[0]]), [*wanted, wanted[0]])
     assert model._engine._tokens == sum(map(len, model._engine._kept.values())) <= 60
-    model.unload()
 
 
 def test_threads_that_wait_do_not_spin(light):
@@ -305,4 +299,3 @@ def test_a_prompt_that_the_bundled_model_cannot_read_marks_the_row(mode):
     ports = Ports(lambda queries: [passages] * len(queries), generate=writer.generate)
     context = run(ITRG(mode)(QUESTIONS[0], ports)).value
     assert context.draft is None and "tokens of a prompt" in context.notes[-1]
-    writer.unload()

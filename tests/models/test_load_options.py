@@ -53,8 +53,6 @@ def test_options_reach_transformers(saved):
     upper = [("what river", Passage("1", "THE DANUBE"))]
     assert getattr(made, call)(upper) != getattr(plain, call)(upper)
     assert len(getattr(made, call)(PAIRS)) == len(PAIRS)
-    for one in (made, plain):
-        one.unload()
 
 
 def test_a_given_length_decides_over_chunks_and_is_kept(saved, tmp_path):
@@ -70,7 +68,6 @@ def test_a_given_length_decides_over_chunks_and_is_kept(saved, tmp_path):
     assert found[32][0] > found[None][0] >= found[512][0]
     again = kind.from_pretrained(tmp_path / "32", device="cpu", dtype="float32")
     assert engine_of(again).tokenizer.max_length == 32
-    again.unload()
 
 
 @pytest.mark.parametrize("length", [0, 15, 513, 100_000, 1.5])

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import torch
 
 from fitrag_integrations import Passage
@@ -129,7 +130,14 @@ def encoded(question, passage):
     """Make an encoded pair of token ids, framed by 0s as separators."""
     ids = [0, *question, 0, *passage, 0]
     segments = [0, *[1] * len(question), 0, *[2] * len(passage), 0]
-    return EncodedPair.of(ids, [0] * len(ids), segments, [None] * len(ids))
+    return encoded_pair(ids, segments, [None] * len(ids))
+
+
+def encoded_pair(ids, segments, offsets):
+    """Make a pair of lists of the same length; its types are 0."""
+    starts, ends = zip(*((-1, -1) if place is None else place for place in offsets), strict=True)
+    rows = [ids, [0] * len(ids), segments, starts, ends]
+    return EncodedPair(np.array(rows, dtype=np.int32))
 
 
 def write_cross_encoder(folder, *, labels=1, seed=0):

@@ -14,7 +14,7 @@ from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, approximate_tokens, tiktoken_counter
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
-from fitrag_integrations.text.tokens import counter_for, counter_or_name
+from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Excerpt
 
 TEXT = "Nino Rota wrote the score of Amarcord in 1973."
@@ -44,7 +44,6 @@ def test_the_name_of_an_encoding_counts_to_the_token(shipped, name, tokens):
     assert count("<|endoftext|>") > 1  # text, not the end of one
     assert count == tiktoken_counter(name) == counter_for(tiktoken.get_encoding(name))
     assert pickle.loads(pickle.dumps(count))(TEXT) == tokens
-    assert counter_or_name(name) == name
 
 
 def test_an_encoding_made_on_the_spot():

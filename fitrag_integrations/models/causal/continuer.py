@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Self
 
-from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.checks import check_many, refuse_if
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
 from fitrag_integrations.models.causal.words import checked_texts, joined
@@ -37,12 +37,15 @@ class Continuer:
     """
 
     def __init__(self, generator: LocalGenerator | RemoteGenerator) -> None:
-        if not isinstance(generator, LocalGenerator | RemoteGenerator):
-            allowed = "a LocalGenerator or a RemoteGenerator, which tell token probabilities"
-            raise InputError.of("generator", given=generator, allowed=allowed)
-        if isinstance(generator, RemoteGenerator) and generator._api != "completions":
+        refuse_if(
+            not isinstance(generator, LocalGenerator | RemoteGenerator),
+            "generator",
+            generator,
+            "a LocalGenerator or a RemoteGenerator, which tell token probabilities",
+        )
+        if isinstance(generator, RemoteGenerator):
             allowed = "'completions', where an answer that was begun can be gone on with"
-            raise InputError.of("generator.api", given=generator._api, allowed=allowed)
+            refuse_if(generator._api != "completions", "generator.api", generator._api, allowed)
         self.generator = generator
 
     @classmethod
@@ -94,9 +97,8 @@ class Continuer:
     def _begun(self, prompts: Sequence[str], beginnings: Sequence[str]) -> list[str]:
         """Write each prompt, in the model's chat template where it has one, and the beginning."""
         asked, begun = checked_texts("prompts", prompts), check_many("beginnings", beginnings, str)
-        if len(asked) != len(begun):
-            allowed = f"one per prompt, {len(asked)}, blank where there is none"
-            raise InputError.of("beginnings", given=len(begun), allowed=allowed)
+        allowed = f"one per prompt, {len(asked)}, blank where there is none"
+        refuse_if(len(asked) != len(begun), "beginnings", len(begun), allowed)
         if isinstance(self.generator, LocalGenerator):
             asked = [self.generator._engine.render(prompt) for prompt in asked]
         wanted = [LimitedPrompt(prompt) for prompt in prompts]
@@ -109,16 +111,21 @@ class Continuer:
         """Cut what was written into tokens, and measure them. On the worker only."""
         assert isinstance(self.generator, LocalGenerator)
         engine = self.generator._engine
-        written = [pair for pair in pairs if pair[1]]
-        rows = prompt_and_draft(engine, written)
+        rows = prompt_and_draft(engine, [pair for pair in pairs if pair[1]])
         facts = iter((yield from causal_decoding.rescore(engine, rows)))
         ids = iter(row for _, row in rows)
-        return [
-            _continuation(text, engine.tokenizer, next(ids), next(facts))
-            if text
-            else Continuation("")
-            for _, text in pairs
-        ]
+        found = []
+        for _, text in pairs:
+            if not text:
+                found.append(Continuation(""))
+                continue
+            own, decode = next(ids), engine.tokenizer.decode
+            decoded = decode(own)  # split into what each token adds; one may end no character
+            lengths = (len(decode(own[:n]).rstrip("\ufffd")) for n in range(1, len(own)))
+            cuts = pairwise([*accumulate(lengths, max, initial=0), len(decoded)])
+            logprobs = [fact[0] for fact in next(facts)]
+            found.append(_trimmed(text, [decoded[a:b] for a, b in cuts], logprobs))
+        return found
 
     async def _asked(self, texts: Sequence[str]) -> list[Continuation | Exception]:
         generator = self.generator
@@ -129,16 +136,6 @@ class Continuer:
             for text in texts
         ]
         return await generator._ask(bodies, _read)
-
-
-def _continuation(
-    text: str, tokenizer: Any, ids: Sequence[int], facts: Sequence[Sequence[float]]
-) -> Continuation:
-    """Split a decoded text into what each token adds; one that ends no character adds nothing."""
-    decoded = tokenizer.decode(ids)
-    lengths = (len(tokenizer.decode(ids[:n]).rstrip("\ufffd")) for n in range(1, len(ids)))
-    cuts = [*accumulate(lengths, max, initial=0), len(decoded)]
-    return _trimmed(text, [decoded[a:b] for a, b in pairwise(cuts)], [fact[0] for fact in facts])
 
 
 def _read(reply: Row) -> Continuation:

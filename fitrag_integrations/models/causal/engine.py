@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
@@ -161,9 +162,12 @@ class CausalEngine(SharedEngine):
             appended = special and not (end and text.endswith(end))
             if appended and rows[at] and rows[at][-1] == self.tokenizer.eos_token_id:
                 rows[at] = rows[at][:-1]
-            if self.limit is not None and len(rows[at]) >= self.limit:
-                allowed = f"fewer than {self.limit}, the input of {self.name or 'the model'}"
-                raise InputError.of("tokens of a prompt", given=len(rows[at]), allowed=allowed)
+            refuse_if(
+                self.limit is not None and len(rows[at]) >= self.limit,
+                "tokens of a prompt",
+                len(rows[at]),
+                f"fewer than {self.limit}, the input of {self.name or 'the model'}",
+            )
         start = _first(self.tokenizer.bos_token_id, *self.eos_ids, self.pad_id)
         return [row or [start] for row in rows]
 

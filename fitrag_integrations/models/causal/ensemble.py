@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from fitrag_integrations.core.checks import check_number
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import check_number, refuse_if
 from fitrag_integrations.models.causal.decoding import (
     Writing,
     by_how,
@@ -70,9 +69,12 @@ class ReplugGenerator(LocalGenerator):
             texts = checked_texts(f"items[{at}].prompts", prompts)
             numbers = [check_number(f"items[{at}].weights", one, low=0.0) for one in weights]
             total = sum(numbers)
-            if not texts or len(texts) != len(numbers) or not total:
-                allowed = "as many weights as prompts, 1 up, not all 0"
-                raise InputError.of(f"items[{at}]", given=(len(texts), numbers), allowed=allowed)
+            refuse_if(
+                not texts or len(texts) != len(numbers) or not total,
+                f"items[{at}]",
+                (len(texts), numbers),
+                "as many weights as prompts, 1 up, not all 0",
+            )
             one = texts, tuple(number / total for number in numbers)
             checked.append((one, self._how(LimitedPrompt(prompts[0]))))
         return checked

@@ -20,6 +20,7 @@ from fitrag_integrations.models.causal.words import (
     filled,
     joined,
     needs_fields,
+    reply_tokens,
     share,
 )
 from fitrag_integrations.models.runtime.engine import LoadOptions, Options
@@ -163,46 +164,17 @@ class LocalGenerator(Writer, CausalModel):
 
         return self._call(cut, check_many("texts", texts, str))
 
-    def _asked(
-        self, field: str, texts: Sequence[str], *, one_line: bool | None = None
-    ) -> list[Item]:
-        """Check texts, and say how the reply to each is written."""
-        checked = checked_texts(field, texts)
-        return [
-            (text, self._how(LimitedPrompt(given, one_line=one_line)))
-            for text, given in zip(checked, texts, strict=True)
-        ]
-
-    def _how(self, asked: LimitedPrompt) -> Writing:
-        """Return how the reply to a prompt is written: as it asks, within this generator's
-        bounds.
-
-        A model that converses may think or greet first, and has its usual length for that.
-        """
-        tokens = asked.tokens or USUAL_TOKENS
-        tokens = max(tokens, USUAL_TOKENS) if self._engine.is_chat else tokens
-        most = min(tokens, self._most or tokens)
-        return Writing(most, self._end if asked.one_line else self.stop)
-
-    def _drafted(self, questions: Sequence[str]) -> list[Item]:
-        checked = checked_texts("questions", questions)
-        wanted = [LimitedPrompt(given).tokens or self.draft_tokens for given in questions]
-        return [
-            (text, Writing(n, self._end, facts=True))
-            for text, n in zip(checked, wanted, strict=True)
-        ]
+    def _how(self, asked: LimitedPrompt, draft: bool = False) -> Writing:
+        if draft:
+            return Writing(asked.tokens or self.draft_tokens, self._end, facts=True)
+        tokens = reply_tokens(asked, self._most, converses=self._engine.is_chat)
+        return Writing(tokens, self._end if asked.one_line else self.stop)
 
     def _generate(
         self, items: Sequence[Item], hear: causal_decoding.Hear | None = None
     ) -> Steps[list[str]]:
         rendered = [(self._engine.render(prompt), how) for prompt, how in items]
-        return self._texts(rendered, hear)
-
-    def _texts(
-        self, items: Sequence[Item], hear: causal_decoding.Hear | None = None
-    ) -> Steps[list[str]]:
-        written = yield from self._written(items, hear)
-        return [done.text for done in written]
+        return self._texts(rendered, hear=hear)
 
     def _written(
         self, items: Sequence[Item], hear: causal_decoding.Hear | None = None
@@ -212,12 +184,6 @@ class LocalGenerator(Writer, CausalModel):
         return causal_decoding.by_how(
             asked, lambda some, how: causal_decoding.write(self._engine, some, how, hear=hear)
         )
-
-    def _answer(self, items: Sequence[Item]) -> Steps[list[str]]:
-        return self._texts([(self.question_prompt(question), how) for question, how in items])
-
-    def _draft(self, items: Sequence[Item]) -> Steps[list[Draft]]:
-        return self._written([(self.question_prompt(question), how) for question, how in items])
 
     def _rescore(self, pairs: Sequence[tuple[str, str]]) -> Steps[list[Draft]]:
         written = [pair for pair in pairs if pair[1]]

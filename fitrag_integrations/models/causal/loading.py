@@ -8,9 +8,8 @@ from typing import Any, Self
 
 import torch
 
-from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.checks import check_many, check_text, check_whole, refuse_if
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.runtime.engine import EngineModel, LoadOptions, Options, Pool
@@ -63,8 +62,12 @@ def causal_source(name_or_dir: str | Path) -> tuple[str, str, Row]:
         check_whole("max_new_tokens", manifest.get("max_new_tokens", 1), low=1)
         check_text("prompt", manifest.get("prompt", ""))
         check_many("stop", manifest.get("stop", ()), str)
-        if "{question}" not in manifest.get("prompt", "{question}"):
-            raise InputError.of("prompt", given=manifest["prompt"], allowed="one with {question}")
+        refuse_if(
+            "{question}" not in manifest.get("prompt", "{question}"),
+            "prompt",
+            manifest.get("prompt"),
+            "one with {question}",
+        )
     return str(folder), name, manifest
 
 
@@ -110,8 +113,7 @@ class CausalModel(EngineModel[CausalEngine]):
         manifest: Row | None = None,
         adapter: str | None = None,
     ) -> None:
-        super().__init__(manifest)
-        self._engine = engine
+        super().__init__(engine, manifest=manifest)
         self._adapter = adapter
         self._merged = False
 

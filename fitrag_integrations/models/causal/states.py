@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.models.causal.decoding import token_facts
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
 from fitrag_integrations.models.runtime.worker import Steps
@@ -61,12 +60,6 @@ class KnownHead(nn.Module):
 def feature_count(engine: CausalEngine, layers: Sequence[int]) -> int:
     """Count the features: two vectors a layer, and the facts."""
     return 2 * len(layers) * int(engine.model.config.hidden_size) + FACTS
-
-
-def known_layers(engine: CausalEngine, layers: Sequence[int]) -> list[int]:
-    """Check that each layer is one of the model's."""
-    last = int(engine.model.config.num_hidden_layers)
-    return [check_whole(f"layers[{i}]", n, low=0, high=last) for i, n in enumerate(layers)]
 
 
 def default_layers(engine: CausalEngine) -> list[int]:

@@ -10,6 +10,7 @@ from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.encoder.pairs import whole
 from fitrag_integrations.models.scorer.items import sigmoid
+from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
 
 PROMPT = "Question: {question}\nAnswer:"
 """Of a closed-book answer."""
@@ -101,6 +102,16 @@ def until_stop(
         else:
             low = middle + 1
     return cut, low
+
+
+def reply_tokens(asked: LimitedPrompt, most: int | None, *, converses: bool) -> int:
+    """Return how many tokens a reply may have: as its prompt asks, within a generator's bounds.
+
+    A model that converses may think or greet first, and has its usual length for that.
+    """
+    tokens = asked.tokens or USUAL_TOKENS
+    tokens = max(tokens, USUAL_TOKENS) if converses else tokens
+    return min(tokens, most or tokens)
 
 
 def checked_texts(field: str, texts: Sequence[str]) -> list[str]:

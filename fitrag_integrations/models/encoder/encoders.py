@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_is, check_whole
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.recipe import POOLINGS
 from fitrag_integrations.models.encoder.trunk import Trunk, is_decoder
@@ -102,15 +102,20 @@ def load_encoder(
     with reading(folder):
         length = check_whole("max_length", manifest["max_length"], low=MIN_LENGTH)
         pooling = manifest["pooling"]
-        if pooling not in POOLINGS:
-            raise InputError.of("pooling", given=pooling, allowed=" or ".join(POOLINGS))
+        refuse_if(pooling not in POOLINGS, "pooling", pooling, " or ".join(POOLINGS))
         trunk, tokenizer = load_base(manifest["base"], given, attention=attention)
         trunk.pooling = pooling
         trunk.rounded = check_is("rounded", manifest.get("rounded", False), bool)
         if trunk.rounded:
             _round_embeddings(trunk.encoder, folder)
         if manifest.get("tuned"):
-            _load_tuned(trunk, folder, manifest["tuned"])
+            named, entry = dict(trunk.encoder.named_parameters()), manifest["tuned"]
+            for name, tensor in read_tensors(folder, entry).items():
+                if name not in named or named[name].shape != tensor.shape:
+                    where = folder / entry["file"]
+                    raise ModelLoadError(f"{where}: {name!r} does not fit the base model")
+                named[name].data.copy_(tensor)
+                named[name].requires_grad_(True)
         if manifest.get("factors"):
             fold(trunk.encoder, read_tensors(folder, manifest["factors"]))
         if manifest.get("adapter"):  # folded in, so that inference pays nothing for it
@@ -158,15 +163,6 @@ def _round_embeddings(encoder: nn.Module, folder: Path) -> None:
             parameter.copy_(parameter.half().float())
 
 
-def _load_tuned(trunk: Trunk, folder: Path, entry: dict[str, str]) -> None:
-    named = dict(trunk.encoder.named_parameters())
-    for name, tensor in read_tensors(folder, entry).items():
-        if name not in named or named[name].shape != tensor.shape:
-            raise ModelLoadError(f"{folder / entry['file']}: {name!r} does not fit the base model")
-        named[name].data.copy_(tensor)
-        named[name].requires_grad_(True)
-
-
 def tuned_names(encoder: nn.Module) -> set[str]:
     """Return the names of the trainable parameters, which are those that are saved."""
     return {name for name, p in encoder.named_parameters() if p.requires_grad}
@@ -200,10 +196,8 @@ def fold(encoder: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     for layer in sorted({name.rpartition(".")[0] for name in tensors}):
         weight = weights.get(f"{layer}.weight")
         first, second = tensors.get(f"{layer}.A"), tensors.get(f"{layer}.B")
-        if weight is None or first is None or second is None:
+        given = None if first is None or second is None else second.float() @ first.float()
+        if weight is None or given is None or given.shape != weight.shape:
             raise ModelLoadError(f"adapter: {layer!r} does not fit the encoder")
-        change = second.float() @ first.float()
-        if change.shape != weight.shape:
-            raise ModelLoadError(f"adapter: {layer!r} does not fit the encoder")
-        weight.add_(change)
+        weight.add_(given)
         weight.requires_grad_(True)

@@ -76,10 +76,6 @@ _engines: Pool[Engine] = Pool()
 class PairModel(EngineModel[Engine]):
     """A head over an engine. Subclasses name their `kind` and build themselves from a folder."""
 
-    def __init__(self, engine: Engine, *, manifest: Row | None = None) -> None:
-        super().__init__(manifest)
-        self._engine = engine
-
     @classmethod
     @remembered
     @fastest

@@ -40,7 +40,30 @@ class ReaderHead(nn.Module):
         return added.squeeze(-1)
 
 
-class BiLabelHead(nn.Module):
+class Standardized(nn.Module):
+    """Network whose features are brought to mean 0 and deviation 1 by those of training rows."""
+
+    shift: Tensor
+    scale: Tensor
+    least = 1e-3  # deviation that is divided by
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+
+    def standardize(self, features: Tensor) -> None:
+        """Store the mean and deviation of features, if there are any. Shape: (rows, features)."""
+        if features.numel():
+            self.shift.copy_(features.mean(0))
+            self.scale.copy_(1 / features.std(0).clamp(min=self.least))
+
+    def alike(self, features: Tensor) -> Tensor:
+        """Return features as the network reads them. Shape: (rows, features)."""
+        return (features - self.shift) * self.scale
+
+
+class BiLabelHead(Standardized):
     """Head with the logits of `has_answer` and `llm_prefer` (FIT-RAG, section 4.2.1).
 
     Two outputs over the pooled pair. `features` more inputs per pair (such as lexical overlap) and
@@ -51,8 +74,7 @@ class BiLabelHead(nn.Module):
     gives the best span's as the last feature.
     """
 
-    shift: Tensor
-    scale: Tensor
+    least = 1e-6
 
     def __init__(
         self,
@@ -64,26 +86,18 @@ class BiLabelHead(nn.Module):
         spans: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(features)
         self.span = nn.Linear(width, 2) if spans else None
         self.dropout = nn.Dropout(dropout)
-        self.register_buffer("shift", torch.zeros(features))
-        self.register_buffer("scale", torch.ones(features))
         inside = width if units else width + features
         self.units = nn.Linear(features, units) if units else None
         self.mixed = nn.Linear(units, 2, bias=False) if units else None
         self.hidden = nn.Linear(inside, hidden) if hidden else None
         self.out = nn.Linear(hidden or inside, 2)
 
-    def standardize(self, features: Tensor) -> None:
-        """Store the mean and deviation of the features. Shape: (pairs, features)."""
-        if features.shape[1]:
-            self.shift.copy_(features.mean(0))
-            self.scale.copy_(1 / features.std(0).clamp(min=1e-6))
-
     def forward(self, pooled: Tensor, features: Tensor) -> Tensor:
         """Return logits. Shape: (batch, 2); columns are has_answer, llm_prefer."""
-        alike = (features - self.shift) * self.scale
+        alike = self.alike(features)
         apart = self.units is not None
         both = self.dropout(pooled if apart else torch.cat([pooled, alike], dim=-1))
         if self.hidden is not None:

@@ -41,20 +41,6 @@ class EncodedPair:
 
     tokens: Tokens
 
-    @classmethod
-    def of(
-        cls,
-        ids: Sequence[int],
-        types: Sequence[int],
-        segments: Sequence[int],
-        offsets: Sequence[Place],
-    ) -> "EncodedPair":
-        """Make one of lists of the same length."""
-        starts, ends = zip(
-            *((-1, -1) if place is None else place for place in offsets), strict=True
-        )
-        return cls(np.array([ids, types, segments, starts, ends], dtype=np.int32))
-
     @property
     def ids(self) -> list[int]:
         """The token ids."""
@@ -168,8 +154,7 @@ class _Recent:
                 self._left -= found[key].shape[1]
             kept[key] = found[key]
         while self._left < 0:
-            oldest = next(iter(kept))
-            self._left += kept.pop(oldest).shape[1]
+            self._left += kept.pop(next(iter(kept))).shape[1]
         return [found[key] for key in keys]
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.core.checks import refuse_if
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.runtime.sources import MINILM
 
 POOLINGS = ("first", "mean", "last")
@@ -70,9 +71,8 @@ class Recipe:
         """
         names = ROLES.get(role, (role or self.default_prompt_name or "",))
         found = next((name for name in names if name in self.prompts), None)
-        if found is None and role and role not in ROLES:
-            allowed = ", ".join(self.prompts) or "none: the encoder has no prompts"
-            raise InputError.of("prompt_name", given=role, allowed=allowed)
+        allowed = ", ".join(self.prompts) or "none: the encoder has no prompts"
+        refuse_if(found is None and role and role not in ROLES, "prompt_name", role, allowed)
         return self.prompts[found] if found is not None else ""
 
 
@@ -98,16 +98,15 @@ def recipe_of(name: str, source: str, config: Any, given: Mapping[str, Any]) -> 
         ModelLoadError: If the recipe needs something that is not supported.
     """
     chosen = {key: value for key, value in given.items() if value is not None}
-    if chosen.get("pooling", "mean") not in POOLINGS:
-        allowed = " or ".join(map(repr, POOLINGS))
-        raise InputError.of("pooling", given=chosen["pooling"], allowed=allowed)
+    pooling = chosen.get("pooling", "mean")
+    refuse_if(pooling not in POOLINGS, "pooling", pooling, " or ".join(map(repr, POOLINGS)))
     found = KNOWN.get(name) or _written(source, config, chosen)
     if "prompts" in chosen and found.default_prompt_name not in chosen["prompts"]:
         found = replace(found, default_prompt_name=None)
     made = replace(found, **chosen)
-    if made.default_prompt_name and made.default_prompt_name not in made.prompts:
-        allowed = ", ".join(made.prompts) or "None: there are no prompts"
-        raise InputError.of("default_prompt_name", given=made.default_prompt_name, allowed=allowed)
+    default, allowed = made.default_prompt_name, ", ".join(made.prompts)
+    wrong = default and default not in made.prompts
+    refuse_if(wrong, "default_prompt_name", default, allowed or "None: there are no prompts")
     return made
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.recipe import (
@@ -43,9 +44,12 @@ class DenseLayer(nn.Module):
         self.linear = nn.Linear(*size, bias=config.get("bias", True))
         given = str(config.get("activation_function", "torch.nn.Tanh"))
         name = given.rpartition(".")[2]
-        if not given.startswith("torch.nn.") or name not in _ACTIVATIONS:
-            allowed = f"of torch.nn {', '.join(_ACTIVATIONS)}"
-            raise InputError.of("activation_function", given=given, allowed=allowed)
+        refuse_if(
+            not given.startswith("torch.nn.") or name not in _ACTIVATIONS,
+            "activation_function",
+            given,
+            f"of torch.nn {', '.join(_ACTIVATIONS)}",
+        )
         self.activation: nn.Module = getattr(nn, name)()
         self.residual: nn.Module | None = None
         if config.get("use_residual"):
@@ -114,9 +118,12 @@ class Dense:
         self._trunk = trunk
         self.recipe = recipe
         self._layers, width = _layers(source, recipe, trunk.width)
-        if recipe.truncate_dim is not None and recipe.truncate_dim > width:
-            allowed = f"at most {width}, the dimensions of {name}"
-            raise InputError.of("truncate_dim", given=recipe.truncate_dim, allowed=allowed)
+        refuse_if(
+            recipe.truncate_dim is not None and recipe.truncate_dim > width,
+            "truncate_dim",
+            recipe.truncate_dim,
+            f"at most {width}, the dimensions of {name}",
+        )
         self.width = recipe.truncate_dim or width
         self._engine = SharedEngine(trunk.requires_grad_(False), options, name=name)
         self._layers.to(self._engine.device)
@@ -183,8 +190,8 @@ def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
     """
     chosen = Options.checked(**options)
     device, dtype, _ = chosen.resolved()
-    if device.type == "cpu" and dtype == torch.float16:
-        raise InputError.of("dtype", given="float16", allowed="float32 or bfloat16 on a CPU")
+    allowed = "float32 or bfloat16 on a CPU"
+    refuse_if(device.type == "cpu" and dtype == torch.float16, "dtype", "float16", allowed)
     try:
         source = weights_source(name)
         trunk, tokenizer = load_base(name, chosen)

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self, Unpack, get_args
+from typing import Self, TypeAlias, Unpack, get_args
 
-from fitrag_integrations.core.checks import check_one, check_text
+from fitrag_integrations.core.checks import check_one, check_text, refuse_if
 from fitrag_integrations.core.progress import BLOCK, in_blocks
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun, run
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.evaluator.head import HeadGrader
@@ -26,11 +25,15 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
     InputFormat,
     SequenceGrader,
     read_fields,
-    write_fields,
 )
 from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import Options, PairOptions
-from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
+from fitrag_integrations.models.runtime.folder import (
+    kind_in,
+    read_manifest,
+    reading,
+    write_manifest,
+)
 from fitrag_integrations.models.runtime.saved import SavedModel, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.ports import Scorer, scorer_as_evaluator
@@ -51,9 +54,7 @@ def store_fields(folder: Path, *, name: str, thresholds: ActionThresholds | None
 
 def is_ours(folder: Path) -> bool:
     """Check whether a folder holds a head of ours, and not a checkpoint of transformers alone."""
-    if not folder.is_dir():
-        return False
-    return (folder / "model.json").is_file() and not read_fields(folder)
+    return (folder / "model.json").is_file() and kind_in(folder) != KIND
 
 
 def find(name_or_dir: str | Path) -> Path | str:
@@ -68,22 +69,6 @@ def find(name_or_dir: str | Path) -> Path | str:
     except (OSError, ValueError):  # not there, or no hub: loading it by name says which
         return str(name_or_dir)
     return model_folder(name_or_dir)
-
-
-class Grader(Protocol):
-    """Whatever grades pairs: n in, n out, in order."""
-
-    def evaluate(self, pairs: Sequence[Pair], /) -> list[float]:
-        """Grade each pair in [-1, 1]."""
-        ...
-
-    async def aevaluate(self, pairs: Sequence[Pair], /) -> list[float]:
-        """Async version of `evaluate`."""
-        ...
-
-    def unload(self) -> None:
-        """Free the memory of the weights."""
-        ...
 
 
 class ScorerView:
@@ -103,6 +88,9 @@ class ScorerView:
 
     def unload(self) -> None:
         """Leave the scorer to whoever made it."""
+
+
+Grader: TypeAlias = HeadGrader | SequenceGrader | ScorerView
 
 
 class RetrievalEvaluator(SavedModel):
@@ -172,9 +160,8 @@ class RetrievalEvaluator(SavedModel):
         source = str(find(name_or_dir))
         grader: HeadGrader | SequenceGrader
         if is_ours(Path(source)):
-            if input_format is not None:
-                allowed = "None: this evaluator has an input of its own"
-                raise InputError.of("input_format", given=input_format, allowed=allowed)
+            allowed = "None: this evaluator has an input of its own"
+            refuse_if(input_format is not None, "input_format", input_format, allowed)
             grader = HeadGrader.from_pretrained(source, **options)
             fields, default = grader.manifest, Path(source).name
         else:
@@ -241,7 +228,8 @@ class RetrievalEvaluator(SavedModel):
         elif isinstance(grader, SequenceGrader):
             grader.save(folder)
             grown = {} if grader.length == MAX_LENGTH else {"max_length": grader.length}
-            write_fields(folder, {"input_format": grader.input_format, **grown})
+            fields = {"input_format": grader.input_format, **grown}
+            write_manifest(folder, "model.json", kind=KIND, fields=fields)
         else:
             raise TypeError("a view has no weights of its own to save: save its scorer")
         store_fields(folder, name=self.name, thresholds=self.thresholds)

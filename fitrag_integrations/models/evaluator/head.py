@@ -21,7 +21,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.calls import PairGrader
 from fitrag_integrations.models.encoder.engine import Engine, PairModel
-from fitrag_integrations.models.encoder.heads import best_scores
+from fitrag_integrations.models.encoder.heads import Standardized, best_scores
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues, Rarity
 from fitrag_integrations.models.runtime.batching import in_blocks
@@ -37,33 +37,22 @@ from fitrag_integrations.models.scorer.items import FURTHEST
 Read: TypeAlias = tuple[Tensor, Tensor]  # vector of a chunk, and its tokens' scores, (tokens, 2)
 
 
-class EvaluatorHead(nn.Module):
+class EvaluatorHead(Standardized):
     """Head with one logit per pair: linear in the pooled pair, with a few units over the
     features.
     """
 
-    shift: Tensor
-    scale: Tensor
-
     def __init__(self, width: int, *, hidden: int = 16) -> None:
-        super().__init__()
+        super().__init__(COUNT)
         self.span = nn.Linear(width, 2)
-        self.register_buffer("shift", torch.zeros(COUNT))
-        self.register_buffer("scale", torch.ones(COUNT))
         self.hidden = nn.Linear(COUNT + 1, hidden)
         self.mixed = nn.Linear(hidden, 1)
         self.out = nn.Linear(width, 1)
 
-    def standardize(self, clues: Tensor) -> None:
-        """Store the mean and deviation of the features. Shape: (pairs, features)."""
-        self.shift.copy_(clues.mean(0))
-        self.scale.copy_(1 / clues.std(0).clamp(min=1e-3))
-
     def forward(self, pooled: Tensor, clues: Tensor, span: Tensor) -> Tensor:
         """Return logits. Shapes: (batch, width), (batch, clues), (batch,); gives (batch,)."""
-        alike = (clues - self.shift) * self.scale
         found = span.clamp(-FURTHEST, FURTHEST).unsqueeze(-1) / 5
-        units = torch.tanh(self.hidden(torch.cat([alike, found], dim=-1)))
+        units = torch.tanh(self.hidden(torch.cat([self.alike(clues), found], dim=-1)))
         logits: Tensor = self.out(pooled) + self.mixed(units)
         return logits.squeeze(-1)
 

@@ -7,7 +7,6 @@ share a batch of bounded size, which changes no grade and is several times faste
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,14 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.core.files import read_file
+from fitrag_integrations.core.checks import check_whole, refuse_if
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
-from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
+from fitrag_integrations.models.runtime.folder import kind_in, read_manifest, reading
 from fitrag_integrations.models.runtime.loading import T5_LIKE, check_vocabulary, checked_length
 from fitrag_integrations.models.runtime.placing import float32_head, sent
 from fitrag_integrations.models.runtime.sources import weights_source
@@ -48,9 +46,8 @@ class SequenceGrader(SharedEngine):
     def __init__(
         self, model: Any, tokenizer: Any, options: Options, *, input_format: InputFormat = "plain"
     ) -> None:
-        if input_format not in get_args(InputFormat):
-            allowed = " or ".join(map(repr, get_args(InputFormat)))
-            raise InputError.of("input_format", given=input_format, allowed=allowed)
+        allowed = " or ".join(map(repr, get_args(InputFormat)))
+        refuse_if(input_format not in get_args(InputFormat), "input_format", input_format, allowed)
         self.input_format: InputFormat = input_format
         float32_head(model)  # the cuts stand near -1, where bfloat16 has steps of .004
         super().__init__(model, options, name=type(model).__name__)
@@ -100,9 +97,7 @@ class SequenceGrader(SharedEngine):
         self._model.save_pretrained(folder)
         self._tokenizer.save_pretrained(folder)
 
-    def unload(self) -> None:
-        """Stop the worker and give the memory back."""
-        self.release()
+    unload = SharedEngine.release
 
     @torch.inference_mode()
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
@@ -147,9 +142,8 @@ class SequenceGrader(SharedEngine):
     def _cuts(self, question: str, text: str) -> Iterator[tuple[int, int]]:
         """Return the places of overlapping chunks that fit beside the question."""
         room = self.length - len(self._ids(f"{question} [SEP] ")) - 4  # a cut may part a token
-        if room <= OVERLAP_TOKENS:
-            allowed = f"a question that leaves room for a passage in {self.length} tokens"
-            raise InputError.of("question", given=question, allowed=allowed)
+        allowed = f"a question that leaves room for a passage in {self.length} tokens"
+        refuse_if(room <= OVERLAP_TOKENS, "question", question, allowed)
         spans = self._tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )["offset_mapping"]
@@ -160,13 +154,4 @@ class SequenceGrader(SharedEngine):
 
 def read_fields(folder: Path) -> Row:
     """Read what `RetrievalEvaluator` keeps beside a checkpoint; empty where nothing is kept."""
-    try:
-        kind = json.loads(read_file(folder / "model.json")).get("kind")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return {}
-    return read_manifest(folder, "model.json", kind=KIND) if kind == KIND else {}
-
-
-def write_fields(folder: Path, fields: Row) -> None:
-    """Keep fields beside a checkpoint."""
-    write_manifest(folder, "model.json", kind=KIND, fields=fields)
+    return read_manifest(folder, "model.json", kind=KIND) if kind_in(folder) == KIND else {}

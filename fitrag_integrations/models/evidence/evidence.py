@@ -46,8 +46,7 @@ class LateInteraction:
         texts = [(_part(pair, 1), _part(pair, 2), _framed(pair)) for pair in pairs]
         distinct = list(dict.fromkeys(ids for *both, _ in texts for ids in both))
         batches = in_batches(distinct, self._states, length=len, budget=self._budget)
-        states = finished(batches)
-        known = dict(zip(distinct, states, strict=True))
+        known = dict(zip(distinct, finished(batches), strict=True))
         compared = [_compare(known[q], known[p], first) for q, p, first in texts]
         sizes = [len(numbers) for numbers in compared]
         read = torch.cat(compared).cpu().split(sizes) if compared else ()

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -38,14 +38,6 @@ WINDOW = 41
 K1, B, AVERAGE_LENGTH = 0.9, 0.4, 150.0  # BM25's; the length in tokens of a usual passage
 
 
-class Found(NamedTuple):
-    """Which token of a pair's question occurs where in its passage, in order."""
-
-    rows: NDArray[np.intp]
-    tokens: NDArray[np.intp]
-    places: NDArray[np.intp]
-
-
 def lexical_features(batch: Batch, rarity: Rarity) -> NDArray[np.float64]:
     """Measure each pair's overlap. `rarity[id]` is a token's inverse document frequency.
 
@@ -60,13 +52,14 @@ def lexical_features(batch: Batch, rarity: Rarity) -> NDArray[np.float64]:
     passage = np.where(inside, batch.tokens[0], -2)
     equal = np.where(once, question, -1)[:, :, None] == passage[:, None, :]
     where = np.flatnonzero(equal)  # over one axis numpy is ten times faster
-    rows, tokens, places = np.unravel_index(where, equal.shape)
+    found = np.unravel_index(where, equal.shape)  # pair, question's token, place in the passage
+    rows, tokens, _ = found
     counts = np.bincount(rows * once.shape[1] + tokens, minlength=once.size).reshape(once.shape)
     length = inside.sum(1)
     damp = K1 * (1 - B + B * length[:, None] / AVERAGE_LENGTH)
     total = worth.sum(1)
     total[total == 0] = 1.0
-    stretch = _best_stretch(Found(rows, tokens, places), worth, passage.shape[1])
+    stretch = _best_stretch(found, worth, passage.shape[1])
     parts = [
         (worth * (counts > 0)).sum(1) / total,
         (counts > 0).sum(1) / np.maximum(once.sum(1), 1),
@@ -94,7 +87,9 @@ def distinct(ids: Tokens) -> NDArray[np.bool_]:
     return found
 
 
-def _best_stretch(found: Found, worth: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+def _best_stretch(
+    found: tuple[NDArray[np.intp], ...], worth: NDArray[np.float64], size: int
+) -> NDArray[np.float64]:
     """Return the largest worth of distinct tokens found in a window over the passage: (pairs,).
 
     Each is worth something from where it stands to the window's end, or to its next place.

@@ -23,7 +23,6 @@ from fitrag_integrations.models.causal.states import (
     KnownHead,
     feature_count,
     features,
-    known_layers,
 )
 from fitrag_integrations.models.causal.words import (
     PROMPTS,
@@ -82,7 +81,13 @@ class IKClassifier(CausalGate):
         super().__init__(engine, manifest=manifest, adapter=adapter)
         self._head = None if head is None else head.float().eval()
         self._temperatures = both_positive(manifest)
-        self.word_ids = (0, 0) if head is not None else self._word_ids()
+        self.word_ids = (0, 0)
+        if head is None:
+            words, spaced = tuple(manifest.get("words", ("Yes", "No"))), not engine.is_chat
+            (self.word_ids,) = engine.worker.call(
+                lambda each: [choice_ids(engine.tokenizer, one, spaced=spaced) for one in each],
+                [words],
+            )
         self._prompts = PROMPTS | dict(manifest.get("prompts", {}))
         for name, fields in (("question", ["question"]), ("draft", ["question", "draft"])):
             needs_fields(f"prompts.{name}", self._prompts[name], fields)
@@ -150,10 +155,11 @@ class IKClassifier(CausalGate):
         if manifest["variant"] != "head":
             given, allowed = manifest["variant"], ", ".join(VARIANTS)
             raise ModelLoadError(f"{folder}: given variant {given!r}, allowed {allowed}")
-        layers, hidden = known_layers(engine, entry["layers"]), entry["hidden"]
-        count = feature_count(engine, layers)
-        tensors = read_tensors(folder, entry)
-        hidden = check_whole("hidden", hidden, low=0)
+        last = int(engine.model.config.num_hidden_layers)
+        for i, layer in enumerate(entry["layers"]):
+            check_whole(f"layers[{i}]", layer, low=0, high=last)
+        count, tensors = feature_count(engine, entry["layers"]), read_tensors(folder, entry)
+        hidden = check_whole("hidden", entry["hidden"], low=0)
         head = load_head(lambda: KnownHead(count, hidden=hidden), folder / entry["file"], tensors)
         return cls(engine, manifest=manifest, head=head)
 
@@ -161,15 +167,6 @@ class IKClassifier(CausalGate):
         if self._head is None:
             return super()._save_weights(folder, base)
         return write_tensors(folder, "head.safetensors", self._head.state_dict())
-
-    def _word_ids(self) -> tuple[int, int]:
-        def found(items: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-            spaced = not self._engine.is_chat
-            return [choice_ids(self._engine.tokenizer, item, spaced=spaced) for item in items]
-
-        yes, no = self.manifest.get("words", ("Yes", "No"))
-        ids: tuple[int, int] = self._engine.worker.call(found, [(yes, no)])[0]
-        return ids
 
     @torch.inference_mode()
     def _head_logits(self, pairs: Sequence[Texts]) -> Steps[list[float]]:

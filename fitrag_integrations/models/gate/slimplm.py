@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.checks import check_text, check_whole, refuse_if
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids
@@ -260,8 +259,9 @@ def _written(
 
 def template_of(name: str, templates: Mapping[str, Template]) -> Template:
     """Return a named template of `JUDGES` or `REWRITERS`."""
-    if check_text("template", name) not in templates:
-        raise InputError.of("template", given=name, allowed=" or ".join(templates))
+    refuse_if(
+        check_text("template", name) not in templates, "template", name, " or ".join(templates)
+    )
     return templates[name]
 
 

@@ -59,7 +59,11 @@ class LightEngine:
         )
         tokenizer = Fast(read_checked(home, manifest["tokenizer"]))
         self.tokenizer = PairTokenizer(tokenizer, max_length=fields["max_length"])
-        self.weights = weights_of(home, manifest["embeddings"], encoder, fields)
+        weights = read_arrays(home, manifest["embeddings"])
+        weights[f"{EMBEDDINGS}.weight"] *= weights.pop(f"{EMBEDDINGS}.scale")
+        weights |= read_arrays(encoder, fields["tuned"])
+        used = {name: a for name, a in weights.items() if not name.startswith("pooler.")}
+        self.weights = {f"encoder.{name}": array for name, array in used.items()}
         self.facts = manifest, fields  # what a choice depends on: checksums
         self.heads = int(manifest.get("heads", HEADS))
         make = onnxruntime.OrtValue.ortvalue_from_numpy  # the session reads them where they are
@@ -148,17 +152,6 @@ def engine_of(encoder: Path, user: object) -> LightEngine:
             _engines[encoder] = held = LightEngine(encoder)
         held.users.add(user)
         return held
-
-
-def weights_of(
-    home: Path, embeddings: Mapping[str, str], encoder: Path, fields: Mapping[str, Any]
-) -> dict[str, Floats]:
-    """Collect the weights of an encoder under their names in the graph."""
-    weights = read_arrays(home, embeddings)
-    weights[f"{EMBEDDINGS}.weight"] *= weights.pop(f"{EMBEDDINGS}.scale")
-    weights |= read_arrays(encoder, fields["tuned"])
-    used = (name for name in weights if not name.startswith("pooler."))
-    return {f"encoder.{name}": weights[name] for name in used}
 
 
 def session(graph: bytes, values: Mapping[str, Any]) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 
 from fitrag_integrations.models.calls import KnowledgeGate, Writer
 from fitrag_integrations.models.causal.words import (
-    checked_texts,
     common_prefix,
     filled,
     joined,
@@ -64,29 +63,9 @@ class LightGenerator(Writer, Shipped):
         ids = self.llama.tokenizer.encode(text, add_special_tokens=False).ids
         return text if len(ids) <= count else self.llama.tokenizer.decode(ids[:count]).strip()
 
-    def _asked(self, field: str, texts: Sequence[str], *, one_line: bool = False) -> list[Item]:
-        """Check texts, and return how long the reply to each may be: as it asks, within bounds."""
+    def _how(self, asked: LimitedPrompt, draft: bool = False) -> int:
         most = self.max_new_tokens
-        wanted = [min(LimitedPrompt(text).tokens or most, most) for text in texts]
-        return list(zip(checked_texts(field, texts), wanted, strict=True))
-
-    def _drafted(self, questions: Sequence[str]) -> list[Item]:
-        checked = checked_texts("questions", questions)
-        wanted = [LimitedPrompt(text).tokens or self.draft_tokens for text in questions]
-        return list(zip(checked, wanted, strict=True))
-
-    def _questions(self, items: Sequence[Item]) -> list[Item]:
-        return [(self.question_prompt(question), most) for question, most in items]
-
-    def _generate(self, items: Sequence[Item]) -> Steps[list[str]]:
-        drafts = yield from self._written(items)
-        return [draft.text for draft in drafts]
-
-    def _answer(self, items: Sequence[Item]) -> Steps[list[str]]:
-        return self._generate(self._questions(items))
-
-    def _draft(self, items: Sequence[Item]) -> Steps[list[Draft]]:
-        return self._written(self._questions(items))
+        return asked.tokens or self.draft_tokens if draft else min(asked.tokens or most, most)
 
     def _written(self, items: Sequence[Item]) -> Steps[list[Draft]]:
         made: list[Draft] = []

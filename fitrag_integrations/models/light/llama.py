@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.models.causal.words import cut_at, until_stop
 from fitrag_integrations.models.runtime.folder import read_arrays, read_checked
 from fitrag_integrations.values.prompt import Completion
@@ -45,9 +45,8 @@ class Llama:
         Raises `InputError` for one that fills the model's input: nothing is cut without a word.
         """
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=True).ids
-        if len(ids) >= self.limit:
-            allowed = f"fewer than {self.limit}, the input of {self.name}"
-            raise InputError.of("tokens of a prompt", given=len(ids), allowed=allowed)
+        allowed = f"fewer than {self.limit}, the input of {self.name}"
+        refuse_if(len(ids) >= self.limit, "tokens of a prompt", len(ids), allowed)
         return ids
 
     def passed(

@@ -45,7 +45,7 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
 )
 from fitrag_integrations.models.runtime.saved import Origin, SavedModel, embedded_folder
-from fitrag_integrations.models.runtime.worker import Steps, Worker, finished
+from fitrag_integrations.models.runtime.worker import Steps, finished
 from fitrag_integrations.models.scorer.items import (
     CALIBRATED,
     FURTHEST,
@@ -96,9 +96,6 @@ class LightModel(Shipped):
         self._engine = engine_of((folder / self.manifest["encoder"]).resolve(), self)
         self._rarity = self._head.get("rarity", np.zeros(0, np.float32))
         self._clues = Clues.of(self._engine.tokenizer, self._rarity.astype(np.float64))
-
-    def _own_worker(self) -> Worker:
-        return self._engine.worker
 
     def _release(self) -> None:
         self._engine.leave(self)

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole
+from fitrag_integrations.core.checks import check_number, check_text, check_whole, refuse_if
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
 from fitrag_integrations.core.secret import Secret
@@ -272,7 +272,10 @@ def _checked_url(given: object) -> str:
         raise InputError("base_url: given one with a user or password, allowed: pass api_key")
     if parts.query or parts.fragment:  # where a key may stand, and no path can follow
         raise InputError("base_url: given one with a query, allowed: pass a key as api_key")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        allowed = "an address such as 'http://localhost:8000/v1'"
-        raise InputError.of("base_url", given=given, allowed=allowed)
+    refuse_if(
+        parts.scheme not in ("http", "https") or not parts.hostname,
+        "base_url",
+        given,
+        "an address such as 'http://localhost:8000/v1'",
+    )
     return url

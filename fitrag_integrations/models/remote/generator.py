@@ -17,10 +17,10 @@ from fitrag_integrations.core.checks import (
     check_number,
     check_text,
     check_whole,
+    refuse_if,
 )
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal.words import (
     PROMPT,
     PROMPTS,
@@ -28,6 +28,7 @@ from fitrag_integrations.models.causal.words import (
     checked_texts,
     filled,
     needs_fields,
+    reply_tokens,
 )
 from fitrag_integrations.models.remote.client import OpenAIClient
 from fitrag_integrations.models.remote.replies import (
@@ -87,8 +88,7 @@ class Remote:
         concurrency: int = 16,
         deadline: float | None = None,
     ) -> None:
-        if api not in PATHS:
-            raise InputError.of("api", given=api, allowed=" or ".join(map(repr, PATHS)))
+        refuse_if(api not in PATHS, "api", api, " or ".join(map(repr, PATHS)))
         self.name = check_text("model", model, blank=False)
         self._api: Api = api
         self._top = check_whole("top_logprobs", top_logprobs, low=2)
@@ -177,10 +177,7 @@ class RemoteGenerator(Remote):
         bodies = []
         for text, given in zip(checked_texts("prompts", prompts), prompts, strict=True):
             asked = LimitedPrompt(given)
-            tokens = asked.tokens or USUAL_TOKENS
-            if self._api == "chat":  # a chat model may think before it answers
-                tokens = max(tokens, USUAL_TOKENS)
-            tokens = min(tokens, self._most or tokens)
+            tokens = reply_tokens(asked, self._most, converses=self._api == "chat")
             stop = self._stop if asked.one_line else ()
             bodies.append(self._body(text, tokens=tokens, logprobs=False, stop=stop))
         return await self._ask(bodies, read_written)
@@ -224,9 +221,8 @@ class RemoteGenerator(Remote):
         Raises:
             InputError: If the api is not "completions".
         """
-        if self._api != "completions":
-            allowed = "'completions' for rescore, which has a prompt echoed"
-            raise InputError.of("api", given=self._api, allowed=allowed)
+        allowed = "'completions' for rescore, which has a prompt echoed"
+        refuse_if(self._api != "completions", "api", self._api, allowed)
         pairs = checked_pairs(questions, drafts)
         bodies = [
             self._body(f"{self._question_prompt(question)} {draft}", tokens=1, logprobs=True)

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fitrag_integrations.core.checks import check_many, check_number, check_text
+from fitrag_integrations.core.checks import check_number, check_text, refuse_if
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
-from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.models.encoder.pairs import Pair
+from fitrag_integrations.errors import PortError
+from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused
-from fitrag_integrations.models.scorer.items import logit
+from fitrag_integrations.models.scorer.items import logit, of_logits
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 
 CONTENT = {400, 413, 422}  # status codes by which one document may fail its whole request
@@ -158,16 +158,15 @@ class RemoteScorer:
         most: int | None = None,
         deadline: float | None = None,
     ) -> None:
-        if dialect not in DIALECTS:
-            raise InputError.of("dialect", given=dialect, allowed=", ".join(DIALECTS))
+        refuse_if(dialect not in DIALECTS, "dialect", dialect, ", ".join(DIALECTS))
         known = DIALECTS[dialect]
         self._dialect = known if raw is None else replace(known, raw=bool(raw))
         if most is not None:
             most = int(check_number("most", most, low=1, high=known.most))
             self._dialect = replace(self._dialect, most=most)
         self._model = check_text("model", model)
-        if known.needs_model and not model:
-            raise InputError.of("model", given=model, allowed=f"a name, which {dialect} needs")
+        allowed = f"a name, which {dialect} needs"
+        refuse_if(known.needs_model and not model, "model", model, allowed)
         self._scale = check_number("scale", scale, low=1e-6)
         self._shift = check_number("shift", shift)
         self._client = OpenAIClient(
@@ -193,7 +192,7 @@ class RemoteScorer:
             The labels of each pair, in order; a pair that fails is a `PortError`.
 
         Raises:
-            InputError: Naming the first item that is not a question and a passage.
+            InputError: Naming the first item that is not a question and a passage with text.
         """
         return finish(lambda: self.ascore(pairs))
 
@@ -241,10 +240,8 @@ class RemoteScorer:
             pairs: Pairs of a question and a `Passage`.
             threshold: Minimum relevance of a span, in [0, 1].
         """
-        if self._dialect.path != DIALECTS["cohere"].path:
-            raise InputError.of(
-                "dialect", given=self._dialect.path, allowed="'cohere' for excerpts"
-            )
+        path = self._dialect.path
+        refuse_if(path != DIALECTS["cohere"].path, "dialect", path, "'cohere' for excerpts")
         low = check_number("threshold", threshold, low=0.0, high=1.0)
         asked = checked_pairs(pairs)
         extra: dict[str, object] = {"relevant_spans": {"mode": "enabled", "threshold": low}}
@@ -300,9 +297,7 @@ class RemoteScorer:
 
     def _label(self, value: float) -> BiLabelScore:
         given = value if self._dialect.raw else logit(value, SURE)
-        moved = self._scale * given + self._shift
-        share = 1.0 / (1.0 + math.exp(-abs(moved)))
-        return BiLabelScore(share if moved >= 0 else 1.0 - share, has_answer_logit=moved)
+        return of_logits(self._scale * given + self._shift)
 
     def __repr__(self) -> str:
         return f"RemoteScorer({self._client.base_url!r}, model={self._model!r})"
@@ -312,9 +307,8 @@ def request(
     dialect: Dialect, model: str, query: str, documents: Sequence[str]
 ) -> dict[str, object]:
     """Build the body of a request for the scores of documents for one query."""
-    named = {"model": model} if model and dialect.takes_model else {}
     return {
-        **named,
+        **({"model": model} if model and dialect.takes_model else {}),
         dialect.query: query,
         dialect.documents: list(documents),
         **dialect.always,
@@ -370,16 +364,6 @@ def spans(row: Row, text: str) -> list[tuple[int, int, float]]:
             raise PortError(f"the response has the span {shortened(span)} in a text of {len(text)}")
         found.append((start, end, _finite(score)))
     return sorted(found)
-
-
-def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Check pairs. Raises `InputError` naming the first that is not a question and a passage."""
-    checked = []
-    for i, pair in enumerate(check_many("pairs", pairs, tuple)):
-        if len(pair) != 2 or not isinstance(pair[1], Passage):
-            raise InputError.of(f"pairs[{i}]", given=pair, allowed="a question and a Passage")
-        checked.append((check_text(f"pairs[{i}][0]", pair[0], blank=False), pair[1]))
-    return checked
 
 
 def _text(passage: Passage) -> str:

@@ -16,15 +16,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
+from fitrag_integrations.errors import MissingExtraError, ModelLoadError
 from fitrag_integrations.models.runtime.choosing import cache_folder
 
 Backend = Literal["torch", "onnx", "openvino"]
@@ -42,22 +43,17 @@ Run = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.float32]]
 
 def checked_backend(name: str | None) -> Backend:
     """Return the backend of a name; None is torch. Raises `InputError` for another."""
-    for each in BACKENDS:
-        if each == (name or "torch"):
-            return each
-    raise InputError.of("backend", given=name, allowed=", ".join(BACKENDS))
+    refuse_if((name or "torch") not in BACKENDS, "backend", name, ", ".join(BACKENDS))
+    return cast(Backend, name or "torch")
 
 
 def check_place(backend: Backend, device: torch.device, dtype: torch.dtype) -> None:
     """Raise `InputError` for a device or precision that a backend does not run on."""
     if backend == "torch":
         return
-    if device.type != "cpu":
-        raise InputError.of("device", given=str(device), allowed=f"cpu, where {backend} runs")
-    if dtype not in DTYPES[backend]:
-        named = ", ".join(str(one).removeprefix("torch.") for one in DTYPES[backend])
-        given = str(dtype).removeprefix("torch.")
-        raise InputError.of("dtype", given=given, allowed=f"{named} with backend={backend!r}")
+    refuse_if(device.type != "cpu", "device", str(device), f"cpu, where {backend} runs")
+    given, *names = (str(one).removeprefix("torch.") for one in (dtype, *DTYPES[backend]))
+    refuse_if(given not in names, "dtype", given, f"{', '.join(names)} with backend={backend!r}")
 
 
 def compiled(
@@ -80,8 +76,8 @@ def compiled(
         _tell(what, backend, f"could not take it ({reason})")
         return None
     if not apart <= TOLERANCE[dtype]:
-        given = f"lies {apart:.2g} from torch in float32, allowed {TOLERANCE[dtype]:g}"
-        _tell(what, backend, given)
+        allowed = TOLERANCE[dtype]
+        _tell(what, backend, f"lies {apart:.2g} from torch in float32, allowed {allowed:g}")
         return None
     return lambda *given: torch.from_numpy(run([tensor.numpy() for tensor in given]))
 

@@ -21,7 +21,7 @@ def token_batches(lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]
     first if memory is short. An item longer than the budget is a batch of its own. Padding takes
     at most a twentieth more than the tokens there are, but in batches of a quarter of the budget.
     """
-    order, at = _longest_first(lengths), 0
+    order, at = sorted(range(len(lengths)), key=lambda i: -lengths[i]), 0
     ranked = [lengths[i] for i in order]
     while at < len(order):
         count = _fitting(ranked, at, budget)
@@ -51,7 +51,7 @@ def in_batches(
     import torch
 
     lengths = [length(item) for item in items]
-    order, results = _longest_first(lengths), dict[int, T]()
+    order, results = sorted(range(len(lengths)), key=lambda i: -lengths[i]), dict[int, T]()
     ranked = [lengths[i] for i in order]
     while len(results) < len(order):
         check_going()
@@ -89,10 +89,6 @@ def in_blocks(
         if len(found) < len(items):
             yield len(found), len(items)
     return found
-
-
-def _longest_first(lengths: Sequence[int]) -> list[int]:
-    return sorted(range(len(lengths)), key=lambda i: -lengths[i])
 
 
 def _fitting(ranked: Sequence[int], at: int, budget: int) -> int:

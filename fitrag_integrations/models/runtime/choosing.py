@@ -27,10 +27,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import FitRagError, InputError
+from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.types import Passage
 
@@ -104,10 +105,13 @@ def fastest(
             return one(ways[0])
         what = f"{cls.__name__} {Path(str(name_or_dir)).name}"
         open_ = {name: value for name, value in given.items() if name not in _CHOSEN}
-        record = Record.of(what, ways, _files(name_or_dir), repr(sorted(open_.items())))
-        if (known := record.known()) is not None:
-            return one(known)
-        return tried(record, ways, one)[0]
+        folder = Path(name_or_dir).expanduser()
+        paths = sorted(folder.rglob("*")) if folder.is_dir() else []
+        kept = [(str(p), p.stat()) for p in paths if p.suffix in (".json", ".safetensors")]
+        files = [str(name_or_dir), *((path, s.st_size, s.st_mtime_ns) for path, s in kept)]
+        record = Record.of(what, ways, files, repr(sorted(open_.items())))
+        known = record.known()
+        return tried(record, ways, one)[0] if known is None else one(known)
 
     return cast("Callable[Concatenate[type[M], str | Path, P], M]", loaded)
 
@@ -143,8 +147,7 @@ def ways_of(options: Row) -> list[Way]:
 def precisions() -> list[str]:
     """Return float32, and bfloat16 where the environment or this processor's rates suggest it."""
     said = os.environ.get(DTYPE, "auto")
-    if said not in ("auto", "float32", "bfloat16"):
-        raise InputError.of(DTYPE, given=said, allowed="auto, float32, bfloat16")
+    refuse_if(said not in ("auto", "float32", "bfloat16"), DTYPE, said, "auto, float32, bfloat16")
     quick = said == "bfloat16" or (said == "auto" and rate("bfloat16") >= FASTER * rate("float32"))
     return ["float32", *(["bfloat16"] if quick else [])]
 
@@ -225,14 +228,6 @@ def near(exact: Sequence[float], found: Sequence[float]) -> bool:
     return all(abs(a - b) <= NEAR for a, b in both) and all(
         (a - c) * (b - d) > 0 for (a, b), (c, d) in combinations(both, 2) if abs(a - c) > NEAR
     )
-
-
-def _files(name_or_dir: str | Path) -> list[object]:
-    """Return what a model's name stands for: the state of a folder's files, or a hub name."""
-    folder = Path(name_or_dir).expanduser()
-    paths = sorted(folder.rglob("*")) if folder.is_dir() else []
-    stats = [(str(path), path.stat()) for path in paths if path.suffix in (".json", ".safetensors")]
-    return [str(name_or_dir), *((path, s.st_size, s.st_mtime_ns) for path, s in stats)]
 
 
 @dataclass(frozen=True)

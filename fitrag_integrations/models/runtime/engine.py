@@ -15,8 +15,8 @@ from typing import Any, Generic, Self, TypedDict, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_is, check_whole
-from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
+from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
@@ -127,9 +127,12 @@ class Options:
         named = names.pop("dtype", names.pop("torch_dtype", None))
         if dtype is None and named is not None:  # as transformers spells it
             dtype = str(named).removeprefix("torch.")
-        if wrong := sorted(given["generation_kwargs"].keys() - GENERATION):
-            allowed = f"{', '.join(sorted(GENERATION))}; what is written stays greedy"
-            raise InputError.of("generation_kwargs", given=wrong, allowed=allowed)
+        refuse_if(
+            wrong := sorted(given["generation_kwargs"].keys() - GENERATION),
+            "generation_kwargs",
+            wrong,
+            f"{', '.join(sorted(GENERATION))}; what is written stays greedy",
+        )
         made = cls(
             device,
             None if dtype == "auto" else dtype,
@@ -155,8 +158,8 @@ class Options:
         except RuntimeError:
             allowed = "a torch device, such as cpu or cuda:0"
             raise InputError.of("device", given=self.device, allowed=allowed) from None
-        if self.dtype is not None and self.dtype not in DTYPES:
-            raise InputError.of("dtype", given=self.dtype, allowed=", ".join(DTYPES))
+        allowed = ", ".join(DTYPES)
+        refuse_if(self.dtype is not None and self.dtype not in DTYPES, "dtype", self.dtype, allowed)
         # where bfloat16 is emulated, float32 is the faster
         on_gpu = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = DTYPES[self.dtype or ("bfloat16" if on_gpu else "float32")]
@@ -164,8 +167,7 @@ class Options:
         budget = self.batch_tokens
         if budget is None:
             budget = BATCH_TOKENS.get(device.type, 8192)
-        if budget < 1:
-            raise InputError.of("batch_tokens", given=budget, allowed="a whole number above 0")
+        refuse_if(budget < 1, "batch_tokens", budget, "a whole number above 0")
         return device, dtype, budget
 
 
@@ -253,8 +255,9 @@ class EngineModel(SavedModel, Generic[E]):
 
     _engine: E
 
-    def _own_worker(self) -> Worker:
-        return self._engine.worker
+    def __init__(self, engine: E, *, manifest: Row | None = None) -> None:
+        super().__init__(manifest)
+        self._engine = engine
 
     def _release(self) -> None:
         self._engine.release()

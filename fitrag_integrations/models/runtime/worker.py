@@ -40,7 +40,6 @@ EXIT_SECONDS = 30.0  # what all workers together have for the batch they are in 
 TELL_SECONDS = 0.1  # between two looks at how far a job is
 SMALL = 8  # items of a job that is joined to others, where nobody says
 JOINED = 4  # times as many may be in such a list
-_ENDING = "the interpreter is ending: nothing more is run"
 _ending = threading.Event()
 
 
@@ -208,17 +207,13 @@ class Worker(ForkSafe):
                     "the fork, or start processes with 'spawn'"
                 )
             check_going()
-            if self._thread is None:
-                self._start()
+            if self._thread is None:  # it holds the queue, not the worker, which can be collected
+                name = f"fitrag-{self._name}"
+                self._thread = _Server(name, self._jobs, self._stepping, small=self._small)
+                self._thread.start()
+                weakref.finalize(self, self._jobs.put, None)
             self._jobs.put(job)
         return job
-
-    def _start(self) -> None:
-        # The thread holds the queue, not the worker, so that a forgotten model can be collected.
-        name = f"fitrag-{self._name}"
-        self._thread = _Server(name, self._jobs, self._stepping, small=self._small)
-        self._thread.start()
-        weakref.finalize(self, self._jobs.put, None)
 
 
 class _Server(threading.Thread):
@@ -241,7 +236,10 @@ class _Server(threading.Thread):
     def run(self) -> None:
         """Return turns; between jobs nothing of a task or its model is held."""
         while self._take():
-            self._step()
+            self._turn = self._turns.popleft()
+            with self._stepping:
+                self._turns.extend(self._turn.step())
+            self._turn = None
 
     @property
     def abandoned(self) -> bool:
@@ -260,12 +258,6 @@ class _Server(threading.Thread):
                     taken.append(job)
         self._turns.extend(_joined(taken, self._small))
         return bool(self._turns)
-
-    def _step(self) -> None:
-        self._turn = self._turns.popleft()
-        with self._stepping:
-            self._turns.extend(self._turn.step())
-        self._turn = None
 
 
 class _Turn:
@@ -310,8 +302,7 @@ class _Turn:
         """Run one step; return the answers once all are there."""
         if self._steps is None:
             self._jobs = [job for job in self._jobs if not job.left()]
-            items = [item for job in self._jobs for item in job.items]
-            found = self._jobs[0].task(items)
+            found = self._jobs[0].task([item for job in self._jobs for item in job.items])
             if not isinstance(found, Generator):
                 return list(found)
             self._steps = found
@@ -356,7 +347,7 @@ def finished(steps: Steps[T]) -> T:
 def check_going() -> None:
     """Raise `ModelLoadError` if the interpreter is ending, when nothing more is run."""
     if _ending.is_set():
-        raise ModelLoadError(_ENDING)
+        raise ModelLoadError("the interpreter is ending: nothing more is run")
 
 
 def abandoned() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,6 +32,7 @@ from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
     kind_in,
+    label_count,
     load_head,
     read_manifest,
     reading,
@@ -38,10 +40,16 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import CALIBRATED, FURTHEST, Correction, Item
+from fitrag_integrations.models.scorer.items import (
+    CALIBRATED,
+    FURTHEST,
+    Correction,
+    Item,
+    best_logits,
+)
 from fitrag_integrations.models.scorer.one_pass import (
     Head,
-    SpanJudge,
+    SpanReader,
     load_span_head,
     save_onepass,
 )
@@ -231,7 +239,11 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             manifest=manifest,
         )
         self._scorer = scorer
-        self._spans = SpanJudge(scorer, head, self.manifest)
+        self._span_head = head.float().eval()
+        answers = copy.deepcopy(head.answers).to(scorer._engine.device)
+        self._reader = SpanReader(scorer, answers)
+        self._span_temperatures = both_positive(self.manifest)
+        self._span_labels = label_count(self.manifest.get("head", {}))
 
     @property
     def name(self) -> str:
@@ -260,7 +272,7 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         """Save the head, and the scorer beside it, to a folder that `from_pretrained` reads."""
         folder = Path(folder)
         self._scorer.save_pretrained(folder / "scorer")
-        save_onepass(folder, self._spans.head, folder / "scorer", self.manifest)
+        save_onepass(folder, self._span_head, folder / "scorer", self.manifest)
 
     @classmethod
     def _load(cls, folder: Path, options: Options) -> Self:
@@ -275,7 +287,23 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         return made
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        return self._spans.judge(items)
+        return in_blocks(items, self._judge_block)
+
+    @torch.inference_mode()
+    def _judge_block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
+        read = yield from self._reader.read(items)
+        logits = self._span_head(read.evidence, read.pooled, read.wholes)
+        sizes = [len(ranges) for group in read.places for _, ranges in group]
+        rows, firsts = iter(logits.split(sizes)), iter(read.logits.tolist())
+        judged = []
+        for group, (*_, spans) in zip(read.places, items, strict=True):
+            parts = [(which, next(rows).numpy()) for which, _ in group]
+            best = torch.from_numpy(best_logits(len(spans), parts))
+            labels = (best / torch.tensor(self._span_temperatures))[:, : self._span_labels]
+            whole = self._scorer._labels([next(firsts) for _ in group])
+            corrected = [self._scorer._correction.labels(*row) for row in labels.tolist()]
+            judged.append((whole, corrected))
+        return judged
 
     def _release(self) -> None:
         self._scorer.unload()

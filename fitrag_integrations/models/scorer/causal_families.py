@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.core.checks import refuse_if
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.pairs import (
     OVERLAP_TOKENS,
     Pair,
@@ -153,9 +154,8 @@ class Prompt(PairTokenizer):
         self._pieces = recipe.pieces
         size = sum(len(each[0]) for each in self._piecewise([{"query": "", "document": ""}])[0])
         least = size + self.question_tokens + 2 * OVERLAP_TOKENS
-        if self.max_length < least:
-            allowed = f"at least {least}: the prompt alone has {size} tokens"
-            raise InputError.of("max_length", given=self.max_length, allowed=allowed)
+        allowed = f"at least {least}: the prompt alone has {size} tokens"
+        refuse_if(self.max_length < least, "max_length", self.max_length, allowed)
 
     def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
         values = [

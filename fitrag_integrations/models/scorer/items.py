@@ -177,17 +177,14 @@ def checked_items(items: Sequence[Item]) -> list[Item]:
             allowed = "a (question, Passage, spans) tuple"
             raise InputError.of(f"items[{i}]", given=item, allowed=allowed)
     pairs = checked_pairs([(question, passage) for question, passage, _ in items])
-    return [
-        (question, passage, _checked_spans(f"items[{i}].spans", spans, len(passage.text)))
-        for i, ((question, passage), (_, _, spans)) in enumerate(zip(pairs, items, strict=True))
-    ]
-
-
-def _checked_spans(name: str, spans: Sequence[Range], length: int) -> list[Range]:
-    checked = []
-    for j, span in enumerate(spans):
-        if not (isinstance(span, tuple) and len(span) == 2):
-            raise InputError.of(f"{name}[{j}]", given=span, allowed="a (start, end) tuple")
-        end = check_whole(f"{name}[{j}].end", span[1], low=1, high=length)
-        checked.append((check_whole(f"{name}[{j}].start", span[0], low=0, high=end - 1), end))
-    return checked
+    found: list[Item] = []
+    for i, ((question, passage), (_, _, spans)) in enumerate(zip(pairs, items, strict=True)):
+        checked = []
+        for j, span in enumerate(spans):
+            name = f"items[{i}].spans[{j}]"
+            if not (isinstance(span, tuple) and len(span) == 2):
+                raise InputError.of(name, given=span, allowed="a (start, end) tuple")
+            end = check_whole(f"{name}.end", span[1], low=1, high=len(passage.text))
+            checked.append((check_whole(f"{name}.start", span[0], low=0, high=end - 1), end))
+        found.append((question, passage, checked))
+    return found

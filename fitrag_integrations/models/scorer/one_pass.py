@@ -8,7 +8,6 @@ the windows get by themselves, and to where the answer is.
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,14 +21,11 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ChecksumError
-from fitrag_integrations.models.calls import Judged
 from fitrag_integrations.models.encoder.engine import Engine, Forward
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.evaluator.head import Read
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.folder import (
-    both_positive,
     label_count,
     load_head,
     read_manifest,
@@ -43,7 +39,6 @@ from fitrag_integrations.models.scorer.items import (
     InChunk,
     Item,
     Range,
-    best_logits,
     placed_spans,
 )
 from fitrag_integrations.models.scorer.spans import (
@@ -137,37 +132,6 @@ class SpanReader:
         found = span_evidence(states, self._answers(states), batch, ranges, self._rarity)
         rows = torch.cat([found.means, found.numbers], dim=1).split(list(map(len, ranges)))
         return list(zip(self._scorer._read(states, mask, batch), rows, strict=True))
-
-
-class SpanJudge:
-    """Judge of spans by the states that a scorer's own pass leaves. On the scorer's worker only."""
-
-    def __init__(self, scorer: WholeScorer, head: Head, manifest: Row) -> None:
-        self._scorer = scorer
-        self.head = head.float().eval()
-        answers = copy.deepcopy(self.head.answers).to(scorer._engine.device)
-        self._reader = SpanReader(scorer, answers)
-        self._temperatures = both_positive(manifest)
-        self._labels = label_count(manifest.get("head", {}))
-
-    def judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        """Return the labels of each passage and of its spans."""
-        return in_blocks(items, self._block)
-
-    @torch.inference_mode()
-    def _block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        read = yield from self._reader.read(items)
-        logits = self.head(read.evidence, read.pooled, read.wholes)
-        sizes = [len(ranges) for group in read.places for _, ranges in group]
-        rows, firsts = iter(logits.split(sizes)), iter(read.logits.tolist())
-        judged = []
-        for group, (*_, spans) in zip(read.places, items, strict=True):
-            parts = [(which, next(rows).numpy()) for which, _ in group]
-            best = torch.from_numpy(best_logits(len(spans), parts))
-            labels = (best / torch.tensor(self._temperatures))[:, : self._labels].tolist()
-            whole = self._scorer._labels([next(firsts) for _ in group])
-            judged.append((whole, [self._scorer._correction.labels(*row) for row in labels]))
-        return judged
 
 
 def load_span_head(folder: Path, manifest: Row, scorer: WholeScorer, sha256: str) -> Head:

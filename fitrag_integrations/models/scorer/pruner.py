@@ -69,8 +69,7 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
     def __init__(
         self, engine: Engine, *, name: str, threshold: float, temperature: float = 1.0
     ) -> None:
-        super().__init__({"base": name, "name": name})
-        self._engine = engine
+        super().__init__(engine, manifest={"base": name, "name": name})
         self.name = name
         self.sentence_threshold = check_number("threshold", threshold, low=0.0, high=1.0)
         self.temperature = check_number("temperature", temperature, low=1e-6)
@@ -105,7 +104,10 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         fields = _fields(folder, checkpoint.what)
         config = _base_config(fields, checkpoint.what)
         tokenizer = checkpoint.tokenizer(config)
-        trunk: Any = RankAndPrune(*_parts(folder, checkpoint, config), norm=_before_norm(fields))
+        # the head reads `hidden_states[-1]`: normalized states since transformers 5, not before
+        major = str(fields.get("transformers_version", "4")).partition(".")[0]
+        before = not (major.isdigit() and int(major) >= 5)
+        trunk: Any = RankAndPrune(*_parts(folder, checkpoint, config), norm=before)
         check_vocabulary(trunk.encoder, tokenizer, checkpoint.what)
         length = options.max_length
         if length is None:
@@ -254,12 +256,3 @@ def _parts(folder: Path, checkpoint: Checkpoint, config: Any) -> tuple[Any, nn.L
     ranking = {name.removeprefix("ranking_model."): each for name, each in state.items()}
     model = checkpoint.model("AutoModelForSequenceClassification", config=config, state=ranking)
     return model, head
-
-
-def _before_norm(fields: Mapping[str, Any]) -> bool:
-    """Check whether the head was trained on states before the encoder's last norm.
-
-    It reads `hidden_states[-1]`, which transformers 5 replaced with the normalized states.
-    """
-    major = str(fields.get("transformers_version", "4")).partition(".")[0]
-    return not (major.isdigit() and int(major) >= 5)

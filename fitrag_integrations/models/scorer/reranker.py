@@ -14,8 +14,8 @@ from typing import Self, Unpack
 import torch
 from torch import Tensor
 
-from fitrag_integrations.core.checks import check_number
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.core.checks import check_number, refuse_if
+from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.calls import PairScorer
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
@@ -55,8 +55,7 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
     def __init__(
         self, engine: Engine, *, name: str, family: str, scale: Scale, temperature: float = 1.0
     ) -> None:
-        super().__init__({"base": name, "name": name})
-        self._engine = engine
+        super().__init__(engine, manifest={"base": name, "name": name})
         self.name, self.family, self.scale = name, family, scale
         self.temperature = temperature
 
@@ -98,13 +97,15 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
         folder = Folder(checkpoint, config, tokenizer, options.max_length, instruction)
         chosen = family_of(folder, family)
         scale = chosen.scales[0] if scale is None else scale
-        if scale not in chosen.scales:
-            named = " or ".join(map(repr, chosen.scales))
-            allowed = f"{named} for a {config.model_type} of the family {chosen.name!r}"
-            raise InputError.of("scale", given=scale, allowed=allowed)
-        if instruction is not None and not chosen.takes_instruction:
-            allowed = f"none: the family {chosen.name!r} has no place for one"
-            raise InputError.of("instruction", given=instruction, allowed=allowed)
+        named = " or ".join(map(repr, chosen.scales))
+        allowed = f"{named} for a {config.model_type} of the family {chosen.name!r}"
+        refuse_if(scale not in chosen.scales, "scale", scale, allowed)
+        refuse_if(
+            instruction is not None and not chosen.takes_instruction,
+            "instruction",
+            instruction,
+            f"none: the family {chosen.name!r} has no place for one",
+        )
         trunk, pairs = chosen.load(folder)
         check_vocabulary(trunk.encoder, folder.tokenizer, checkpoint.what)
         name = Path(source).name if Path(source).exists() else str(name_or_dir)
@@ -138,9 +139,8 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
 
     def _label(self, output: float) -> BiLabelScore:
         if self.scale == "probability":
-            if not 0 <= output <= 1:
-                allowed = "'logit', whose outputs are not kept to [0, 1] as a probability is"
-                raise InputError.of("scale", given=self.scale, allowed=allowed)
+            allowed = "'logit', whose outputs are not kept to [0, 1] as a probability is"
+            refuse_if(not 0 <= output <= 1, "scale", self.scale, allowed)
             output = logit(output)
         return of_logits(output / self.temperature)
 
@@ -156,8 +156,7 @@ def family_of(folder: Folder, named: str | None) -> Family:
         ModelLoadError: For a checkpoint that fits none.
     """
     if named is not None:
-        if named not in FAMILIES:
-            raise InputError.of("family", given=named, allowed=", ".join(FAMILIES))
+        refuse_if(named not in FAMILIES, "family", named, ", ".join(FAMILIES))
         return FAMILIES[named]
     for family in FAMILIES.values():
         if family.fits(folder):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.models.encoder.heads import Standardized
 from fitrag_integrations.models.encoder.pairs import Batch, moved_left
 from fitrag_integrations.models.scorer.items import ANSWER_TOKENS, NOTHING, Range
 
@@ -158,7 +159,12 @@ def _weighed(best: Tensor, weights: Tensor) -> Tensor:
 def _answered(answers: Tensor, spans: _Spans, text: Tensor) -> tuple[Tensor, ...]:
     """Return the best answer's score, that less the passage's best, and the shares of both ends."""
     start, end = answers[..., :2].masked_fill(~text.unsqueeze(2), -torch.inf).unbind(2)
-    best, most = _best_answers(start, end, spans)
+    padded = F.pad(end, (0, ANSWER_TOKENS - 1), value=-torch.inf)
+    until = padded.unfold(1, ANSWER_TOKENS, 1).cummax(2).values  # best end so far, of 24 tokens
+    which = spans.places * ANSWER_TOKENS + spans.room
+    ends = until.flatten(1).gather(1, which.flatten(1)).view(which.shape)
+    best = (spans.of_each(start, -torch.inf) + ends).amax(2)  # in each span
+    most = (start + until[..., -1]).amax(1, keepdim=True)  # anywhere
     shares = [
         spans.of_each(side, -torch.inf).logsumexp(2) - side.logsumexp(1, keepdim=True)
         for side in (start, end)
@@ -168,19 +174,6 @@ def _answered(answers: Tensor, spans: _Spans, text: Tensor) -> tuple[Tensor, ...
     return best.clamp(min=NOTHING), behind, *cut
 
 
-def _best_answers(start: Tensor, end: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:
-    """Find the best span of at most 24 tokens, in each range and anywhere.
-
-    Shapes: (batch, spans), (batch, 1).
-    """
-    padded = F.pad(end, (0, ANSWER_TOKENS - 1), value=-torch.inf)
-    until = padded.unfold(1, ANSWER_TOKENS, 1).cummax(2).values  # best end so far
-    which = spans.places * ANSWER_TOKENS + spans.room
-    ends = until.flatten(1).gather(1, which.flatten(1)).view(which.shape)
-    best = (spans.of_each(start, -torch.inf) + ends).amax(2)
-    return best, (start + until[..., -1]).amax(1, keepdim=True)
-
-
 def _kept(keep: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:
     counts = spans.inside.sum(2)
     most = spans.of_each(keep, -torch.inf).amax(2)
@@ -188,7 +181,7 @@ def _kept(keep: Tensor, spans: _Spans) -> tuple[Tensor, Tensor]:
     return mean, torch.where(counts > 0, most, torch.zeros_like(most))
 
 
-class SpanHead(nn.Module):
+class SpanHead(Standardized):
     """Head with the logits of `has_answer` and `llm_prefer` of each span.
 
     The labels of the whole passage, plus a line over the mean of the span's states and over the
@@ -196,28 +189,17 @@ class SpanHead(nn.Module):
     scores of a reader, which the numbers are measured with.
     """
 
-    shift: Tensor
-    scale: Tensor
-
     def __init__(self, width: int, *, hidden: int = 32) -> None:
-        super().__init__()
+        super().__init__(NUMBERS)
         self.answers = nn.Linear(width, 2)
-        self.register_buffer("shift", torch.zeros(NUMBERS))
-        self.register_buffer("scale", torch.ones(NUMBERS))
         self.means = nn.Linear(width, 2)
         self.pooled = nn.Linear(width, 2, bias=False)
         self.units = nn.Linear(NUMBERS, hidden)
         self.mixed = nn.Linear(hidden, 2, bias=False)
 
-    def standardize(self, numbers: Tensor, wholes: Tensor) -> None:
-        """Store the mean and deviation of training spans. Shapes: (spans, 12), (spans, 2)."""
-        numbers = torch.cat([numbers, wholes], dim=1)
-        self.shift.copy_(numbers.mean(0))
-        self.scale.copy_(1 / numbers.std(0).clamp(min=1e-3))
-
     def forward(self, evidence: SpanEvidence, pooled: Tensor, wholes: Tensor) -> Tensor:
         """Return logits. Shapes: (spans, width), (spans, 2), logits of the passage; (spans, 2)."""
-        alike = (torch.cat([evidence.numbers, wholes], dim=1) - self.shift) * self.scale
+        alike = self.alike(torch.cat([evidence.numbers, wholes], dim=1))
         mixed = self.mixed(torch.tanh(self.units(alike)))
         logits: Tensor = wholes + self.means(evidence.means) + self.pooled(pooled) + mixed
         return logits

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.encoder.encoders import (
     fold_adapter,
@@ -114,7 +114,7 @@ def fit_bilabel(
         fit_through(module, data, out / "run", plan, running, team)
     if not team.first:
         return {}
-    logits, labels = held_logits(_as_run(module, plan), data.held), data.held.labels
+    logits, labels = held_logits(as_run(module, plan), data.held), data.held.labels
     temperatures = fit_temperatures(logits, labels)
     entry = write_head(out, module.head, module.evidence.rarity)
     save_encoder(module.trunk, out / "encoder", base=base)
@@ -134,17 +134,12 @@ def fit_bilabel(
     return figures(scaled, labels)
 
 
-def _as_run(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
-    return rounded(module) if plan.bfloat16 else module
-
-
 def _fit_on_frozen(
     module: BiLabelModule, data: Data, out: Path, plan: BilabelPlan, team: Processes
 ) -> None:
     """Fit the head on the CPU, on vectors computed once; log every step."""
-    if team.count > 1:
-        raise InputError.of("tune", given="head", allowed="lora or full in several processes")
-    ready, device = _as_run(module, plan), next(module.trunk.parameters()).device
+    refuse_if(team.count > 1, "tune", "head", "lora or full in several processes")
+    ready, device = as_run(module, plan), next(module.trunk.parameters()).device
     fitted = _frozen(ready, data.train)
     seen = fit_head(
         module.head.cpu(),
@@ -223,7 +218,7 @@ def fit_through(
 
     def loss() -> float:
         """Compute the held-out cross-entropy, each process on its part of the rows."""
-        logits = held_logits(_as_run(module, plan), data.held, team=team)
+        logits = held_logits(as_run(module, plan), data.held, team=team)
         return cross_entropy(logits, data.held.labels)
 
     best = loss if plan.evaluate_every else None
@@ -284,8 +279,12 @@ class WeighingLoop(Loop[Batch]):
         optimizer.zero_grad()
 
 
-def rounded(module: BiLabelModule) -> BiLabelModule:
-    """Copy the encoders in bfloat16; the head stays the module's own, and buffers as they are."""
+def as_run(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
+    """Copy the encoders in bfloat16 if the plan asks for it; the head stays the module's own, and
+    buffers as they are.
+    """
+    if not plan.bfloat16:
+        return module
     interaction = module.evidence.interaction
     if interaction is not None:
         interaction = copy.copy(interaction)

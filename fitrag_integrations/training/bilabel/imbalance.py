@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 
@@ -58,7 +59,7 @@ class Imbalance:
 
     def __post_init__(self) -> None:
         right = {
-            "mode": (self.mode in MODES, ", ".join(MODES)),
+            "imbalance": (self.mode in MODES, ", ".join(MODES)),
             "direction": (self.direction in ("optimizer", "sgd"), "optimizer or sgd"),
             "weight": (self.weight is None or 0 <= self.weight <= 1, "0 to 1, or None"),
             "clip": (0 <= self.clip < 0.5, "0 or more, below 0.5"),
@@ -66,9 +67,8 @@ class Imbalance:
             "pairs": (self.pairs >= 1, "1 or more"),
         }
         for name, (fine, allowed) in right.items():
-            if not fine:
-                option = "imbalance" if name == "mode" else name
-                raise InputError.of(option, given=getattr(self, name), allowed=allowed)
+            given = self.mode if name == "imbalance" else getattr(self, name)
+            refuse_if(not fine, name, given, allowed)
 
     @property
     def learns(self) -> bool:
@@ -256,8 +256,7 @@ def step_change(
         found = []
         for p, u in zip(parameters, change, strict=True):
             group = groups[p]
-            if group["dampening"]:
-                raise InputError.of("dampening", given=group["dampening"], allowed="0")
+            refuse_if(group["dampening"], "dampening", group["dampening"], "0")
             carried = group["momentum"] if group["nesterov"] else 0.0
             found.append(-group["lr"] * (1 + carried) * u)
         return found
@@ -275,8 +274,7 @@ def _groups(optimizer: torch.optim.Optimizer) -> dict[nn.Parameter, dict[str, An
 
 def _adamw(group: dict[str, Any], state: dict[str, Tensor], p: nn.Parameter, u: Tensor) -> Tensor:
     """Differentiate mean / (sqrt(square) + eps), both after the step and corrected for bias."""
-    if group["amsgrad"]:
-        raise InputError.of("amsgrad", given=True, allowed="False")
+    refuse_if(group["amsgrad"], "amsgrad", True, "False")
     if p.grad is None or "exp_avg" not in state:
         return torch.zeros_like(u)
     first, second = group["betas"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from fitrag_integrations.core.checks import Checked
+from fitrag_integrations.core.checks import Checked, refuse_if
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.runtime.sources import MINILM
@@ -93,17 +93,20 @@ class BilabelPlan(Checked):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        if self.tune not in ("head", "lora", "full"):
-            raise InputError.of("--tune", given=self.tune, allowed="head, lora or full")
-        if self.optimizer not in OPTIMIZERS:
-            raise InputError.of("optimizer", given=self.optimizer, allowed=", ".join(OPTIMIZERS))
-        if self.held_file is not None and not self.held_file.is_file():
-            allowed = "a share of the questions, or a file that is there"
-            raise InputError.of("--validation", given=self.validation, allowed=allowed)
-        if not 0 < self.share < 1:
-            raise InputError.of("validation", given=self.validation, allowed="a share of 0 to 1")
-        if not 0 <= self.momentum < 1:
-            raise InputError.of("momentum", given=self.momentum, allowed="0 or more, below 1")
+        refuse_if(
+            self.tune not in ("head", "lora", "full"), "--tune", self.tune, "head, lora or full"
+        )
+        refuse_if(
+            self.optimizer not in OPTIMIZERS, "optimizer", self.optimizer, ", ".join(OPTIMIZERS)
+        )
+        refuse_if(
+            self.held_file is not None and not self.held_file.is_file(),
+            "--validation",
+            self.validation,
+            "a share of the questions, or a file that is there",
+        )
+        refuse_if(not 0 < self.share < 1, "validation", self.validation, "a share of 0 to 1")
+        refuse_if(not 0 <= self.momentum < 1, "momentum", self.momentum, "0 or more, below 1")
         if self.tune == "head" and (self.accumulate > 1 or self.evaluate_every):
             given = {"accumulate": self.accumulate, "evaluate_every": self.evaluate_every}
             raise InputError.of("tune", given="head", allowed=f"lora or full with {given}")

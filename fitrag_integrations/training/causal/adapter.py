@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.loading import causal_source, load_causal
@@ -93,8 +93,7 @@ def own_engine(
     where, dtype, _ = options.resolved()
     placing: dict[str, Any] = {}
     if four_bit:
-        if where.type == "cpu":
-            raise InputError.of("four_bit", given=True, allowed="a GPU, where gradients are kept")
+        refuse_if(where.type == "cpu", "four_bit", True, "a GPU, where gradients are kept")
         require_extra("bitsandbytes", extra="quantize", feature="a base in 4 bits")
         from transformers import BitsAndBytesConfig
 
@@ -122,13 +121,9 @@ def base_from(out: Path, base: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterPlan:
-    """Settings for training an adapter; by default the paper's: one epoch at 1e-4 (IK, section
-    3.2).
-    """
+class CausalPlan:
+    """Settings for training what stands on a causal model."""
 
-    epochs: EpochsOver = 1.0
-    rate: Rate = 1e-4
     batch: BatchRows = 16
     rank: Rank = 16
     alpha: Alpha = 32
@@ -140,6 +135,16 @@ class AdapterPlan:
     checkpointing: Checkpointing = False
     four_bit: FourBit = False
     device_map: DeviceMap = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterPlan(CausalPlan):
+    """Settings for training an adapter; by default the paper's: one epoch at 1e-4 (IK, section
+    3.2).
+    """
+
+    epochs: EpochsOver = 1.0
+    rate: Rate = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +216,7 @@ def fit_whole(
         plan: Training settings, without 4 bits.
         team: Processes that share each step; the first has the best weights.
     """
-    if plan.four_bit:
-        raise InputError.of("four_bit", given=True, allowed="False where all weights are trained")
+    refuse_if(plan.four_bit, "four_bit", True, "False where all weights are trained")
     torch.manual_seed(plan.seed)
     engine.model.requires_grad_(True)
     _fit(engine, lesson, folder, plan, team)

@@ -8,7 +8,8 @@ information. A head is fitted on hidden states of the frozen base, which are com
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.states import (
@@ -34,6 +35,7 @@ from fitrag_integrations.models.runtime.folder import write_manifest, write_tens
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
+    CausalPlan,
     Example,
     Lesson,
     base_from,
@@ -46,20 +48,9 @@ from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
 from fitrag_integrations.training.loop.parallel import Processes, join, training_device
 from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import (
-    Accumulate,
-    Alpha,
-    BatchRows,
     CausalBase,
-    Checkpointing,
-    Device,
-    DeviceMap,
     DraftTokens,
-    Dropout,
-    FourBit,
     JudgedModel,
-    Rank,
-    Seed,
-    Validation,
 )
 from fitrag_integrations.training.rows import (
     KnownRow,
@@ -90,7 +81,7 @@ WHOLE = "base"  # the folder of a base that was trained whole, beside its manife
 
 
 @dataclass(frozen=True, slots=True)
-class IKPlan:
+class IKPlan(CausalPlan):
     """Settings for training an IK classifier; see `fitrag train ik --help`.
 
     `lengths` are the draft lengths of the mixture, None for none, half and all of `draft_tokens`.
@@ -125,30 +116,22 @@ class IKPlan:
             default="1e-4, with --tune head 1e-3",
         ),
     ] = None
-    batch: BatchRows = 16
-    rank: Rank = 16
-    alpha: Alpha = 32
-    dropout: Dropout = 0.05
     hidden: Annotated[int, Option("Units of the head's hidden layer, 0 for none.", min=0)] = 0
     layers: Annotated[
         list[int] | None,
         Option("Layer whose hidden states the head reads; repeatable.", name="--layer"),
     ] = None
     weight_decay: Annotated[float, Option("Weight decay of the head.")] = 0.3
-    validation: Validation = 0.1
-    seed: Seed = 13
-    device: Device = None
-    accumulate: Accumulate = 1
-    checkpointing: Checkpointing = False
-    four_bit: FourBit = False
-    device_map: DeviceMap = None
 
     def mixture(self) -> tuple[int, ...]:
         """Return the draft lengths to train on."""
         given = self.lengths or (0, self.draft_tokens // 2, self.draft_tokens)
-        if any(not 0 <= length <= self.draft_tokens for length in given):
-            allowed = f"whole numbers from 0 to draft_tokens, {self.draft_tokens}"
-            raise InputError.of("lengths", given=given, allowed=allowed)
+        refuse_if(
+            any(not 0 <= length <= self.draft_tokens for length in given),
+            "lengths",
+            given,
+            f"whole numbers from 0 to draft_tokens, {self.draft_tokens}",
+        )
         return tuple(sorted(set(given)))
 
 
@@ -169,13 +152,12 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
         InputError: For an invalid row, or rows of several models.
         ModelLoadError: If the base's tokenizer has no token for Yes or No.
     """
-    if plan.variant not in VARIANTS:
-        raise InputError.of("variant", given=plan.variant, allowed=", ".join(VARIANTS))
+    refuse_if(plan.variant not in VARIANTS, "variant", plan.variant, ", ".join(VARIANTS))
     given = known_rows(rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     team, device = join(training_device(plan.device))
-    if team.count > 1 and plan.variant == "head":
-        raise InputError.of("variant", given="head", allowed="lora or full in several processes")
+    allowed = "lora or full in several processes"
+    refuse_if(team.count > 1 and plan.variant == "head", "variant", "head", allowed)
     engine = own_engine(plan.base, str(device), four_bit=plan.four_bit, device_map=plan.device_map)
     try:
         manifest: dict[str, Any] = {
@@ -195,7 +177,12 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
             model = _fit_words(engine, train, held, out, plan, manifest, team)
         if not team.first:
             return {}
-        gaps = _held_gaps(model, held)
+        pairs = [(row.question, row.draft) for row in held]
+        drafts = [bool(draft) and model.draft_tokens > 0 for _, draft in pairs]
+        without = finished(model.gaps([(question, "") for question, _ in pairs]))
+        drafted = iter(finished(model.gaps([*compress(pairs, drafts)])))
+        second = [next(drafted) if there else torch.nan for there in drafts]
+        gaps = torch.tensor([without, second]).T.contiguous()  # (rows, 2); NaN: no draft
         labels = torch.tensor([[float(row.known)] * 2 for row in held])
         found = fit_temperatures(gaps, labels.masked_fill(gaps.isnan(), torch.nan))
         model.manifest["temperatures"] = list(found)
@@ -230,15 +217,8 @@ def _fit_words(
     )
     how = AdapterPlan(
         epochs=1.0 if plan.epochs is None else plan.epochs,
-        batch=plan.batch,
         rate=1e-4 if plan.rate is None else plan.rate,
-        rank=plan.rank,
-        alpha=plan.alpha,
-        dropout=plan.dropout,
-        seed=plan.seed,
-        accumulate=plan.accumulate,
-        checkpointing=plan.checkpointing,
-        four_bit=plan.four_bit,
+        **{spec.name: getattr(plan, spec.name) for spec in fields(CausalPlan)},
     )
     if plan.variant == "full":
         fit_whole(engine, lesson, out / "run", how, team)
@@ -299,16 +279,6 @@ def _fit_head(
     entry = write_tensors(out, "head.safetensors", head.state_dict())
     manifest["weights"] = {**entry, "layers": layers, "hidden": plan.hidden}
     return IKClassifier(engine, manifest=manifest, head=head)
-
-
-def _held_gaps(model: IKClassifier, held: Sequence[KnownRow]) -> Tensor:
-    """Return the logits without and with the draft. Shape: (rows, 2); NaN where there is none."""
-    without = finished(model.gaps([(row.question, "") for row in held]))
-    pairs = [(row.question, row.draft) for row in held]
-    asked = [pair for pair in pairs if pair[1] and model.draft_tokens]
-    drafted = iter(finished(model.gaps(asked)))
-    second = [next(drafted) if d and model.draft_tokens else torch.nan for _, d in pairs]
-    return torch.tensor([without, second]).T.contiguous()
 
 
 def _figures(logits: Tensor, held: Sequence[KnownRow], plan: IKPlan) -> dict[str, float]:

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import torch
 
-from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.core.checks import check_number, check_text, refuse_if
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.gate.slimplm import (
     JUDGES,
@@ -225,18 +224,20 @@ def claim_rows(rows: Iterable[Mapping[str, object]]) -> list[ClaimRow]:
             tuple(_lead(f"rows[{at}].questions", one) for one in questions),
             tuple(_lead(f"rows[{at}].claims", one) for one in claims),
         )
-        if not leads.questions and not leads.claims:
-            given, allowed = row.get("claims"), "at least one claim or question"
-            raise InputError.of(f"rows[{at}].claims", given=given, allowed=allowed)
+        refuse_if(
+            not leads.questions and not leads.claims,
+            f"rows[{at}].claims",
+            row.get("claims"),
+            "at least one claim or question",
+        )
         question = check_text(f"rows[{at}].question", row.get("question"), blank=False)
         draft = check_text(f"rows[{at}].draft", draft, blank=False).strip()
         found.append(ClaimRow(question, draft, leads))
     return found
 
 
-def _lead(field: str, given: object) -> Lead:
-    if not isinstance(given, Mapping):
-        raise InputError.of(field, given=given, allowed="objects with text and query")
+def _lead(field: str, given: Any) -> Lead:
+    refuse_if(not isinstance(given, Mapping), field, given, "objects with text and query")
     text = check_text(f"{field}.text", _first(given, "text", "claim", "question"), blank=False)
     query = check_text(f"{field}.query", _first(given, "query", "searchWord") or "")
     return Lead(text.strip(), query.strip(), _first(given, "search", "needSearch"))

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import Checked
+from fitrag_integrations.core.checks import Checked, refuse_if
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.eligibility import (
     HIDDEN,
     MAX_PAIRS,
@@ -116,11 +115,13 @@ class EligibilityPlan(Checked):
     def __post_init__(self) -> None:
         """Check the numbers before the training starts."""
         Checked.__post_init__(self)
-        if self.combinations not in (*KINDS, BOTH):
-            allowed = ", ".join((*KINDS, BOTH))
-            raise InputError.of("--combinations", given=self.combinations, allowed=allowed)
-        if self.label not in LABELS:
-            raise InputError.of("label", given=self.label, allowed=", ".join(LABELS))
+        refuse_if(
+            self.combinations not in (*KINDS, BOTH),
+            "--combinations",
+            self.combinations,
+            ", ".join((*KINDS, BOTH)),
+        )
+        refuse_if(self.label not in LABELS, "label", self.label, ", ".join(LABELS))
 
 
 @only_run
@@ -145,14 +146,12 @@ def fit_eligibility(
     given = list(rows)
     entries = [one for row in given if isinstance(one := row.get("fitted_for"), dict)]
     others = [one for one in entries if one != entries[0]]
-    if not entries or others:
-        allowed = "rows labelled with one scorer, window, stride and per_passage"
-        raise InputError.of("rows.fitted_for", given=entries[:1] + others[:1], allowed=allowed)
+    allowed = "rows labelled with one scorer, window, stride and per_passage"
+    refuse_if(not entries or others, "rows.fitted_for", entries[:1] + others[:1], allowed)
     fitted_for = {"scorer": "", **entries[0]}
     known = eligibility_rows(given)
-    if len(known) < 2 * plan.folds:
-        allowed = f"at least {2 * plan.folds} questions that need retrieval"
-        raise InputError.of("rows", given=len(known), allowed=allowed)
+    allowed = f"at least {2 * plan.folds} questions that need retrieval"
+    refuse_if(len(known) < 2 * plan.folds, "rows", len(known), allowed)
     inputs = [
         torch.tensor(
             [
@@ -235,9 +234,8 @@ def choose_stop(
         most = float("inf") if max_share is None else max_share
         if pairs:
             lists.append([pairs[0], *(pair for pair in pairs[1:] if pair[1].share <= most)])
-    if not lists:
-        allowed = "rows with prefixes: label them with --combinations prefixes or both"
-        raise InputError.of("rows", given=len(rows), allowed=allowed)
+    allowed = "rows with prefixes: label them with --combinations prefixes or both"
+    refuse_if(not lists, "rows", len(rows), allowed)
     longest = [one[-1][1] for one in lists]
     held = fmean(stop.has_answer for stop in longest)
     right = fmean(stop.eligible for stop in longest)

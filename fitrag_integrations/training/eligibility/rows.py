@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_text, refuse_if
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import BiLabelScore
 
@@ -65,8 +65,7 @@ def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> l
     """
     kept: list[set[int]] = []
     for _ in range(draws):
-        size = chance.randint(1, count)
-        places = set(chance.sample(range(count), size))
+        places = set(chance.sample(range(count), chance.randint(1, count)))
         alike = (len(places & other) / len(places | other) for other in kept)
         if places not in kept and all(share <= overlap for share in alike):
             kept.append(places)
@@ -101,17 +100,14 @@ def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[EligibilityRo
         if row.get("error") is not None:
             continue
         count += 1
-        given = row.get("combinations")
-        if not isinstance(given, list):
-            raise InputError.of(f"rows[{i}].combinations", given=given, allowed="a list")
+        given: Any = row.get("combinations")
+        refuse_if(not isinstance(given, list), f"rows[{i}].combinations", given, "a list")
         question = check_text(f"rows[{i}].question", row.get("question"), blank=False)
         own = [one for one in given if isinstance(one, dict) and one.get("eligible") is not None]
         if own:
             combinations = tuple(_judged(f"rows[{i}].combinations", one) for one in own)
             found.append(EligibilityRow(question, combinations))
-    if not found:
-        allowed = "rows of `fitrag label eligibility` with combinations"
-        raise InputError.of("rows", given=count, allowed=allowed)
+    refuse_if(not found, "rows", count, "rows of `fitrag label eligibility` with combinations")
     return found
 
 

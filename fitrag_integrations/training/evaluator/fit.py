@@ -11,9 +11,8 @@ from typing import Annotated, Any, cast, get_args
 
 import torch
 
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.checks import check_number, refuse_if
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, save_encoder
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat
@@ -101,15 +100,16 @@ class EvaluatorPlan:
         choices = [("loss", self.loss, LOSSES), ("tune", self.tune, TUNES)]
         choices.append(("input_format", self.input_format, get_args(InputFormat)))
         for name, given, among in choices:
-            if given not in among:
-                raise InputError.of(name, given=given, allowed=", ".join(among))
-        if self.loss == "regression" and self.tune == "upper":
-            allowed = "full (the paper's), lora or head with the regression"
-            raise InputError.of("tune", given=self.tune, allowed=allowed)
+            refuse_if(given not in among, name, given, ", ".join(among))
+        allowed = "full (the paper's), lora or head with the regression"
+        refuse_if(self.loss == "regression" and self.tune == "upper", "tune", self.tune, allowed)
         check_number("validation", self.validation, low=0.0, high=0.9)
-        if self.evaluate_every and not self.validation:
-            allowed = "0, or a share of questions to hold out"
-            raise InputError.of("evaluate_every", given=self.evaluate_every, allowed=allowed)
+        refuse_if(
+            self.evaluate_every and not self.validation,
+            "evaluate_every",
+            self.evaluate_every,
+            "0, or a share of questions to hold out",
+        )
 
     def steps_over(self, count: int, processes: int = 1) -> int:
         """Return the number of steps.
@@ -146,8 +146,7 @@ def fit_evaluator(
     Raises:
         InputError: If the run in `out` was begun with another plan or other rows.
     """
-    if not rows:
-        raise InputError.of("rows", given=rows, allowed="at least one judged row")
+    refuse_if(not rows, "rows", rows, "at least one judged row")
     train, held = split(rows, plan.validation, plan.seed) if plan.validation else (list(rows), [])
     team, device = join(training_device(running.device))
     torch.manual_seed(plan.seed)

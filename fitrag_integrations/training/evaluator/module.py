@@ -19,18 +19,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, grade, span_scores
 from fitrag_integrations.models.evaluator.sequence_classifier import (
+    KIND,
     InputFormat,
     SequenceGrader,
-    write_fields,
 )
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.loading import CLASSIFIER, Checkpoint, Kind
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.training.encoder import trunk_passes, with_lora
@@ -217,7 +218,8 @@ class RegressionModule(nn.Module):
             setattr(self.model, self.model.base_model_prefix, trunk.merge_and_unload())
         out.mkdir(parents=True, exist_ok=True)
         self._grader.save(out)
-        write_fields(out, {"input_format": self._grader.input_format, **fields})
+        own = {"input_format": self._grader.input_format, **fields}
+        write_manifest(out, "model.json", kind=KIND, fields=own)
 
 
 def start_regression(
@@ -241,9 +243,12 @@ def start_regression(
     kind: Kind = "AutoModelForSequenceClassification"
     model = checkpoint.model(kind, outputs=1, new=CLASSIFIER, dtype=torch.float32)
     tokenizer = checkpoint.tokenizer()
-    if tokenizer.pad_token is None and tokenizer.eos_token is None:
-        allowed = "a tokenizer with a pad_token or eos_token (in its tokenizer_config.json)"
-        raise InputError.of("pad_token", given=base, allowed=allowed)
+    refuse_if(
+        tokenizer.pad_token is None and tokenizer.eos_token is None,
+        "pad_token",
+        base,
+        "a tokenizer with a pad_token or eos_token (in its tokenizer_config.json)",
+    )
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id

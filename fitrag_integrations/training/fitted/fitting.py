@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_is, check_whole
+from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.defaults import DEFAULTS
@@ -175,8 +175,7 @@ def _fitted(
         np.array([i for i, one in enumerate(table.questions) if (one.question in half) is first])
         for first in (True, False)
     )
-    if not len(order) or not len(test):
-        raise InputError.of("questions", given=len(asked), allowed="at least two with answers")
+    refuse_if(not len(order) or not len(test), "questions", len(asked), "at least two with answers")
     known = [bool(right) for right in table.bare.right[order]]
     bank = QuestionBank.build([table.questions[at].question for at in order], known)
     bank.save(folder / "bank")
@@ -250,8 +249,7 @@ def _answered(
 
 def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
     """Write down what was searched, to see later what has changed."""
-    text = json.dumps(passage_hashes(passages), indent=0)
-    write_whole(folder / CORPUS, text + "\n")
+    write_whole(folder / CORPUS, json.dumps(passage_hashes(passages), indent=0) + "\n")
 
 
 def passage_hashes(passages: Iterable[Passage]) -> list[str]:
@@ -332,35 +330,28 @@ def finder(retriever: Any, k: int) -> Find:
         k: Maximum number of usable passages per question.
     """
     homes = {kind.__module__.partition(".")[0] for kind in type(retriever).__mro__}
-    if own := homes & {"langchain_core", "llama_index"}:
-        is_chain = "langchain_core" in own
-        call, read = (
-            (retriever.invoke, _of_document) if is_chain else (retriever.retrieve, _of_node)
-        )
-    else:
-        port = port_of("retrieve", retriever, "retrieve")
+    verbs = {"langchain_core": "invoke", "llama_index": "retrieve"}
+    verb = next((verbs[home] for home in verbs if home in homes), None)
+    port = port_of("retrieve", retriever, "retrieve") if verb is None else None
 
     def find(questions: Sequence[str]) -> list[list[Passage]]:
-        found = (
-            (map(read, call(each)) for each in questions) if own else run(port.ask(questions)).value
-        )
-        return [list(usable(passages)[0][:k]) for passages in map(list, found)]
+        if port is not None:
+            found = run(port.ask(questions)).value
+        else:
+            found = [[*map(_passage, getattr(retriever, str(verb))(one))] for one in questions]
+        return [list(usable(list(passages))[0][:k]) for passages in found]
 
     return find
 
 
-def _of_node(found: Any) -> Passage:
-    node = getattr(found, "node", None)
-    if node is None:
-        raise InputError.of("nodes", given=found, allowed="nodes with scores")
-    return _passage(node.node_id, node.get_content(), node.metadata)
-
-
-def _of_document(document: Any) -> Passage:
-    text = document.page_content
-    return _passage(document.id or made_id(text), text, document.metadata)
-
-
-def _passage(name: str, text: str, metadata: Any) -> Passage:
+def _passage(found: Any) -> Passage:
+    """Make a passage of a LangChain document or of a LlamaIndex node with its score."""
+    if hasattr(found, "page_content"):
+        text, metadata = found.page_content, found.metadata
+        name = found.id or made_id(text)
+    else:
+        node: Any = getattr(found, "node", None)
+        refuse_if(node is None, "nodes", found, "nodes with scores")
+        name, text, metadata = node.node_id, node.get_content(), node.metadata
     title, source = (first_text(metadata, (key,)) for key in ("title", "source"))
     return Passage(name, check_is("text", text, str), title, source)

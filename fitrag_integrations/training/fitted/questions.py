@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError
 from fitrag_integrations.evaluation.answers import is_correct, tokens
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT, AskGate
 from fitrag_integrations.text.blocks import PROSE, blocks_of
@@ -57,27 +58,33 @@ class Asked:
 
 def questions_in(file: Path, count: int) -> list[Asked]:
     """Read questions: rows of question and maybe answers or answer, or a text with one a line."""
-    if not file.is_file():
-        raise InputError.of("questions", given=str(file), allowed="a file that is there")
+    refuse_if(not file.is_file(), "questions", str(file), "a file that is there")
     if file.name.lower().endswith((".jsonl", ".jsonl.gz")):
         asked = [asked_of(row, f"{file}, row {n}") for n, row in enumerate(read_jsonl(file), 1)]
     else:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
         asked = [Asked(line.strip()) for line in lines if line.strip()]
-    if not asked:
-        raise InputError.of("questions", given=str(file), allowed="at least one question")
+    refuse_if(not asked, "questions", str(file), "at least one question")
     return spread(asked, count)
 
 
 def asked_of(row: Mapping[str, Any], place: str) -> Asked:
     """Read a row of question and maybe answers or answer; errors name `place`."""
-    question = row.get("question")
-    if not isinstance(question, str) or not question.strip():
-        raise InputError.of(f"{place}: question", given=question, allowed="a text")
+    question: Any = row.get("question")
+    refuse_if(
+        not isinstance(question, str) or not question.strip(),
+        f"{place}: question",
+        question,
+        "a text",
+    )
     given = row.get("answers", row.get("answer"))
     answers = [given] if isinstance(given, str) else given or []
-    if not isinstance(answers, list) or not all(isinstance(each, str) for each in answers):
-        raise InputError.of(f"{place}: answers", given=given, allowed="a text or a list of texts")
+    refuse_if(
+        not isinstance(answers, list) or not all(isinstance(each, str) for each in answers),
+        f"{place}: answers",
+        given,
+        "a text or a list of texts",
+    )
     made_of = row.get("made_of", "")
     return Asked(question, tuple(answers), made_of if isinstance(made_of, str) else "")
 
@@ -104,11 +111,11 @@ def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -
         return different(questions_from(passages, round(WRITTEN_MORE * count)))[:count]
     sampled = spread(passages, round(WRITTEN_MORE * count))
     replies = oracle.texts([WRITE.format(passage=f"{p.title}\n{p.text}".strip()) for p in sampled])
-    made = [
-        asked
-        for passage, reply in zip(sampled, replies, strict=True)
-        if (asked := _parsed(reply or "", passage)) is not None
-    ]
+    made = []
+    for passage, reply in zip(sampled, replies, strict=True):
+        if (found := _REPLY.search(reply or "")) and "?" in found[1]:
+            answers = (found[2].strip(" .\"'"),)
+            made.append(Asked(" ".join(found[1].split()), answers, passage.text))
     again = oracle.answers(
         [Context(one.question, (Excerpt.whole(Passage("", one.passage)),)) for one in made]
     )
@@ -139,13 +146,6 @@ def refreshed(
     return different([*kept, *written_questions(unused, count - len(kept), oracle)])
 
 
-def _parsed(reply: str, passage: Passage) -> Asked | None:
-    found = _REPLY.search(reply)
-    if found is None or "?" not in found[1]:
-        return None
-    return Asked(" ".join(found[1].split()), (found[2].strip(" .\"'"),), passage.text)
-
-
 def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
     """Return whether the language model says that it can answer each question: 1.0 for yes."""
 
@@ -174,8 +174,8 @@ def questions_from(passages: Sequence[Passage], count: int) -> list[Asked]:
 
     Only sentences of prose are used: code, tables, lists, tags and badges make no questions.
     """
-    made = [asked for asked in map(_question_from, passages) if asked is not None]
-    return spread(list({one.question: one for one in made}.values()), count)
+    made = {one.question: one for one in map(_question_from, passages) if one is not None}
+    return spread(list(made.values()), count)
 
 
 def _question_from(passage: Passage) -> Asked | None:

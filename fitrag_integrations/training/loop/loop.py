@@ -20,10 +20,10 @@ from typing import Annotated, Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
+from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.files import storing
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import Stopping, Terminated
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.loop.checkpoints import Best, load_checkpoint, save_checkpoint
 from fitrag_integrations.training.loop.parallel import ALONE, Processes, device_of, has_bfloat16
 from fitrag_integrations.training.options import Device
@@ -153,8 +153,8 @@ class Loop(Generic[Batch]):
             path = self.folder / "best.safetensors"
             evaluate = best = Best(self.module, path, self.held_out, writes=self.team.first)
         at, stopping = load_checkpoint(self._checkpoint, self.module, optimizer), Stopping()
-        if self.team.mean({"step": at})["step"] != at:
-            raise InputError.of("--out", given=self.folder, allowed="a folder all processes share")
+        allowed = "a folder all processes share"
+        refuse_if(self.team.mean({"step": at})["step"] != at, "--out", self.folder, allowed)
         self.team.share([p.data for p in trainable(self.module)])
         saved, seen, steps = time.monotonic(), _Mean(), self.settings.steps
         # of several processes none may stop alone: the others would wait for it

@@ -56,7 +56,6 @@ def test_the_prompt_of_phi_3_keeps_its_end_and_assistant_tokens(tmp_path):
         out = model.generate(torch.tensor([ids]), max_new_tokens=6, do_sample=False)
         expected = tokenizer.decode(out[0, len(ids) :], skip_special_tokens=True).strip()
         assert made.generate([question]) == [expected]
-    made.unload()
 
 
 def test_an_end_that_the_tokenizer_appends_is_removed(tmp_path):
@@ -81,8 +80,6 @@ def test_a_thinking_model_answers_at_once_unless_it_is_to_think(tmp_path):
     assert "<think>" not in slow.question_prompt("who?")
     opened = LocalGenerator.from_pretrained(chat(tmp_path / "r1", R1))
     assert opened.question_prompt("who?").endswith("<think>\n\n</think>\n\n")
-    for made in (quick, slow, opened):
-        made.unload()
 
 
 def test_a_gate_keeps_the_template_arguments_it_was_fitted_with(tmp_path):

@@ -1,10 +1,10 @@
 """The local generator: greedy, measured token by token, streamed."""
 
 import asyncio
+import hashlib
 import json
 import math
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -64,6 +64,7 @@ def test_answers_stop_at_the_end_of_the_line(generator):
     assert generator.answer(list(KNOWN)) == list(KNOWN.values())
     prompts = [generator.question_prompt(question) for question in KNOWN]
     assert prompts[0] == "Question: who wrote the score of the film?\nAnswer:"
+    assert "Question: what is {question}?" in generator.question_prompt("what is {question}?")
     assert generator.generate(prompts) == list(KNOWN.values())
 
 
@@ -113,7 +114,6 @@ def test_a_step_decodes_a_few_tokens_and_measures_only_drafts(base, monkeypatch)
     assert text and max(sizes[:-1]) < 12 <= len(sizes) and not measured
     made.draft(["who?"])
     assert measured
-    made.unload()
 
 
 def test_rescoring_a_draft_is_drafting_it(generator):
@@ -138,7 +138,6 @@ def test_drafts_are_as_short_as_asked(base, tokens):
     generator = LocalGenerator.from_pretrained(base, device="cpu", draft_tokens=tokens)
     for draft, text in zip(generator.draft(list(KNOWN)), KNOWN.values(), strict=True):
         assert len(draft.logprobs) == tokens and text.startswith(draft.text)
-    generator.unload()
 
 
 def test_first_tokens(generator):
@@ -159,7 +158,6 @@ def test_leaving_a_stream_leaves_the_generator_usable(base):
     assert next(stream)
     stream.close()
     assert len(generator.draft(list(KNOWN))) == 2
-    generator.unload()
 
 
 @pytest.mark.parametrize(
@@ -190,14 +188,6 @@ def test_p_yes_is_a_share_of_two(generator, base):
     assert generator.p_yes([prompt]) == pytest.approx([expected], abs=1e-5)
 
 
-def test_sixteen_threads_get_what_one_gets(generator):
-    questions = list(KNOWN) * 8
-    with ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(lambda q: generator.answer([q])[0], questions)) == (
-            list(KNOWN.values()) * 8
-        )
-
-
 async def test_the_event_loop_stays_free(generator):
     turns = 0
 
@@ -216,7 +206,6 @@ async def test_the_event_loop_stays_free(generator):
 def test_a_pickle_is_the_folder_and_the_options(generator):
     again = pickle.loads(pickle.dumps(generator))
     assert again._engine is generator._engine and again.max_new_tokens == 24
-    again.unload()
 
 
 @pytest.mark.parametrize(
@@ -247,12 +236,6 @@ def test_as_many_drafts_as_questions(generator):
         generator.rescore(["a", "b"], ["c"])
 
 
-def test_braces_in_a_question_stay(generator):
-    assert generator.question_prompt("what is {question}?").startswith(
-        "Question: what is {question}?"
-    )
-
-
 @pytest.fixture
 def chat(tmp_path):
     made = LocalGenerator.from_pretrained(write_llama(tmp_path / "chat", chat=True), device="cpu")
@@ -275,8 +258,6 @@ def test_a_reply_is_as_long_as_its_prompt_asks(tmp_path):
     short = LocalGenerator.from_pretrained(tmp_path / "base", device="cpu", max_new_tokens=5)
     (five,) = short.generate([LimitedPrompt("Rome", tokens=200)])
     assert five.cut == 5 and document.startswith(five)
-    made.unload()
-    short.unload()
 
 
 def test_only_a_prompt_of_one_line_ends_with_it(base):
@@ -289,7 +270,6 @@ def test_only_a_prompt_of_one_line_ends_with_it(base):
     assert more.startswith("the Black Sea\n") and more.cut == 30
     (draft,) = made.draft([LimitedPrompt("what sea is the Danube in?", tokens=2)])
     assert len(draft.logprobs) == 2
-    made.unload()
 
 
 def test_a_model_that_converses_may_think_before_a_short_answer(chat):
@@ -302,7 +282,6 @@ def test_a_prompt_that_fills_the_input_leaves_a_reply_that_is_told_to_be_cut(tmp
     made = LocalGenerator.from_pretrained(folder, device="cpu")
     (reply,) = made.generate(["the river and the city of Rome " * 2])
     assert reply.cut is not None and reply.cut < 64
-    made.unload()
 
 
 def test_a_model_folder_may_say_how_to_ask(base, tmp_path):
@@ -312,7 +291,8 @@ def test_a_model_folder_may_say_how_to_ask(base, tmp_path):
     )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    digests = {"config.json": _digest(folder / "config.json")}
+    config = (folder / "config.json").read_bytes()
+    digests = {"config.json": hashlib.sha256(config).hexdigest()}
     fields = {"name": "little", "prompt": "Q: {question}\nA:", "stop": ["."], "files": digests}
     write_manifest(folder, "model.json", kind="generator", fields={**fields, "max_new_tokens": 5})
     made = LocalGenerator.from_pretrained(folder, device="cpu")
@@ -322,16 +302,9 @@ def test_a_model_folder_may_say_how_to_ask(base, tmp_path):
     assert (other.stop, other.max_new_tokens) == ((), 7)
     made.unload()
     other.unload()
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(json.loads(config)))
     with pytest.raises(ChecksumError, match="SHA-256"):
         LocalGenerator.from_pretrained(folder, device="cpu")
-
-
-def _digest(path):
-    import hashlib
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_a_folder_without_a_model_is_told(tmp_path):
@@ -345,4 +318,3 @@ def test_the_embedded_model_answers():
     assert draft.text and len(draft.logprobs) <= made.draft_tokens
     assert made.name == "fitrag-closed-book" and made.stop == ("\n",)
     assert 0 < made.p_yes(["Question: is it?\nAnswer:"])[0] < 1
-    made.unload()

@@ -60,7 +60,6 @@ def test_one_prompt_is_plain_greedy_decoding(model, base):
     assert len(set(expected)) > 1
     assert model.ensemble([([prompt] * 3, WEIGHTS) for prompt in PROMPTS]) == expected
     assert model.generate(PROMPTS) == expected
-    plain.unload()
 
 
 def test_several_prompts_are_the_weighted_mean(model, base):
@@ -81,7 +80,6 @@ def test_batches_and_other_items_do_not_matter(base, model, batch_tokens):
     alone = [model.ensemble([item])[0] for item in items]
     assert small.ensemble(items) == alone
     assert asyncio.run(small.aensemble(items)) == alone
-    small.unload()
 
 
 def test_it_stops_where_plain_decoding_does(base):
@@ -91,8 +89,6 @@ def test_it_stops_where_plain_decoding_does(base):
     mark = text[len(text) // 2]
     model = ReplugGenerator.from_pretrained(base, stop=(mark,), **options)
     assert model.ensemble([(PROMPTS[:1], [1.0])]) == [text.split(mark)[0].strip()]
-    whole.unload()
-    model.unload()
 
 
 def test_a_tight_input_leaves_room_for_what_fits(tmp_path):

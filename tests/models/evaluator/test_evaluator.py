@@ -59,7 +59,6 @@ def test_a_published_classifier_equals_a_plain_loop(classifier, form):
     assert evaluator.evaluate(many()) == pytest.approx(expected, abs=1e-5)
     assert len({round(output, 3) for output in outputs}) > 20  # the outputs do tell texts apart
     assert min(map(abs, outputs)) < 1 < max(map(abs, outputs))
-    evaluator.unload()
 
 
 def test_a_title_that_is_not_there_is_not_announced(classifier):
@@ -97,20 +96,17 @@ def test_a_question_as_long_as_the_input_is_refused(published):
         published.evaluate([("who " * 600, Passage("", "the king"))])
 
 
-def test_a_classifier_with_several_outputs_is_refused(tmp_path):
-    folder = write_t5_classifier(tmp_path, labels=3)
-    with pytest.raises(ModelLoadError, match="given 3 outputs, allowed 1"):
-        RetrievalEvaluator.from_pretrained(folder)
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(ModelLoadError):
-        RetrievalEvaluator.from_pretrained(tmp_path)
-
-
-def test_an_unknown_input_format_is_refused(classifier):
-    with pytest.raises(InputError, match="input_format: given 'bare'"):
-        RetrievalEvaluator.from_pretrained(classifier, input_format="bare")
+def test_what_is_no_evaluator_and_an_unknown_format_are_refused(classifier, bert, tmp_path):
+    several = write_t5_classifier(tmp_path / "several", labels=3)
+    make_evaluator(bert).save_pretrained(tmp_path / "ours")
+    for folder, options, error, told in (
+        (several, {}, ModelLoadError, "given 3 outputs, allowed 1"),
+        (tmp_path, {}, ModelLoadError, "config.json is missing"),
+        (classifier, {"input_format": "bare"}, InputError, "input_format: given 'bare'"),
+        (tmp_path / "ours", {"input_format": "plain"}, InputError, "an input of its own"),
+    ):
+        with pytest.raises(error, match=told):
+            RetrievalEvaluator.from_pretrained(folder, **options)
 
 
 def test_a_published_classifier_is_saved_with_thresholds_and_format(classifier, tmp_path):
@@ -125,14 +121,11 @@ def test_a_published_classifier_is_saved_with_thresholds_and_format(classifier, 
     assert again._grader.input_format == "titled"
 
 
-def test_the_papers_presets_are_refused_for_other_weights(published):
-    with pytest.raises(ThresholdMismatchError, match="Mindie.CRAG-Evaluator"):
-        published.thresholds = PRESETS["popqa"]
-    assert published.thresholds is None
-
-
-def test_the_papers_presets_belong_to_whoever_is_named_so(classifier):
+def test_the_papers_presets_belong_to_whoever_is_named_so(classifier, published):
     preset = PRESETS["popqa"]
+    with pytest.raises(ThresholdMismatchError, match="Mindie.CRAG-Evaluator"):
+        published.thresholds = preset
+    assert published.thresholds is None
     made = RetrievalEvaluator.from_pretrained(classifier, name=preset.model, device="cpu")
     made.thresholds = preset
     assert made.thresholds is preset
@@ -170,12 +163,6 @@ def test_our_head_reads_the_title(bert):
         [("where is the danube", Passage("", text, title)) for title in ("danube", "rome", "")]
     )
     assert len({same, other, none}) == 3
-
-
-def test_our_own_weights_take_no_input_format(bert, tmp_path):
-    make_evaluator(bert).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="input_format"):
-        RetrievalEvaluator.from_pretrained(tmp_path, input_format="plain")
 
 
 def test_a_scorer_seen_as_an_evaluator(bert):

@@ -5,10 +5,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import encoded, tokenizer_of
+from tiny import encoded, encoded_pair, tokenizer_of
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch
 from fitrag_integrations.models.evidence.lexical import (
     COUNT,
     LEXICAL_COUNT,
@@ -82,7 +82,7 @@ def pair(question, title, text=(3, 4)):
     segments = [0, *[1] * len(question), 0, *[2] * (len(named) + len(text)), 0]
     offsets = [None] * (len(question) + 2 + len(named))
     offsets += [(i, i + 1) for i in range(len(text))]
-    return EncodedPair.of(ids, [0] * len(ids), segments, [*offsets, None])
+    return encoded_pair(ids, segments, [*offsets, None])
 
 
 def title_clues(*given, **more):

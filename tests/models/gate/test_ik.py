@@ -50,6 +50,18 @@ def ik(folder):
     made.unload()
 
 
+@pytest.fixture
+def changed(folder, tmp_path):
+    """Copy the folder with other fields in its manifest; gives the copy."""
+
+    def copy(**fields):
+        copied = shutil.copytree(folder, tmp_path / "ik")
+        set_field(copied, **fields)
+        return copied
+
+    return copy
+
+
 def test_it_is_a_gate(ik):
     assert isinstance(ik, Gate)
     assert (ik.threshold, ik.fitted, ik.draft_tokens) == (0.5, None, 8)
@@ -83,7 +95,6 @@ def test_the_score_is_the_softmax_of_yes_and_no(base, tmp_path):
             last = model(input_ids=torch.tensor([tokenizer(text)["input_ids"]])).logits[0, -1]
         expected = float(((last[yes] - last[no]) / temperature).sigmoid())
         assert gate.p_known(["what sea?"], [draft]) == pytest.approx([expected], abs=1e-4)
-    gate.unload()
 
 
 def test_a_blank_draft_is_none(ik):
@@ -104,13 +115,10 @@ def test_a_draft_is_cut_to_its_tokens(ik):
     assert long == pytest.approx(short, abs=1e-5)
 
 
-def test_without_draft_tokens_the_question_is_alone(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "ik")
-    set_field(tmp_path / "ik", draft_tokens=0)
-    gate = IKClassifier.from_pretrained(tmp_path / "ik", device="cpu")
+def test_without_draft_tokens_the_question_is_alone(changed):
+    gate = IKClassifier.from_pretrained(changed(draft_tokens=0), device="cpu")
     alone, drafted = gate.p_known(["what sea?"] * 2, ["", "the Black Sea"])
     assert alone == pytest.approx(drafted, abs=1e-6)
-    gate.unload()
 
 
 def test_thirty_two_questions_are_one_call(ik, monkeypatch):
@@ -131,7 +139,6 @@ def test_a_saved_classifier_is_the_same(ik, folder, tmp_path):
     assert again.p_known(QUESTIONS, DRAFTS) == pytest.approx(ik.p_known(QUESTIONS, DRAFTS))
     assert again.manifest["temperatures"] == [2.0, 0.5] and again.variant == ik.variant
     assert again._engine is ik._engine
-    again.unload()
 
 
 def test_a_pickle_is_the_folder_and_the_options(ik):
@@ -139,25 +146,15 @@ def test_a_pickle_is_the_folder_and_the_options(ik):
     assert len(pickled) < 1000
     again = pickle.loads(pickled)
     assert again.p_known(QUESTIONS, DRAFTS) == pytest.approx(ik.p_known(QUESTIONS, DRAFTS))
-    again.unload()
 
 
-def test_only_its_own_base_drafts(ik, base, folder, tmp_path):
+def test_its_own_base_drafts_shares_the_weights_and_outlives_it(ik, base, changed):
     assert ik.model_name == "tiny" and ik.drafter is None
-    shutil.copytree(folder, tmp_path / "ik")
-    set_field(tmp_path / "ik", model=base.rpartition("/")[2])
-    gate = IKClassifier.from_pretrained(tmp_path / "ik", device="cpu")
-    assert gate.drafter.name == gate.model_name
-    gate.unload()
-
-
-def test_its_drafter_shares_the_weights_and_outlives_it(base, folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "ik")
-    set_field(tmp_path / "ik", model=base.rpartition("/")[2])
-    folder = tmp_path / "ik"
-    gate = IKClassifier.from_pretrained(folder, device="cpu", batch_tokens=333)
+    own = changed(model=base.rpartition("/")[2])
+    gate = IKClassifier.from_pretrained(own, device="cpu", batch_tokens=333)
     drafter = gate.drafter
     assert drafter is gate.drafter and drafter._engine is gate._engine
+    assert drafter.name == gate.model_name
     assert drafter.draft_tokens == gate.draft_tokens
     drafts = drafter.draft(QUESTIONS)
     again = pickle.loads(pickle.dumps(drafter))
@@ -169,7 +166,6 @@ def test_its_drafter_shares_the_weights_and_outlives_it(base, folder, tmp_path):
         gate.p_known(QUESTIONS, DRAFTS)
     with pytest.raises(ModelLoadError, match="unloaded: load it again"):
         gate.generator()
-    drafter.unload()
 
 
 def test_a_base_may_be_a_neighbour(tmp_path):
@@ -183,12 +179,10 @@ def test_a_base_may_be_a_neighbour(tmp_path):
     assert again._engine is generator._engine
 
 
-def test_a_stored_threshold_is_used(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "ik")
-    set_field(tmp_path / "ik", threshold=fitted(0.73, "big"))
-    gate = IKClassifier.from_pretrained(tmp_path / "ik", device="cpu", for_model="big")
+def test_a_stored_threshold_is_used(changed):
+    own = changed(threshold=fitted(0.73, "big"))
+    gate = IKClassifier.from_pretrained(own, device="cpu", for_model="big")
     assert (gate.threshold, gate.fitted.rows, gate.model_name) == (0.73, 9, "big")
-    gate.unload()
 
 
 def test_another_model_is_refused(folder):
@@ -197,9 +191,7 @@ def test_another_model_is_refused(folder):
     fine = IKClassifier.from_pretrained(
         folder, device="cpu", for_model="other", allow_other_model=True
     )
-    again = pickle.loads(pickle.dumps(fine))
-    for gate in (fine, again):
-        gate.unload()
+    assert pickle.loads(pickle.dumps(fine)).model_name == fine.model_name
 
 
 def test_no_token_for_yes_or_no(tmp_path):
@@ -210,7 +202,6 @@ def test_no_token_for_yes_or_no(tmp_path):
     write_ik(tmp_path / "head", base, variant="head")  # reads no word
     gate = IKClassifier.from_pretrained(tmp_path / "head", device="cpu")
     assert len(gate.p_known(QUESTIONS, DRAFTS)) == 3
-    gate.unload()
 
 
 def test_other_words_may_be_asked_for(base, tmp_path):
@@ -218,7 +209,6 @@ def test_other_words_may_be_asked_for(base, tmp_path):
     gate = IKClassifier.from_pretrained(tmp_path / "ik", device="cpu")
     tokenizer = gate._engine.tokenizer
     assert [tokenizer.decode([i]) for i in gate.word_ids] == ["True", "False"]
-    gate.unload()
 
 
 @pytest.mark.parametrize(
@@ -229,20 +219,18 @@ def test_other_words_may_be_asked_for(base, tmp_path):
         ({"base": "/nowhere"}, "config.json is missing"),
     ],
 )
-def test_a_wrong_manifest_is_told(folder, tmp_path, fields, named):
-    shutil.copytree(folder, tmp_path / "ik")
-    set_field(tmp_path / "ik", **fields)
+def test_a_wrong_manifest_is_told(changed, fields, named):
     with pytest.raises(ModelLoadError, match=named):
-        IKClassifier.from_pretrained(tmp_path / "ik", device="cpu")
+        IKClassifier.from_pretrained(changed(**fields), device="cpu")
 
 
-def test_changed_weights_are_refused(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "ik")
-    entry = json.loads((tmp_path / "ik" / "model.json").read_text())["weights"]
-    with (tmp_path / "ik" / entry["file"]).open("ab") as file:
+def test_changed_weights_are_refused(changed):
+    own = changed()
+    entry = json.loads((own / "model.json").read_text())["weights"]
+    with (own / entry["file"]).open("ab") as file:
         file.write(b" ")
     with pytest.raises(ChecksumError, match="SHA-256"):
-        IKClassifier.from_pretrained(tmp_path / "ik", device="cpu")
+        IKClassifier.from_pretrained(own, device="cpu")
 
 
 def test_an_adapter_of_another_base_is_refused(tmp_path):
@@ -297,7 +285,6 @@ def test_a_head_reads_states_and_surprise(base, tmp_path):
     torch.testing.assert_close(single[:3, 0], logs, atol=1e-4, rtol=1e-4)
     assert single[3:].tolist() == [[0.0, 1.0, 0.0]] * 5
     torch.testing.assert_close(found[1, -FACTS : -FACTS + 2], facts[:2], atol=1e-4, rtol=1e-4)
-    gate.unload()
 
 
 def test_a_head_standardizes():
@@ -336,5 +323,3 @@ def test_a_merged_adapter_gives_the_same_over_a_base_of_its_own(kind, tmp_path):
             call()
     copy = pickle.loads(pickle.dumps(merged))
     assert copy.p_known(QUESTIONS, DRAFTS) == merged.p_known(QUESTIONS, DRAFTS)
-    for model in (plain, apart, merged, again, copy):
-        model.unload()

@@ -93,14 +93,12 @@ def test_the_score_weighs_true_against_false(base, name):
         last = model(torch.tensor([row])).logits[0, -1]
     expected = float((last[known] - last[unknown]).sigmoid())
     assert judge.p_known(["what sea?"], ["the Black Sea"]) == pytest.approx([expected], abs=1e-4)
-    judge.unload()
 
 
 def test_a_random_model_gives_no_verdict(base):
     judge = NecessityJudge.from_pretrained(base, device="cpu")
     assert judge.judge(QUESTIONS, DRAFTS) == [None] * 3
     assert judge.template is TEMPLATES["paper"] and judge.model_name == ""
-    judge.unload()
 
 
 def test_the_prompts_are_those_of_paper_and_weights():
@@ -118,7 +116,6 @@ def test_a_saved_judge_is_the_same(judge, tmp_path):
     again.unload()
     pickled = pickle.loads(pickle.dumps(judge))
     assert pickled.p_known(QUESTIONS, DRAFTS) == pytest.approx(judge.p_known(QUESTIONS, DRAFTS))
-    pickled.unload()
 
 
 def test_wrong_input_is_named(judge, base, folder):

@@ -104,12 +104,6 @@ def test_remote_ik_is_the_softmax_of_the_served_model(url, folder, api):
     )
 
 
-def test_its_prompts_are_those_of_the_local_classifier():
-    from fitrag_integrations.models.gate import ik
-
-    assert ik.PROMPTS == PROMPTS
-
-
 def test_one_gate_serves_sync_calls_and_many_event_loops(url):
     gate = RemoteIK(url, "lm")
     expected = gate.p_known(QUESTIONS, [""] * 4)
@@ -149,13 +143,6 @@ def test_no_more_requests_are_open_than_allowed(folder):
     assert 1 <= told["most_open"] <= 3 and told["seen"] == {"silent": 40}
 
 
-def test_a_busy_server_is_asked_again(url):
-    before = seen(url)["seen"].get("busy", 0)
-    (known,) = RemoteIK(url, "busy", max_retries=1).p_known(["who"], [""])
-    assert 0.0 < known < 1.0
-    assert seen(url)["seen"]["busy"] - before == 2
-
-
 def test_a_server_that_stays_broken_is_given_up_and_the_question_retrieved_for(url):
     before = seen(url)["seen"].get("broken", 0)
     gate = RemoteIK(url, "broken", max_retries=1)
@@ -168,12 +155,14 @@ def test_a_server_that_stays_broken_is_given_up_and_the_question_retrieved_for(u
     assert isinstance(strict.outcome, PortError)
 
 
-@pytest.mark.parametrize("name", ["teapot", "later", "garbled"])
-def test_what_no_other_try_would_mend_is_asked_once(url, name):
+@pytest.mark.parametrize(
+    ("name", "asked"), [("teapot", 1), ("later", 1), ("garbled", 1), ("busy", 2)]
+)
+def test_only_what_another_try_may_mend_is_asked_again(url, name, asked):
     before = seen(url)["seen"].get(name, 0)
-    (error,) = RemoteIK(url, name, max_retries=3).p_known(["who"], [""])
-    assert isinstance(error, PortError)
-    assert seen(url)["seen"][name] - before == 1
+    (known,) = RemoteIK(url, name, max_retries=3).p_known(["who"], [""])
+    assert isinstance(known, float if name == "busy" else PortError)
+    assert seen(url)["seen"][name] - before == asked
 
 
 def test_a_server_that_dies_midway_costs_what_it_did_not_answer(folder):
@@ -288,12 +277,8 @@ def test_a_reply_is_as_long_as_its_prompt_asks_and_says_when_it_was_cut(url):
     model = RemoteGenerator(url, "lm")
     three, five = model.generate([LimitedPrompt("who", tokens=3), LimitedPrompt("who", tokens=5)])
     assert (three.cut, five.cut) == (3, 5) and five.startswith(three)
-    assert (
-        RemoteGenerator(url, "lm", max_new_tokens=2)
-        .generate([LimitedPrompt("who", tokens=5)])[0]
-        .cut
-        == 2
-    )
+    short = RemoteGenerator(url, "lm", max_new_tokens=2)
+    assert short.generate([LimitedPrompt("who", tokens=5)])[0].cut == 2
 
 
 def test_a_generator_drafts_with_what_the_model_tells(url, folder):
@@ -417,10 +402,8 @@ def test_without_alternatives_a_draft_has_probabilities_only():
 def test_a_threshold_fitted_for_another_model_is_refused(url):
     fitted = FittedThreshold(0.25, model="llama")
     gate = RemoteIK(url, "lm-ik", fitted=fitted)
-    assert (
-        gate.threshold == 0.25
-        and RemoteIK(url, "lm-ik", fitted=fitted, threshold=0.0).threshold == 0
-    )
+    assert gate.threshold == 0.25
+    assert RemoteIK(url, "lm-ik", fitted=fitted, threshold=0.0).threshold == 0
     trace = run(Decider(gate, drafter=RemoteGenerator(url, "lm"))("who"))
     assert isinstance(trace.outcome, ThresholdMismatchError)
 

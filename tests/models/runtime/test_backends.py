@@ -39,8 +39,6 @@ def test_scores_are_those_of_torch(saved, name):
         assert one.has_answer == pytest.approx(two.has_answer, abs=1e-4)
         assert one.llm_prefer == pytest.approx(two.llm_prefer, abs=1e-4)
     assert len(list((backends.cache_folder() / "graphs").iterdir())) == 1  # both run one graph
-    other.unload()
-    plain.unload()
 
 
 def test_vectors_are_those_of_torch(bert):
@@ -74,7 +72,6 @@ def test_what_cannot_be_exported_is_told_and_runs_in_torch(saved, monkeypatch):
     with pytest.warns(RuntimeWarning, match="ValueError: no such operator"):
         scorer = BiLabelScorer.from_pretrained(saved, backend="onnx")
     assert len(scorer.score(PAIRS)) == len(PAIRS)
-    scorer.unload()
 
 
 def test_a_damaged_graph_is_exported_anew(bert):

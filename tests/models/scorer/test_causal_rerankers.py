@@ -156,7 +156,6 @@ def test_it_equals_the_published_recipe(folder, family, batch_tokens):
     (score,) = scorer.score(PAIRS[:1])
     assert score.has_answer == pytest.approx(1 / (1 + math.exp(-expected[0])), abs=1e-5)
     assert score.llm_prefer is None
-    scorer.unload()
 
 
 def test_an_instruction_goes_into_the_prompt(folder, family):
@@ -285,4 +284,3 @@ def test_a_device_map_places_the_model(folder, family):
     scorer = BiLabelScorer.from_reranker(folder, device="cpu", model_kwargs={"device_map": "cpu"})
     expected = reference(folder, family, PAIRS)
     assert logits(scorer, PAIRS) == pytest.approx(expected, abs=1e-4)
-    scorer.unload()

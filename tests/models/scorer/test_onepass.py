@@ -109,7 +109,7 @@ def test_saved_and_loaded_it_is_the_same(base, tmp_path):
 def test_a_head_of_one_label_gives_one_also_saved_and_loaded(bert, tmp_path):
     both = make_onepass(bert)
     one = OnePassScorer(
-        both._scorer, both._spans.head, manifest={**both.manifest, "head": {"labels": 1}}
+        both._scorer, both._span_head, manifest={**both.manifest, "head": {"labels": 1}}
     )
     one.save_pretrained(tmp_path)
     for scorer in (one, OnePassScorer.from_pretrained(tmp_path, device="cpu")):

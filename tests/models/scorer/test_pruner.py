@@ -94,7 +94,6 @@ def test_it_equals_the_published_arithmetic(folder, batch_tokens):
     again = asyncio.run(scorer.ascore_sentences(ITEMS))
     assert numbers(again) == pytest.approx(numbers(judged), abs=1e-5)
     assert scorer.score_sentences([]) == []
-    scorer.unload()
 
 
 def test_states_are_those_the_head_was_trained_on(modern, tmp_path):

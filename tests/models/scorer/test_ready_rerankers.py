@@ -372,4 +372,3 @@ def test_bfloat16_rounds_the_states_and_not_the_output(folder):
             states = model.bfloat16().bert(**given).pooler_output
             expected = torch.nn.functional.linear(states.float(), *head).item()
         assert found.has_answer == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-5)
-    scorer.unload()

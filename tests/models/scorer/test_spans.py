@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from tiny import tokenizer_of
+from tiny import encoded_pair, tokenizer_of
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
@@ -15,9 +15,8 @@ from fitrag_integrations.models.scorer.items import chunk_spans, token_ranges
 from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, LineHead, span_evidence
 
 # question tokens 1 2; passage tokens 3 1 4, one character each
-CHUNK = EncodedPair.of(
+CHUNK = encoded_pair(
     [0, 1, 2, 0, 3, 1, 4, 0],
-    [0] * 8,
     [0, 1, 1, 0, 2, 2, 2, 0],
     [None, None, None, None, (0, 1), (1, 2), (2, 3), None],
 )
@@ -86,7 +85,7 @@ def test_no_spans_give_no_rows():
 
 
 def test_a_chunk_without_question_or_text_has_finite_numbers():
-    chunk = EncodedPair.of([0, 0], [0, 0], [0, 0], [None, None])
+    chunk = encoded_pair([0, 0], [0, 0], [None, None])
     evidence = of_one([(0, 0)], RARITY, chunk, torch.ones(2, 2), torch.ones(2, 2))
     assert evidence.numbers.isfinite().all()
 

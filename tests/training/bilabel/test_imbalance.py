@@ -308,10 +308,14 @@ def test_other_optimizers_are_refused():
             step_change(optimizer, [p], [torch.ones(1)])
 
 
+def learnable(count):
+    """Make vectors of pairs without features, and labels that follow from them."""
+    pooled = torch.randn(count, 4, generator=torch.Generator().manual_seed(5))
+    return pooled, torch.zeros(count, 0), (pooled[:, :2] > 0).float()
+
+
 def test_fixed_at_one_half_is_plain_training():
-    generator = torch.Generator().manual_seed(5)
-    pooled, features = torch.randn(60, 4, generator=generator), torch.zeros(60, 0)
-    labels = (pooled[:, :2] > 0).float()
+    pooled, features, labels = learnable(60)
 
     def fitted(weigher):
         torch.manual_seed(0)
@@ -326,9 +330,7 @@ def test_fixed_at_one_half_is_plain_training():
 
 
 def test_a_head_learns_w_on_held_out_pairs():
-    generator = torch.Generator().manual_seed(5)
-    pooled, features = torch.randn(90, 4, generator=generator), torch.zeros(90, 0)
-    labels = (pooled[:, :2] > 0).float()
+    pooled, features, labels = learnable(90)
     held = HeldPairs(pooled[60:], features[60:], labels[60:])
     weigher = Weigher(Imbalance("corrected", alpha=5.0), labels[:60])
     rows = (pooled[:60], features[:60], labels[:60], [3] * 20)

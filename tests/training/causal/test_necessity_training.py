@@ -50,7 +50,6 @@ def test_its_verdicts_are_written_and_read(fitted):
     assert right > 0.8 * len(rows)
     for verdict, score in zip(verdicts, scores, strict=True):
         assert verdict == (score > 0.5) or score == pytest.approx(0.5, abs=0.05)
-    judge.unload()
 
 
 def test_labels_come_from_the_answers(base, tmp_path):
@@ -110,4 +109,3 @@ def test_train_necessity_from_the_command_line(base, tmp_path):
     assert done.exit_code == 0 and "judge AUC" in done.stderr, done.output
     judge = NecessityJudge.from_pretrained(tmp_path / "judge", device="cpu")
     assert judge.p_known(["who?"], ["a king"])
-    judge.unload()

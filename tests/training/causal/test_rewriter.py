@@ -64,8 +64,6 @@ def test_a_rewriter_learns_the_grammar(fitted):
     assert asyncio.run(model.arewrite(questions, drafts)) == written
     copy = pickle.loads(pickle.dumps(model))
     assert copy.rewrite(questions, drafts) == written
-    copy.unload()
-    model.unload()
 
 
 def test_it_is_saved_whole(fitted, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from functools import partial
 
 import pytest
 import torch
@@ -100,14 +101,9 @@ def test_a_run_asked_to_stop_saves_the_step_it_was_in(tmp_path):
     assert seen == list(range(5, 12)) and torch.equal(weights(module), whole)
 
 
-def test_a_resumed_run_knows_its_step_where_a_weight_sat_out_some(tmp_path):
-    make = lambda: Line(sometimes=True)  # noqa: E731
-    whole = run_through(make, tmp_path / "whole")
-    assert torch.equal(run_interrupted(make, tmp_path / "parts", 6), whole)
-
-
-def test_a_resumed_run_has_the_same_dropout(tmp_path):
-    make = lambda: Line(dropout=0.5)  # noqa: E731
+@pytest.mark.parametrize("how", [{"sometimes": True}, {"dropout": 0.5}])
+def test_a_resumed_run_knows_steps_that_a_weight_sat_out_and_its_dropout(tmp_path, how):
+    make = partial(Line, **how)
     whole = run_through(make, tmp_path / "whole")
     assert torch.equal(run_interrupted(make, tmp_path / "parts", 6), whole)
 

@@ -35,22 +35,30 @@ HERE = Path(__file__).parents[1]
 TWO = Processes(0, 2)
 
 
-def start(base, folder, changes, *, count=1, kill_at=0):
-    """Start processes that train one scorer, and wait for them. Gives their exit codes."""
+def processes(arguments, count, **how):
+    """Start processes of a run, as `torchrun` would, and wait. Gives exit codes and stderr."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    arguments = [sys.executable, str(HERE / "training_process.py"), base, str(folder)]
     known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
     known |= {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # which sums are rounded by
     made = [
         subprocess.Popen(
-            [*arguments, json.dumps(changes), str(kill_at)],
+            [sys.executable, *arguments],
             env=os.environ | known | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            text=True,
+            **how,
         )
         for rank in range(count)
     ]
-    return [process.wait(timeout=240) for process in made]
+    told = [process.communicate(timeout=240)[1] for process in made]
+    return [process.returncode for process in made], told
+
+
+def start(base, folder, changes, *, count=1, kill_at=0):
+    """Start processes that train one scorer. Gives their exit codes."""
+    arguments = [str(HERE / "training_process.py"), base, str(folder), json.dumps(changes)]
+    return processes([*arguments, str(kill_at)], count)[0]
 
 
 def weights(folder, rank=0):
@@ -144,22 +152,10 @@ def test_the_command_under_accelerate(bert, tmp_path):
 
 
 def launched(words, folder):
-    """Run a verb in two processes, as `torchrun` would start them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    made = [
-        subprocess.Popen(
-            [sys.executable, "-m", "fitrag_integrations.cli", *words, "--out", str(folder)],
-            env=os.environ | known | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    told = [process.communicate(timeout=240)[1] for process in made]
-    assert [process.returncode for process in made] == [0, 0], told
+    """Run a verb in two processes; gives their stderr."""
+    arguments = ["-m", "fitrag_integrations.cli", *words, "--out", str(folder)]
+    codes, told = processes(arguments, 2, stderr=subprocess.PIPE)
+    assert codes == [0, 0], told
     return told
 
 

@@ -131,8 +131,12 @@ def test_of_equal_ones_the_earliest_is_the_best_and_none_is_an_error(tmp_path):
     for value in (1.0, 2.0, 3.0, 4.0):
         module.weight.data.fill_(value)
         best()
-    best.restore()
-    assert module.weight.item() == 2.0
+    again = Best(module, tmp_path / "best.safetensors", lambda: 0.5)  # of a run that goes on
+    for one, found in ((best, None), (again, {"held_out": 0.5})):
+        module.weight.data.fill_(9.0)
+        assert found is None or one() == found
+        one.restore()
+        assert module.weight.item() == 2.0
     with pytest.raises(TrainingError, match="diverged"):
         Best(module, tmp_path / "best.safetensors", lambda: math.nan)()
 
