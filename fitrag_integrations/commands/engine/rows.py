@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.core.checks import refuse_if as refuse_if
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.types import Passage
