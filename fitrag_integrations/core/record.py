@@ -30,7 +30,7 @@ class Record(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field as plain Python; what JSON cannot hold becomes its ``repr``."""
-        return {name: plain(getattr(self, name)) for name in _names(type(self))}
+        return {name: plain(getattr(self, name)) for name in _names(cast(Any, type(self)))}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
@@ -60,7 +60,7 @@ R = TypeVar("R", bound=Record)
 def remade(record: R, **changes: object) -> R:
     """Copy a record with changed fields, without checking them again."""
     made = object.__new__(type(record))
-    for name in _names(type(record)):
+    for name in _names(cast(Any, type(record))):
         object.__setattr__(made, name, changes[name] if name in changes else getattr(record, name))
     return made
 

@@ -44,8 +44,8 @@ def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
     summary["notes"] = list(context.notes)
     summary["steps"] = [step.to_dict() for step in traced.steps]
     if isinstance(traced.outcome, Answered):
-        summary["answer"] = {"score": plain(traced.outcome.score)}
+        answer: dict[str, Any] = {"score": plain(traced.outcome.score)}
         if (one := traced.outcome.source) is not None:  # where an extracted answer stands
-            place = {"source_id": one.passage.id, "start": one.start, "end": one.end}
-            summary["answer"] |= place
+            answer |= {"source_id": one.passage.id, "start": one.start, "end": one.end}
+        summary["answer"] = answer
     return summary

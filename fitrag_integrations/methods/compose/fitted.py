@@ -8,7 +8,7 @@ every drop-in imports this one.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
@@ -21,7 +21,7 @@ from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.settings import settings_of
-from fitrag_integrations.ports import Method, model_name, writer_of
+from fitrag_integrations.ports import Gate, Method, model_name, writer_of
 from fitrag_integrations.values.prompt import NOTHING_FOUND, PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 
@@ -131,7 +131,11 @@ class Fitted(Record):
         from fitrag_integrations.methods.baselines.gated import NeighbourGate
         from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
 
-        asking = {"ask": partial(AskGate, draft_tokens=0), "p_true": PTrueGate, **GATES}
+        asking: dict[str, Callable[[Any], Gate]] = {
+            "ask": partial(AskGate, draft_tokens=0),
+            "p_true": PTrueGate,
+            **GATES,
+        }
         assert self.threshold is not None
         if self.gate in asking and llm is None:
             allowed = f"the language model, {self.llm}, whom the gate asks"
