@@ -238,6 +238,9 @@ class WebSearch(Checked):
         Each answer is a list of ``Passage``, empty where the search found nothing, or the
         exception that query failed with: a ``SearchError`` of kind ``empty`` where there were
         results but none had a text.
+
+        Raises:
+            PortError: If the provider returns another number of answers than queries.
         """
         texts = [
             str(check_text("query", q, blank=False)) for q in check_many("queries", queries, str)

@@ -176,9 +176,9 @@ def _read(found: dict[str, object]) -> list[SearchHit]:
     """Parse the results; failed engines are an error only if no other engine found anything."""
     hits = []
     for item in (item for item in _list(found.get("results")) if isinstance(item, dict)):
-        texts = (first_text(item, (key,)) for key in ("title", "url", "content"))
+        title, url, snippet = (first_text(item, (key,)) for key in ("title", "url", "content"))
         kept = {key: item[key] for key in ("engine", "score", "publishedDate") if item.get(key)}
-        hits.append(SearchHit(*texts, kept))
+        hits.append(SearchHit(title, url, snippet, kept))
     engines = _list(found.get("unresponsive_engines"))
     failed = [" ".join(map(str, _list(engine) or [engine])) for engine in engines]
     if hits or not failed:

@@ -187,18 +187,7 @@ class Service:
 
     async def rerank(self, asked: Rerank) -> list[Ranked]:
         """Rank documents, best first; ties keep the order given. Raises `InputError`."""
-        given = asked.texts if asked.documents is None else asked.documents
-        if given is None or (asked.texts is not None and asked.documents is not None):
-            raise InputError("documents: given both or none of texts and documents, allowed one")
-        count, most = len(given), self._settings.documents
-        refuse_if(not 1 <= count <= most, "documents", count, f"1 to {most}, set by the server")
-        passages = [
-            Passage(str(i), one) if isinstance(one, str) else Passage(str(i), one.text, one.title)
-            for i, one in enumerate(given)
-        ]
-        field = "texts" if asked.documents is None else "documents"
-        for i, passage in enumerate(passages):
-            check_text(f"{field}[{i}]", passage.text, blank=False)
+        passages = self._passages(asked)
         if asked.relevant_spans is not None and asked.relevant_spans.mode == "enabled":
             ranked = await self._with_spans(asked.query, passages, asked.relevant_spans)
         else:
@@ -231,6 +220,21 @@ class Service:
             kept = sorted(best, key=lambda span: span["start"])
             found.append(Ranked(i, passage.text, relevance(whole), kept))
         return found
+
+    def _passages(self, asked: Rerank) -> list[Passage]:
+        given = asked.texts if asked.documents is None else asked.documents
+        if given is None or (asked.texts is not None and asked.documents is not None):
+            raise InputError("documents: given both or none of texts and documents, allowed one")
+        count, most = len(given), self._settings.documents
+        refuse_if(not 1 <= count <= most, "documents", count, f"1 to {most}, set by the server")
+        passages = [
+            Passage(str(i), one) if isinstance(one, str) else Passage(str(i), one.text, one.title)
+            for i, one in enumerate(given)
+        ]
+        field = "texts" if asked.documents is None else "documents"
+        for i, passage in enumerate(passages):
+            check_text(f"{field}[{i}]", passage.text, blank=False)
+        return passages
 
     async def row(self, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a row as the verb of that name does; gives the fields it adds."""

@@ -102,8 +102,11 @@ def gate_figures(outcomes: Outcomes, threshold: float, draws: Draws) -> list[Fig
         if measure is None:
             found.append(Figure(name, float(np.mean(values[name])), draws.mean(values[name]), size))
         else:
-            bounds = draws.bounds(lambda places, of=measure: of(outcomes.take(places)), size)
-            found.append(Figure(name, measure(outcomes), bounds, size))
+
+            def of_drawn(places: Any, of: Measure = measure) -> float | None:
+                return of(outcomes.take(places))
+
+            found.append(Figure(name, measure(outcomes), draws.bounds(of_drawn, size), size))
     return found
 
 

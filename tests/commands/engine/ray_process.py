@@ -53,6 +53,8 @@ def run(folder, ray):
     yield "died once", fitrag("score", given, folder / "once.jsonl", *over, 2)
     assert not (folder / "once").exists()
     (folder / "cut.jsonl").write_bytes(here.read_bytes()[:-4000])
+    settings = (folder / "here.jsonl.settings").read_bytes()
+    (folder / "cut.jsonl.settings").write_bytes(settings)
     yield "cut", fitrag("score", given, folder / "cut.jsonl", *over, 1)
     (folder / "always").touch()
     yield "dies always", fitrag("score", given, folder / "always.jsonl", *over, 1)

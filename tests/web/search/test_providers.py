@@ -10,6 +10,7 @@ import traceback
 import tracemalloc
 import warnings
 from datetime import date
+from functools import partial
 
 import pytest
 from google_server import (
@@ -131,8 +132,8 @@ FAILURES = [
     *(("google", (200, body), CUT, "transient", NO_SCHEMA) for body in (b"<html>", [1])),
     ("google", HANG, {"timeout": 0.1, "tries": 2}, "transient", "Timeout"),
     ("google", drip, {"timeout": 0.5, **CUT}, "transient", "no whole answer in time"),
-    *(("google", body, CUT, "blocked", "") for body in LARGE),
-    ("google", packed(b"{}", end=-9), CUT, "transient", ""),
+    *(("google", body, CUT, "blocked", ".") for body in LARGE),
+    ("google", packed(b"{}", end=-9), CUT, "transient", "."),
     *(
         ("google", (status, b'{"items": ' + inside), CUT, "transient", NO_SCHEMA)
         for status in (200, 403, 500)  # a reply that takes far more memory than its bytes
@@ -259,18 +260,24 @@ def test_given_bare_as_a_port_it_finds_passages(kind):
     assert passage.metadata.get("engine") == HITS[kind].metadata.get("engine")
 
 
+GOOGLE, SEARXNG = partial(GoogleSearch, KEY, "engine"), partial(SearxngSearch, "http://127.0.0.1:1")
+
+
 @pytest.mark.parametrize(
     ("make", "options"),
     [
-        *((provider, {name: 0}) for name in ("timeout", "tries", "at_once")),
-        *((provider, each) for each in ({"max_results": 11}, {"wait": -1})),
-        *((SearxngSearch, {name: 0}) for name in ("timeout", "tries", "at_once")),
-        *((SearxngSearch, each) for each in ({"engines": "bing"}, {"language": 1})),
+        *(
+            (make, {name: 0})
+            for make in (GOOGLE, SEARXNG)
+            for name in ("timeout", "tries", "at_once")
+        ),
+        *((GOOGLE, each) for each in ({"max_results": 11}, {"wait": -1})),
+        *((SEARXNG, each) for each in ({"engines": "bing"}, {"language": 1})),
     ],
 )
 def test_wrong_options_are_refused(make, options):
     with pytest.raises(InputError, match=next(iter(options))):
-        make("google", **options) if make is provider else make("http://127.0.0.1:1", **options)
+        make(**options)
 
 
 @pytest.mark.parametrize(
