@@ -32,19 +32,6 @@ T = TypeVar("T")
 Check: TypeAlias = Callable[[str, Any], object]
 
 
-def refuse_if(wrong: object, field: str, given: object, allowed: str) -> None:
-    """Raise `InputError` if an option or a field is wrong.
-
-    Args:
-        wrong: Whether it is.
-        field: Name of the option or field.
-        given: Its value.
-        allowed: What is allowed instead.
-    """
-    if wrong:
-        raise InputError.of(field, given=given, allowed=allowed)
-
-
 def check_text(field: str, value: object, *, blank: bool = True) -> str:
     """Require a string; with ``blank=False``, one with a visible character."""
     if not isinstance(value, str) or not (blank or value.strip()):

@@ -202,6 +202,7 @@ class Writer(SavedModel):
     """Language model that continues prompts, answers and drafts, greedily."""
 
     question_prompt: Callable[[str], str]
+    """The prompt for a closed-book answer to a question."""
     _how: Method  # how the reply to a `LimitedPrompt`, or a draft, is written
     _written: Method  # continues prompts, each with how, as they are; gives drafts
     _rescore: Task[tuple[str, str], Draft]

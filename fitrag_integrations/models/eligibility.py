@@ -17,9 +17,9 @@ from typing import Self
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_many, check_whole, refuse_if
+from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.folder import (
     Arrays,
     positive,

@@ -17,17 +17,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from fitrag_integrations.core.checks import (
-    can,
-    check_number,
-    check_text,
-    check_whole,
-    refuse_if,
-    trait,
-)
+from fitrag_integrations.core.checks import can, check_number, check_text, check_whole, trait
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import Reader
 from fitrag_integrations.training.collecting import Failed, Told

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations.core.checks import refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.outcomes import calibration_error
 
 LABELS = 50

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.checks import refuse_if
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.training.collecting import Failed, Told
 
 

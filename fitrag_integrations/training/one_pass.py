@@ -22,11 +22,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import check_many, check_text, refuse_if
+from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import replacing
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 from fitrag_integrations.models.runtime.worker import finished

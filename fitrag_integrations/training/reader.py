@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, save_encoder
 from fitrag_integrations.models.encoder.heads import ReaderHead
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer

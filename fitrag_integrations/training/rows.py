@@ -8,16 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from fitrag_integrations.core.checks import (
-    check_many,
-    check_number,
-    check_text,
-    check_whole,
-    refuse_if,
-)
+from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
 from fitrag_integrations.core.jsonl import read_jsonl as read_jsonl
 from fitrag_integrations.core.jsonl import write_jsonl as write_jsonl
 from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.types import Passage
 
 LABELS = ("has_answer", "llm_prefer")

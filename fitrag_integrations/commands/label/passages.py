@@ -82,14 +82,14 @@ class LabelEvaluator:
                 places.append(f"{path.name}, row {at}")
                 check_text(f"{places[-1]}: question", row.get("question"), blank=False)
                 rows.append(row)
-        rights = [_right(row, self.signal, at) for row, at in zip(rows, places, strict=True)]
+        rights = [_right(row, self.signal, place) for row, place in zip(rows, places, strict=True)]
         if self.pool is not None:
             pool, questions = rows_as([self.pool], passage_row), [row["question"] for row in rows]
             found = candidates(questions, pool, depth=self.depth)
         else:
-            for row, at in zip(rows, places, strict=True):
+            for row, place in zip(rows, places, strict=True):
                 own, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"
-                refuse_if(not isinstance(own, list), f"{at}: passages", own, allowed)
+                refuse_if(not isinstance(own, list), f"{place}: passages", own, allowed)
             found = [list(map(passage_row, row["passages"][: self.depth])) for row in rows]
         judged = [
             Judged(

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Self
 
-from fitrag_integrations.core.checks import check_many, refuse_if
+from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
 from fitrag_integrations.models.causal.words import checked_texts, joined

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from fitrag_integrations.core.checks import check_number, refuse_if
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal.decoding import (
     Writing,
     by_how,

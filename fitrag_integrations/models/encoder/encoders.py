@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.core.checks import check_is, check_whole
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.recipe import POOLINGS
 from fitrag_integrations.models.encoder.trunk import Trunk, is_decoder

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.checks import refuse_if
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
 
 POOLINGS = ("first", "mean", "last")

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from fitrag_integrations.core.checks import refuse_if
-from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError
+from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.recipe import (
     Recipe,

@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeAlias, Unpack, get_args
 
-from fitrag_integrations.core.checks import check_one, check_text, refuse_if
+from fitrag_integrations.core.checks import check_one, check_text
 from fitrag_integrations.core.progress import BLOCK, in_blocks
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import arun, run
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.evaluator.head import HeadGrader

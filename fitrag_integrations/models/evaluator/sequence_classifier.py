@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fitrag_integrations.core.checks import check_whole, refuse_if
+from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from fitrag_integrations.core.checks import check_text, check_whole, refuse_if
+from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from fitrag_integrations.core.checks import refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal.words import cut_at, until_stop
 from fitrag_integrations.models.runtime.folder import read_arrays, read_checked
 from fitrag_integrations.values.prompt import Completion

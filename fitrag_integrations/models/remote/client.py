@@ -15,11 +15,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import check_number, check_text, check_whole, refuse_if
+from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import InputError, PortError, SearchError
+from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
 
 if TYPE_CHECKING:
     import httpx

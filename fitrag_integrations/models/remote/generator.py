@@ -17,10 +17,10 @@ from fitrag_integrations.core.checks import (
     check_number,
     check_text,
     check_whole,
-    refuse_if,
 )
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal.words import (
     PROMPT,
     PROMPTS,

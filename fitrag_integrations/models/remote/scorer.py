@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fitrag_integrations.core.checks import check_number, check_text, refuse_if
+from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused
 from fitrag_integrations.models.scorer.items import logit, of_logits

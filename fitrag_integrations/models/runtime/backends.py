@@ -23,9 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import MissingExtraError, ModelLoadError
+from fitrag_integrations.errors import MissingExtraError, ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.choosing import cache_folder
 
 Backend = Literal["torch", "onnx", "openvino"]

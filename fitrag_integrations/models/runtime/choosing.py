@@ -27,11 +27,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import FitRagError
+from fitrag_integrations.errors import FitRagError, refuse_if
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.types import Passage
 

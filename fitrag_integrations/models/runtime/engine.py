@@ -15,9 +15,9 @@ from typing import Any, Generic, Self, TypedDict, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
+from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.core.record import Row, check_mapping
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
 from fitrag_integrations.models.runtime.fused import slow_down, speed_up

@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from fitrag_integrations.core.checks import refuse_if
-from fitrag_integrations.errors import FitRagError, ModelLoadError
+from fitrag_integrations.errors import FitRagError, ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
 
 Kind = Literal[

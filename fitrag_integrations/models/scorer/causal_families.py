@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import refuse_if
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import (
     OVERLAP_TOKENS,
     Pair,

@@ -14,8 +14,8 @@ from typing import Self, Unpack
 import torch
 from torch import Tensor
 
-from fitrag_integrations.core.checks import check_number, refuse_if
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.calls import PairScorer
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.encoder.encoders import (
     fold_adapter,

@@ -27,9 +27,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 MODES = ("none", "fixed", "corrected", "literal")
 

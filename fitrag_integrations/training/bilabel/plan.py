@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from fitrag_integrations.core.checks import Checked, refuse_if
+from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.bilabel.imbalance import Imbalance
 from fitrag_integrations.training.loop.loop import OPTIMIZERS, steps_over

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.states import (

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import torch
 
-from fitrag_integrations.core.checks import check_number, check_text, refuse_if
+from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.gate.slimplm import (
     JUDGES,

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import Checked, refuse_if
+from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.eligibility import (
     HIDDEN,
     MAX_PAIRS,

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitrag_integrations.core.checks import check_text, refuse_if
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.types import BiLabelScore
 
 KINDS = ("random", "prefixes")

@@ -11,8 +11,9 @@ from typing import Annotated, Any, cast, get_args
 
 import torch
 
-from fitrag_integrations.core.checks import check_number, refuse_if
+from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, save_encoder
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat

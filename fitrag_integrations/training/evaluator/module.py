@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk

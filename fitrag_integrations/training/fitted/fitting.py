@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_is, check_whole, refuse_if
+from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, cheapest
 from fitrag_integrations.flow import run

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.evaluation.answers import is_correct, tokens
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT, AskGate
 from fitrag_integrations.text.blocks import PROSE, blocks_of

@@ -20,10 +20,10 @@ from typing import Annotated, Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import refuse_if
 from fitrag_integrations.core.files import storing
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import Stopping, Terminated
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.training.loop.checkpoints import Best, load_checkpoint, save_checkpoint
 from fitrag_integrations.training.loop.parallel import ALONE, Processes, device_of, has_bfloat16
 from fitrag_integrations.training.options import Device
