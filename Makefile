@@ -51,7 +51,7 @@ demo: $(STAMP)
 	$(BIN)/fitrag demo
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not browser"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not browser"
 
 # What has to look right is opened in Chromium, which is installed where it is missing.
 test-browser: $(STAMP) browser

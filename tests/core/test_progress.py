@@ -19,7 +19,8 @@ def test_a_bar_that_is_asked_for_is_drawn_on_standard_error(capsys):
 
 
 @pytest.mark.parametrize("show", [False, None])
-def test_no_bar_where_it_is_silenced_or_nobody_watches(capsys, show):
+def test_no_bar_where_it_is_silenced_or_nobody_watches(capsys, monkeypatch, show):
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # which another test imports
     given = range(3)
     assert tracked(given, "Counting", show=show) is given
     assert capsys.readouterr() == ("", "")
