@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 from functools import cache
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,6 +97,10 @@ class Handler(BaseHTTPRequestHandler):
     """Answer /v1/completions and /v1/chat/completions."""
 
     protocol_version = "HTTP/1.1"
+
+    def handle(self):
+        with suppress(ConnectionError):  # else a client that leaves leaves our socket open
+            super().handle()
 
     def do_GET(self):
         seen = self.server

@@ -9,6 +9,7 @@ import math
 import re
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KEY = "sk-rerank-0123456789"
@@ -39,6 +40,10 @@ def share(logit):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def handle(self):
+        with suppress(ConnectionError):  # else a client that leaves leaves our socket open
+            super().handle()
 
     def log_message(self, *_):
         pass

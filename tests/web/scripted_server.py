@@ -45,6 +45,10 @@ def serving(*replies):
     script = Scripted(*replies)
 
     class Handler(BaseHTTPRequestHandler):
+        def handle(self):
+            with suppress(ConnectionError):  # else a client that leaves leaves our socket open
+                super().handle()
+
         def do_GET(self):
             path = urlsplit(self.path)
             reply = script.next_reply(path, self.headers)
