@@ -6,7 +6,8 @@ Each list is ordered by the bundled scorer; the answer is the reader's best over
 passages. It is right if it contains a gold answer or shares half of its words with one (F1). Prints
 for documentation, by the rule that made the question, and for Wikipedia: how many are right, how
 many answers are at or above `abstain_below`, and how many of those are right; then, for the scores
-of each tenth, how many are right.
+of each tenth, how many are right; and for thresholds how often to answer or to abstain is right,
+which it is below the threshold if none of the five passages holds the answer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from fitrag_integrations.training.rows import read_jsonl
 from fitrag_integrations.types import Passage
 
 READ = 5
-Found = tuple[float, bool]  # the score of an answer, and whether it is right
+THRESHOLDS = [step / 20 for step in range(15)]
+Found = tuple[float, bool, bool]  # an answer's score, whether it is right and could have been
 
 
 def main() -> None:
@@ -35,7 +37,7 @@ def main() -> None:
     args = parser.parse_args()
     least = default_model("reader").abstain_below
     print(f"| questions | | right | answered (>= {least}) | of them right |\n|---|---|---|---|---|")
-    tenths = {}
+    tenths, decided = {}, {}
     for name, path in (("documentation", args.docs), ("Wikipedia", args.wiki)):
         rows = [dict(row) for row in read_jsonl(path)]
         random.Random(3).shuffle(rows)
@@ -45,17 +47,24 @@ def main() -> None:
         everything = [one for each in found.values() for one in each]
         groups = {name: everything} | ({} if len(found) == 1 else dict(sorted(found.items())))
         for group, each in groups.items():
-            above = [right for score, right in each if score >= least]
+            above = [right for score, right, _ in each if score >= least]
             print(
-                f"| {group} | {len(each)} | {share([right for _, right in each])} | {len(above)} | "
+                f"| {group} | {len(each)} | {share([one[1] for one in each])} | {len(above)} | "
                 f"{share(above)} |"
             )
         tenths[name] = [
-            share([right for score, right in everything if int(10 * score) == tenth])
+            share([right for score, right, _ in everything if int(10 * score) == tenth])
             for tenth in range(10)
+        ]
+        decided[name] = [
+            share([right if score >= at else not held for score, right, held in everything])
+            for at in THRESHOLDS
         ]
     for name, shares in tenths.items():
         print(f"right by tenths of the score, {name}: {' '.join(shares)}")
+    print(f"thresholds: {' '.join(map(str, THRESHOLDS))}")
+    for name, shares in decided.items():
+        print(f"answered or abstained rightly, {name}: {' '.join(shares)}")
 
 
 def answered(row: dict[str, Any]) -> Found:
@@ -70,7 +79,8 @@ def answered(row: dict[str, Any]) -> Found:
     best = max(default_model("reader").read([pairs[i] for i in order]), key=lambda one: one.score)
     golds = row["answers"]
     near = token_f1(best.text, golds) >= 0.5
-    return best.score, near or contains_answer(best.text, golds)
+    held = any(row["passages"][i].get("has") for i in order)
+    return best.score, near or contains_answer(best.text, golds), held
 
 
 def share(right: list[bool]) -> str:
