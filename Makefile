@@ -159,14 +159,9 @@ embedded-student: $(STAMP)
 	$(BIN)/python scripts/embed_student.py $(RUN) $(ROWS)
 	$(MAKE) embedded-fitted
 
-# Thresholds of the actions, strips and answers, the verdict, the detector: nothing that was fitted to
-# other scores ships
-READER := fitrag_integrations/embedded/reader
+# Thresholds of the actions and strips, the verdict, the detector: nothing that was fitted to other
+# scores ships. The reader's abstain_below is chosen from what scripts/student/reading.py prints.
 embedded-fitted: $(STAMP)
-	$(BIN)/fitrag label bilabel $(RUN)/judged.jsonl --pool $(ROWS)/pool.jsonl --model $(READER) \
-		--depth 5 --seed 13 --unanswered --dtype bfloat16 --out runs/read.jsonl
-	$(BIN)/fitrag calibrate reader runs/read.jsonl --model $(READER)
-	@echo "abstain_below is of lists that seldom hold the answer: see scripts/student/reading.py"
 	$(BIN)/fitrag calibrate evaluator $(RUN)/judged.jsonl --sentences 1 --correct 0.9 \
 		--incorrect 0.9 --survival 0.93 --model fitrag_integrations/embedded/evaluator \
 		--dtype bfloat16

@@ -1,5 +1,7 @@
 """What ships decides without torch what it decides with it, and loads no torch."""
 
+import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -233,6 +235,26 @@ def test_vectors_are_those_of_torch():
     light.unload()
     with pytest.raises(ModelLoadError, match="was unloaded"):
         light.encode(texts)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
+def test_a_fork_encodes_and_writes_as_its_parent():
+    encoder, writer = Encoder(), LightGenerator()
+    wanted, answers = encoder.encode([TEXT] * 40), writer.answer(QUESTIONS)
+    home = multiprocessing.get_context("fork")
+    ends, other = home.Pipe()
+
+    def work():
+        other.send((encoder.encode([TEXT] * 40), writer.answer(QUESTIONS)))
+
+    child = home.Process(target=work)
+    child.start()
+    assert ends.poll(60)
+    found, said = ends.recv()
+    child.join()
+    assert found == pytest.approx(wanted, abs=1e-6) and said == answers
+    encoder.unload()
+    writer.unload()
 
 
 def test_the_encoder_of_an_index_needs_no_torch():

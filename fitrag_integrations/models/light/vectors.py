@@ -48,7 +48,7 @@ class LightDense:
 
     def encode(self, items: Sequence[tuple[str, str]]) -> Steps[list[NDArray[np.float32]]]:
         """Return the vectors of (name of a prompt, text), in order. Shape of each: (width,)."""
-        for name, _ in items:
+        for name in {name for name, _ in items}:
             self.recipe.prompt(name)  # has no prompts: any other than those of the roles is refused
         return in_blocks([text for _, text in items], self._block, size=BLOCK)
 
