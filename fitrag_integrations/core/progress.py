@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from types import FrameType
 from typing import TypeVar
 
@@ -50,6 +51,12 @@ def in_blocks(
     for start in tracked(starts, label, show=show):
         found += call(items[start : start + BLOCK])
     return found
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Cut items into lists of `size`, the last one maybe shorter."""
+    rest = iter(items)
+    return iter(lambda: list(islice(rest, size)), [])
 
 
 @contextmanager

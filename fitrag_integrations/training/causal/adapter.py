@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
@@ -265,5 +266,5 @@ def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> floa
         held: Examples.
         batch: Examples per pass.
     """
-    parts = [held[at : at + batch] for at in range(0, len(held), batch)]
+    parts = chunks(held, batch)
     return sum(float(module(part)["word"]) * len(part) for part in parts) / len(held)
