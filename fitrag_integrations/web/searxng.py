@@ -9,24 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import (
-    Checked,
-    Count,
-    Seconds,
-    Text,
-    Texts,
-    check_number,
-    check_text,
-)
+from fitrag_integrations.core.checks import Text, Texts, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import (
     Limits,
     Meter,
-    finish,
     parse_reply,
     read_body,
     retry_after,
@@ -34,7 +24,7 @@ from fitrag_integrations.core.http import (
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
 from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchesAsPort, retry_options, spread
+from fitrag_integrations.web.search import SearchService, retry_options, spread
 
 if TYPE_CHECKING:
     import httpx
@@ -47,7 +37,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class SearxngSearch(SearchesAsPort, Checked):
+class SearxngSearch(SearchService):
     """Search provider for a SearXNG instance whose settings allow the format ``json``.
 
     Redirects are not followed.
@@ -75,10 +65,6 @@ class SearxngSearch(SearchesAsPort, Checked):
     language: Text = ""
     categories: Texts = ()
     engines: Texts = ()
-    timeout: Seconds = 10.0
-    tries: Count = 3
-    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
-    at_once: Count = 8
     name = "searxng"
 
     def __post_init__(self) -> None:
@@ -96,10 +82,6 @@ class SearxngSearch(SearchesAsPort, Checked):
         object.__setattr__(self, "base_url", text)
         super().__post_init__()
 
-    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query; also works inside a running event loop."""
-        return finish(lambda: self.ahits(queries))
-
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query concurrently.
 
@@ -116,8 +98,7 @@ class SearxngSearch(SearchesAsPort, Checked):
         async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
 
             async def answer(query: str) -> list[SearchHit]:
-                found: list[SearchHit] = await AsyncRetrying(**options)(self._ask, client, query)
-                return found
+                return await AsyncRetrying(**options)(self._ask, client, query)
 
             return await spread(answer, queries, self.at_once)
 
@@ -143,11 +124,13 @@ class SearxngSearch(SearchesAsPort, Checked):
                 meter = Meter(reply.headers.get("content-encoding", ""), Limits())
                 body = await read_body(reply.aiter_raw(), meter)
         except (TimeoutError, httpx.RequestError) as error:
-            message = f"{self.base_url} did not answer: {type(error).__name__}: {error}"
-            raise SearchError(message, kind="transient") from error
+            raise SearchError(
+                f"{self.base_url} did not answer: {type(error).__name__}: {error}", kind="transient"
+            ) from error
         except SearchError as error:
-            message = f"the answer of {self.base_url} was not read: {error}"
-            raise SearchError(message, kind=error.kind) from error
+            raise SearchError(
+                f"the answer of {self.base_url} was not read: {error}", kind=error.kind
+            ) from error
         self._check_status(reply)
         found = parse_reply(body)
         if not isinstance(found, dict):
@@ -188,5 +171,5 @@ def _read(found: dict[str, object]) -> list[SearchHit]:
     raise SearchError(message, kind="quota" if is_spent else "transient")
 
 
-def _list(value: object) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
