@@ -206,12 +206,9 @@ def cheapest(
         passed += 1
     if passed:
         return Choice(path[passed - 1], tuple(path), passed)
-    needed = rows_needed(max_drop, confidence)
-    reason = (
-        "no setting is cheaper"
-        if not path
-        else f"{len(test)} questions are too few, it takes {needed} at least"
-        if len(test) < needed
-        else f"a larger drop cannot be ruled out for any of {len(path)} settings"
-    )
+    reason = f"a larger drop cannot be ruled out for any of {len(path)} settings"
+    if not path:
+        reason = "no setting is cheaper"
+    elif len(test) < (needed := rows_needed(max_drop, confidence)):
+        reason = f"{len(test)} questions are too few, it takes {needed} at least"
     return Choice(plain, tuple(path), 0, reason)
