@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.commands.engine.models import batched
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.answers import contains_answer
@@ -181,7 +182,7 @@ class Parts:
     ) -> Callable[[Sequence[Question]], list[Worked]]:
         """Build a pipeline around a method, FIT-RAG by default, and watch the method at work."""
         inner = self.method if method is None else method
-        watched, top_n = Watched(inner), getattr(inner, "top_n", self.k)
+        watched, top_n = Watched(inner), trait(inner, "top_n", int) or self.k
         answers = build(self, watched)
 
         def worked(question: Question, answer: str) -> Worked:
