@@ -13,17 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.outcomes import calibration_error
+from fitrag_integrations.evaluation.figures.figure import Interval
+from fitrag_integrations.evaluation.outcomes import Floats, calibration_error
 from fitrag_integrations.evaluation.thresholds.fits import chances
 
 LABELS = 50
 SLOPE, SHIFT = 0.2, 1.0  # standard deviations of the prior
 RESAMPLES = 200
-Floats = NDArray[np.float64]
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)

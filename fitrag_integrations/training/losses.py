@@ -49,8 +49,7 @@ def span_between(offsets: Iterable[Span | None], start: int, end: int) -> Span |
         start: First character.
         end: One past the last.
     """
-    places = enumerate(offsets)
-    inside = [i for i, place in places if place and place[0] < end and place[1] > start]
+    inside = [i for i, at in enumerate(offsets) if at and at[0] < end and at[1] > start]
     return (inside[0], inside[-1]) if inside else None
 
 

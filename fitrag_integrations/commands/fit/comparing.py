@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fitrag_integrations.commands.engine.batch import Advance
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.figures.compress import KEPT, THERE, Compressed, compress_rows
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.ports import Scorer
-from fitrag_integrations.training.fitted.once import SentencesScoredOnce, run_over
+from fitrag_integrations.training.fitted.once import Found, SentencesScoredOnce, run_over
 from fitrag_integrations.training.fitted.questions import Asked
 from fitrag_integrations.training.fitted.savings import (
     EXCERPTS,
@@ -35,7 +36,7 @@ from fitrag_integrations.training.fitted.savings import (
     first_passages,
     verdict,
 )
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Context, Excerpt
 
 if TYPE_CHECKING:  # it loads torch
     from fitrag_integrations.training.fitted.oracle import Oracle
@@ -50,8 +51,7 @@ HEADS = {
     NO: "Not worth it",
     FEW: "Too few answers to say",
 }
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-Found = Mapping[str, Sequence[Passage]]
+Bar = Callable[[str, int], AbstractContextManager[Advance]]
 Shown = list[list[Sequence[Excerpt]]]  # the excerpts of each question at each budget
 
 

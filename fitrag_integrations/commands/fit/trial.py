@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fitrag_integrations.commands.engine import models, options
+from fitrag_integrations.commands.engine.batch import Advance
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
@@ -58,7 +59,6 @@ OVER = (
 )
 DRAWS = Draws()
 BLOCK = 16  # passages or pairs of one call of a model: about a second on one core
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.evaluation.outcomes import Floats
 from fitrag_integrations.methods.crag.verdict import INPUTS, ListVerdict
 
 SMALLEST = 0.02  # of the questions: too few for a fraction otherwise
@@ -112,7 +112,6 @@ def fit_strip(
     return found
 
 
-Floats = NDArray[np.float64]
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 FOLDS = 5
 FEWEST = 4 * FOLDS  # lists of each kind

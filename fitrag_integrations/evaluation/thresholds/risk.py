@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.evaluation.figures.figure import Places
 from fitrag_integrations.evaluation.outcomes import Floats, Outcomes
 
 # Thresholds are named before any row is seen. Even in log-odds: gates crowd near 0 and 1.
@@ -142,7 +143,6 @@ def _checked(max_drop: float, confidence: float) -> tuple[float, float]:
 
 
 LEAST_SAVED = 0.05  # of the cost: a setting that saves less is not looked at
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

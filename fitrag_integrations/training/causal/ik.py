@@ -229,8 +229,7 @@ def _fit_words(
         return IKClassifier(engine, manifest=manifest)
     name = fit_adapter(engine, lesson, out / "run", how, team)
     if team.first:
-        base = manifest["base"]
-        manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
+        manifest["weights"] = causal_adapters.save(engine.model, out, name, base=manifest["base"])
     return IKClassifier(engine, manifest=manifest, adapter=name)
 
 

@@ -189,9 +189,8 @@ def fit_evaluator(
     )
 
     def loss() -> float:
-        parts = chunks(kept, size)
-        each = [float(sum(module(part).values())) * len(part) for part in parts]
-        return sum(each) / len(kept)
+        losses = (float(sum(module(part).values())) * len(part) for part in chunks(kept, size))
+        return sum(losses) / len(kept)
 
     Loop(
         module,

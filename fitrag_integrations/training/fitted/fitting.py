@@ -26,7 +26,8 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, cheapest
+from fitrag_integrations.evaluation.figures.figure import Places
+from fitrag_integrations.evaluation.thresholds.risk import Choice, cheapest
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.adapting import first_text, made_id
 from fitrag_integrations.methods.compose.fitted import CORPUS, TRACES, WITH, WITHOUT, Fitted

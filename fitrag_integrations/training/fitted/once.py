@@ -13,9 +13,11 @@ from fitrag_integrations.types import Context, Passage
 
 BLOCK = 16  # items of one call of the scorer, those of about one length together
 
+Found = Mapping[str, Sequence[Passage]]  # by question
+
 
 def run_over(
-    method: Method, questions: Sequence[str], found: Mapping[str, Sequence[Passage]], at_once: int
+    method: Method, questions: Sequence[str], found: Found, at_once: int
 ) -> Iterator[Traced[Context]]:
     """Run a method over passages that were retrieved before.
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.evaluation.answers import is_correct
+from fitrag_integrations.evaluation.figures.figure import Places
 from fitrag_integrations.evaluation.outcomes import Floats
-from fitrag_integrations.evaluation.thresholds.risk import Places, Tried
+from fitrag_integrations.evaluation.thresholds.risk import Tried
 from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
 from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
@@ -24,7 +25,12 @@ from fitrag_integrations.methods.ik.gates import KNOW_PROMPT
 from fitrag_integrations.models import BiLabelScorer, IKClassifier
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.fitted.once import ScoredOnce, SentencesScoredOnce, run_over
+from fitrag_integrations.training.fitted.once import (
+    Found,
+    ScoredOnce,
+    SentencesScoredOnce,
+    run_over,
+)
 from fitrag_integrations.training.fitted.oracle import (
     AT_ONCE,
     P_TRUE,
@@ -33,13 +39,12 @@ from fitrag_integrations.training.fitted.oracle import (
     surenesses,
 )
 from fitrag_integrations.training.fitted.questions import Asked, says_it_knows
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.types import Context
 
 PLAIN, DEFAULT = "plain", "fitrag"
 THRESHOLDS = 15  # of a gate, evenly over the questions
 LEAST_SKIPPED = 0.1  # a gate that spares fewer retrievals is not worth a place on the path
 Recipe = dict[str, Any]
-Found = Mapping[str, Sequence[Passage]]
 
 
 @dataclass(frozen=True, slots=True)
