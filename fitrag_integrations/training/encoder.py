@@ -116,7 +116,7 @@ def tune_layers(trunk: Trunk) -> None:
     """Train everything but the embeddings, without dropout: it costs a fifth of the time."""
     trunk.requires_grad_(True)
     embeddings: nn.Module = trunk.encoder.get_input_embeddings()  # type: ignore[operator]
-    frozen = getattr(trunk.encoder, "embeddings", embeddings)
+    frozen = trait(trunk.encoder, "embeddings", nn.Module) or embeddings
     for parameter in frozen.parameters():
         parameter.requires_grad_(False)
     for module in trunk.modules():

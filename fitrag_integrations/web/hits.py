@@ -140,7 +140,7 @@ def _readable(item: Any) -> Any:
     """Convert a Document, a node or an object with a ``url`` to a dict; return others unchanged."""
     if isinstance(item, SearchHit | Passage | str | Mapping) or not _is_result(item):
         return item
-    item = getattr(item, "node", item)
+    item = item.node if hasattr(item, "node") else item
     if hasattr(item, "get_content"):
         return {**(item.metadata or {}), "snippet": item.get_content()}
     if hasattr(item, "page_content"):

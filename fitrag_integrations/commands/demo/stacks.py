@@ -269,7 +269,7 @@ class Watched:
         """Return the method's flow."""
         flow, reply = self.method(question, ports), None
         found, scored = list[Passage](), list[Excerpt]()
-        weight = getattr(self.method, "weight", 0.5)
+        weight = trait(self.method, "weight", float)
         while True:
             try:
                 ask = flow.send(reply)
@@ -283,6 +283,10 @@ class Watched:
             elif ask.port.name in ("score", "score_sentences") and not scored:
                 labels = [each[0] if isinstance(each, tuple) else each for each in reply]
                 scored = [
-                    Excerpt.whole(item[1], score=label.combine(weight), labels=label)
+                    Excerpt.whole(
+                        item[1],
+                        score=label.combine(0.5 if weight is None else weight),
+                        labels=label,
+                    )
                     for item, label in zip(ask.items, labels, strict=True)
                 ]

@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import can
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import refuse_if
@@ -154,7 +155,8 @@ def plan_of(plan: PlanType, given: Mapping[str, object]) -> Any:
     for name in given:
         refuse_if(name not in usual, "option", name, ", ".join(usual))
     made = _build(plan, {**usual, **given})
-    getattr(made, "check", lambda: None)()
+    if can(made, "check"):
+        made.check()
     return made
 
 

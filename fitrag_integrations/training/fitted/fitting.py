@@ -331,8 +331,8 @@ def _passage(found: Any) -> Passage:
         text, metadata = found.page_content, found.metadata
         name = found.id or made_id(text)
     else:
-        node: Any = getattr(found, "node", None)
-        refuse_if(node is None, "nodes", found, "nodes with scores")
+        refuse_if(not hasattr(found, "node"), "nodes", found, "nodes with scores")
+        node = found.node
         name, text, metadata = node.node_id, node.get_content(), node.metadata
     title, source = (first_text(metadata, (key,)) for key in ("title", "source"))
     return Passage(name, check_is("text", text, str), title, source)
