@@ -18,7 +18,14 @@ from http.client import HTTPException, HTTPResponse
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Seconds,
+    check_number,
+    check_text,
+    check_whole,
+)
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter
 from fitrag_integrations.core.jsonl import check_size
@@ -42,7 +49,7 @@ _QUOTA = (
 
 
 @dataclass(frozen=True)
-class GoogleSearch(SearchService):
+class GoogleSearch(SearchService, Checked):
     """Search provider for a Google Programmable Search Engine.
 
     Google has closed the service to new customers and ends it for everybody on 2027-01-01; the
@@ -70,6 +77,10 @@ class GoogleSearch(SearchService):
     engine_id: str | None = None
     _: KW_ONLY
     max_results: Annotated[int, partial(check_whole, low=1, high=10)] = 10
+    timeout: Seconds = 10.0
+    tries: Count = 3
+    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
+    at_once: Count = 8
     endpoint: str | None = None
     name = "google"
 

@@ -11,10 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from inspect import iscoroutinefunction
 from typing import (
-    Annotated,
     Any,
     Literal,
     Protocol,
@@ -28,11 +26,9 @@ from typing import (
 from fitrag_integrations.core.checks import (
     Checked,
     Count,
-    Seconds,
     Texts,
     can,
     check_many,
-    check_number,
     check_text,
     trait,
 )
@@ -338,15 +334,8 @@ class WebSearch(Checked):
         return snippet_passage(hit, about)
 
 
-@dataclass(frozen=True)
-class SearchService(Checked):
-    """Base of the providers over a service; each is also a search port, as ``WebSearch`` is."""
-
-    _: KW_ONLY
-    timeout: Seconds = 10.0
-    tries: Count = 3
-    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
-    at_once: Count = 8
+class SearchService:
+    """Mixin of the providers over a service; each is also a search port, as ``WebSearch`` is."""
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works inside a running event loop."""

@@ -9,10 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import Text, Texts, check_text
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Seconds,
+    Text,
+    Texts,
+    check_number,
+    check_text,
+)
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import (
     Limits,
@@ -37,7 +46,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class SearxngSearch(SearchService):
+class SearxngSearch(SearchService, Checked):
     """Search provider for a SearXNG instance whose settings allow the format ``json``.
 
     Redirects are not followed.
@@ -65,6 +74,10 @@ class SearxngSearch(SearchService):
     language: Text = ""
     categories: Texts = ()
     engines: Texts = ()
+    timeout: Seconds = 10.0
+    tries: Count = 3
+    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
+    at_once: Count = 8
     name = "searxng"
 
     def __post_init__(self) -> None:
