@@ -4,6 +4,7 @@ import math
 
 import pytest
 from baseline_fakes import spelled
+from by_hand import finished
 from gate_fakes import DigitDrafter, LengthGate
 
 from fitrag_integrations.errors import InputError, PortError
@@ -34,12 +35,6 @@ QUESTION = "Who designed bridge 7?"
 ONE = Passage("1", "Ilse Marbach designed it.")
 TWO = Passage("2", "The bridge is of stone.")
 PORTS = Ports(lambda queries: [[ONE, TWO] for _ in queries], None, lambda prompts: ["Yes"])
-
-
-def finished(flow, reply):
-    with pytest.raises(StopIteration) as stopped:
-        flow.send(reply)
-    return stopped.value.value
 
 
 class Bank:

@@ -1,6 +1,7 @@
 """The baselines that write their answer, driven by hand: every prompt, query and order."""
 
 import pytest
+from by_hand import asked, finished
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run
@@ -26,16 +27,6 @@ ONE = Passage("1", "Ilse Marbach designed it.", "Tirva bridge")
 TWO = Passage("2", "The Tirva is a river.")
 THREE = Passage("3", "The bridge is of stone.")
 PORTS = Ports(retrieve=lambda queries: 1 / 0, generate=lambda prompts: 1 / 0)  # driven by hand
-
-
-def finished(flow, reply):
-    with pytest.raises(StopIteration) as stopped:
-        flow.send(reply)
-    return stopped.value.value
-
-
-def asked(ask):
-    return ask.port.name, list(ask.items)
 
 
 def only(ask, port="generate"):
