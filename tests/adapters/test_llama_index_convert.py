@@ -207,16 +207,6 @@ def test_anything_but_scored_nodes_is_refused(bad):
         passages_of(bad)
 
 
-def test_names_load_on_first_use_and_no_torch_with_them():
-    script = (
-        "import sys, fitrag_integrations.llama_index as ours\n"
-        "assert 'llama_index' not in sys.modules\n"
-        "assert all(getattr(ours, name) for name in ours.__all__)\n"
-        "assert not {'torch', 'langchain_core', 'faiss'} & sys.modules.keys()\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
-
-
 def test_a_missing_framework_is_worded():
     script = (
         "import sys; sys.modules['llama_index'] = None\n"
