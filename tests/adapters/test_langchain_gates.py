@@ -258,12 +258,6 @@ async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
         assert asked["input"]["items"] == [[question, ""]]
 
 
-async def test_event_streams_name_the_steps():
-    routed = router(known=RunnableLambda(str.upper, name="branch"))
-    events = [event async for event in routed.astream_events(KNOWN, version="v2")]
-    assert {"KnowledgeRouter", "RetrievalGate", "branch"} <= {event["name"] for event in events}
-
-
 async def test_the_stock_router_takes_the_key():
     key = router().as_key()
     assert key.invoke(KNOWN) == {"key": "known", "input": KNOWN}

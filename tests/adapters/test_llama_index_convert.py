@@ -33,13 +33,7 @@ from fitrag_integrations.llama_index.base.convert import (
     whole_node,
 )
 from fitrag_integrations.methods.adapting import summary
-from fitrag_integrations.types import (
-    BiLabelScore,
-    Context,
-    Excerpt,
-    Passage,
-    RetrievalDecision,
-)
+from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage, RetrievalDecision
 
 
 def excerpt_of(found, start=0, end=None, **more):
