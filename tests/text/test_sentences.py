@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.text.blocks import CODE, blocks_of
-from fitrag_integrations.text.sentences import (
-    MAX_CHARACTERS,
-    MAX_CODE,
-    MAX_WORDS,
-    split_sentences,
-)
+from fitrag_integrations.text.sentences import MAX_CHARACTERS, MAX_CODE, MAX_WORDS, split_sentences
 
 
 def sentences(text):

@@ -8,12 +8,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.windows import (
-    by_score,
-    fit,
-    merge,
-    windows,
-)
+from fitrag_integrations.values.windows import by_score, fit, merge, windows
 
 FIVE = Passage("p", "One is. Two is. Three is. Four is. Five is.", "Numbers")
 OTHER = Passage("o", "Alpha is. Beta is.")

@@ -24,10 +24,7 @@ from fitrag_integrations.methods.baselines import (
 )
 from fitrag_integrations.methods.baselines.flare import masked
 from fitrag_integrations.methods.baselines.replug import UNSCORED, softmax
-from fitrag_integrations.methods.baselines.self_rag import (
-    critique,
-    retrieval_share,
-)
+from fitrag_integrations.methods.baselines.self_rag import critique, retrieval_share
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
 

@@ -6,14 +6,7 @@ from by_hand import asked, finished
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import PromptTemplate
-from fitrag_integrations.methods.baselines import (
-    CoT,
-    GenRead,
-    IterRetgen,
-    Refeed,
-    SelfAsk,
-    Vanilla,
-)
+from fitrag_integrations.methods.baselines import CoT, GenRead, IterRetgen, Refeed, SelfAsk, Vanilla
 from fitrag_integrations.methods.baselines.flare import Continuation
 from fitrag_integrations.methods.baselines.refeed import in_turns
 from fitrag_integrations.methods.baselines.self_ask import read_step

@@ -16,12 +16,7 @@ from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.blocks import HEADING, blocks_of
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
-from fitrag_integrations.values.windows import (
-    by_score,
-    fit,
-    merge,
-    windows,
-)
+from fitrag_integrations.values.windows import by_score, fit, merge, windows
 
 QUESTION = "Who wrote the score?"
 SENTENCES = st.sampled_from(

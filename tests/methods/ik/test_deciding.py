@@ -136,12 +136,7 @@ class Generating:
 
 
 @pytest.mark.parametrize(
-    "drafter",
-    [
-        Generating(),
-        Generating().generate,
-        Port.of("llm", Generating().generate),
-    ],
+    "drafter", [Generating(), Generating().generate, Port.of("llm", Generating().generate)]
 )
 def test_whoever_continues_prompts_can_draft(drafter):
     trace = run(Decider(LengthGate(), drafter=drafter)(QUESTION))
