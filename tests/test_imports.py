@@ -177,11 +177,17 @@ search = WebSearch.from_tool(lambda query: ["Otters hold hands."])
 assert search.search(["q"])[0][0].text == "Otters hold hands."
 """
 DROP_INS_MADE = """
-from fitrag_integrations.langchain import *
+from fitrag_integrations.langchain import CorrectiveRetriever, CorrectiveRouter
+from fitrag_integrations.langchain import KnowledgeRefiner, KnowledgeRouter
 KnowledgeRouter(known=str.upper, unknown=str.lower)
 CorrectiveRouter(correct=str.upper, incorrect=str.lower)
 CorrectiveRetriever(base=str.split); KnowledgeRefiner()
 """
+MIDDLEWARE_MADE = """
+from fitrag_integrations.langchain import *
+RetrievalGateMiddleware(tools="search")
+"""
+BELOW_LANGCHAIN = {"torch", "transformers", "faiss", "llama_index", "langchain_classic", "tiktoken"}
 CLIENTS = {"httpx", "googleapiclient", "trafilatura"}
 
 
@@ -204,8 +210,13 @@ LIGHT = {
     # older cores import transformers themselves
     "drop-ins of langchain": (
         DROP_INS_MADE,
-        {"torch", "transformers", "faiss", "llama_index", "langchain_classic", "tiktoken"},
+        BELOW_LANGCHAIN,
         "langchain_core.language_models.base",
+    ),
+    "every name of langchain": (
+        MIDDLEWARE_MADE,
+        BELOW_LANGCHAIN,
+        "langchain.agents",
     ),
     "drop-ins of llama_index": (
         every_name("llama_index"),
