@@ -21,7 +21,7 @@ from threading import Lock
 from typing import Any
 
 from fitrag_integrations.core.extras import installed, torch_needed, torch_sees_gpu
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.types import Passage
 
@@ -52,8 +52,7 @@ _loaded: dict[str, object] = {}
 
 def default_model(role: str) -> Any:
     """Load the embedded model of a role once per process; every later call gives the same."""
-    if role not in HOMES:
-        raise InputError.of("role", given=role, allowed=", ".join(HOMES))
+    refuse_if(role not in HOMES, "role", role, ", ".join(HOMES))
     with _loading:  # two threads must not load it twice
         if role not in _loaded:
             module, name = home_of(role)

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from fitrag_integrations.core.checks import Checked, Count, can, check_text
 from fitrag_integrations.core.show import error_line
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Counting
@@ -298,8 +298,7 @@ def reasoned(text: str) -> tuple[str, tuple[str, ...]]:
 
 def check_template(field: str, template: object) -> object:
     """Require an object that renders a context."""
-    if not can(template, "render"):
-        raise InputError.of(field, given=template, allowed="an object with a 'render' method")
+    refuse_if(not can(template, "render"), field, template, "an object with a 'render' method")
     return template
 
 

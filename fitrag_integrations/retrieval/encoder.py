@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
 from fitrag_integrations.core.extras import torch_needed, torch_sees_gpu
 from fitrag_integrations.core.record import check_mapping
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM, offline_minilm
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
@@ -270,8 +270,7 @@ class _Lazy:
 
 def _dtype(dtype: object) -> str | None:
     name = None if dtype is None else str(dtype).removeprefix("torch.")
-    if name is not None and name not in _DTYPES:
-        raise InputError.of("dtype", given=dtype, allowed=", ".join(_DTYPES))
+    refuse_if(name is not None and name not in _DTYPES, "dtype", dtype, ", ".join(_DTYPES))
     return name
 
 

@@ -15,7 +15,7 @@ from string import Formatter
 from typing import Any, Protocol
 
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.values.decision import RetrievalDecision
 from fitrag_integrations.values.excerpt import ELLIPSIS as ELLIPSIS
@@ -122,8 +122,7 @@ class PromptTemplate:
         except ValueError:  # a brace that is not closed
             raise InputError.of("PromptTemplate.text", given=self.text, allowed=allowed) from None
         for name in named:
-            if name not in FIELDS:
-                raise InputError.of("PromptTemplate.text", given=f"{{{name}}}", allowed=allowed)
+            refuse_if(name not in FIELDS, "PromptTemplate.text", f"{{{name}}}", allowed)
 
     def render(self, context: Promptable) -> str:
         """Fill the fields from a context."""

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from fitrag_integrations.core.checks import can, check_many
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
 from fitrag_integrations.langchain.base.fields import Count
@@ -50,8 +50,7 @@ class FaissRetriever(FlowRetriever):
     def _load(cls, index: object) -> object:
         if isinstance(index, str | PathLike):
             return faiss_index().load(index)
-        if not can(index, "search"):
-            raise InputError.of("index", given=index, allowed="a FaissIndex or a folder")
+        refuse_if(not can(index, "search"), "index", index, "a FaissIndex or a folder")
         return index
 
     @classmethod

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 
 from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.langchain.routers.gate import RetrievalGate
 from fitrag_integrations.methods.compose.fitted import FromFitted
 
@@ -206,8 +206,7 @@ def _names(tools: object) -> frozenset[str]:
     if not isinstance(given, Iterable):
         raise InputError.of("tools", given=tools, allowed=allowed)
     names = frozenset(tool if isinstance(tool, str) else _name(tool) for tool in given)
-    if not names or "" in names:
-        raise InputError.of("tools", given=tools, allowed=allowed)
+    refuse_if(not names or "" in names, "tools", tools, allowed)
     return names
 
 

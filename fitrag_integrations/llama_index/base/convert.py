@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from llama_index.core.schema import (
     DEFAULT_TEXT_NODE_TMPL,
@@ -31,9 +31,8 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
-from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.checks import check_many, check_one
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.adapting import MARKS, first_text, marks, relevance_of
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id
@@ -122,9 +121,7 @@ def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
 
 def check_ids(ids: Any) -> Ids:
     """Require one of the two ways to name a piece."""
-    if ids not in ("pieces", "source"):
-        raise InputError.of("ids", given=ids, allowed="'pieces' or 'source'")
-    return cast(Ids, ids)
+    return cast(Ids, check_one("ids", ids, get_args(Ids)))
 
 
 def whole_node(excerpt: Excerpt, method: str) -> NodeWithScore:

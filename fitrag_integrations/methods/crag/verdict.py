@@ -20,7 +20,7 @@ from typing import Any, Self
 from fitrag_integrations.core.checks import Checked, Number, Share, check_is, check_text
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record, check_mapping
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.defaults import EMBEDDED_READER, EMBEDDED_SCORER
 from fitrag_integrations.ports import AnswerLike, Pair, model_name, port_of, scorer_of
@@ -70,14 +70,12 @@ class ListVerdict(Record, Checked):
         Checked.__post_init__(self)
         weights = check_mapping("weights", self.weights)
         for name, weight in weights.items():
-            if name not in INPUTS:
-                raise InputError.of("weights", given=name, allowed=", ".join(INPUTS))
+            refuse_if(name not in INPUTS, "weights", name, ", ".join(INPUTS))
             check_is(f"weights[{name!r}]", weight, float)
         for role, model in check_mapping("models", self.models).items():
             check_text(f"models[{role!r}]", model)
-        if self.lower > self.upper:
-            allowed = f"a number of at most upper={self.upper:g}"
-            raise InputError.of("lower", given=self.lower, allowed=allowed)
+        allowed = f"a number of at most upper={self.upper:g}"
+        refuse_if(self.lower > self.upper, "lower", self.lower, allowed)
 
     @classmethod
     def read(cls, folder: str | Path) -> Self:

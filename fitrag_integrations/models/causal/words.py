@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_text
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import whole
 from fitrag_integrations.models.scorer.items import sigmoid
 from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
@@ -124,8 +124,7 @@ def checked_pairs(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple
     """Check questions and their drafts, one each; blank drafts become empty ones."""
     asked = checked_texts("questions", questions)
     given = [whole(draft.strip()) for draft in check_many("drafts", drafts, str)]
-    if len(given) != len(asked):
-        raise InputError.of("drafts", given=len(given), allowed=f"{len(asked)}, one per question")
+    refuse_if(len(given) != len(asked), "drafts", len(given), f"{len(asked)}, one per question")
     return list(zip(asked, given, strict=True))
 
 
