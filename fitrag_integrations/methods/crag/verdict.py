@@ -25,6 +25,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.defaults import EMBEDDED_READER, EMBEDDED_SCORER
 from fitrag_integrations.ports import AnswerLike, Pair, model_name, port_of, scorer_of
 from fitrag_integrations.types import Action, BiLabelScore
+from fitrag_integrations.values.score import logit
 from fitrag_integrations.values.thresholds import refuse_other
 
 EMBEDDED = "embedded"
@@ -42,7 +43,7 @@ ROLES = {
 """The numbers of a list by who is asked for them; `length`, its logarithm, needs nobody."""
 INPUTS = (*(name for names in ROLES.values() for name in names), LENGTH)
 _WORD = re.compile(r"[^\W_]+")
-_MOST = 1e-6  # how near to 0 and 1 a probability may be for its logit
+_SURE = 1e-6  # how near to 0 and 1 a probability may be for its logit
 
 
 @dataclass(frozen=True)
@@ -197,13 +198,13 @@ def list_numbers(
     """
     columns: dict[str, list[float]] = {}
     if scores:
-        columns["has_answer"] = [_logit(one.has_answer) for one in scores]
+        columns["has_answer"] = [logit(one.has_answer, _SURE) for one in scores]
         second = [one.has_answer if one.llm_prefer is None else one.llm_prefer for one in scores]
-        columns["llm_prefer"] = list(map(_logit, second))
+        columns["llm_prefer"] = [logit(label, _SURE) for label in second]
     if grades:
-        columns[GRADE] = [_logit((grade + 1) / 2) for grade in grades]
+        columns[GRADE] = [logit((grade + 1) / 2, _SURE) for grade in grades]
     if answers:
-        columns[TRUST] = [_logit(answer.score) for answer in answers]
+        columns[TRUST] = [logit(answer.score, _SURE) for answer in answers]
     numbers = {LENGTH: math.log(max(map(len, columns.values())))}
     for name, column in columns.items():
         ranked = sorted(column, reverse=True)
@@ -227,8 +228,3 @@ def _agreement(answers: Sequence[AnswerLike]) -> dict[str, float]:
         sum(said in name or name in said for name in names) / len(names),
     )
     return dict(zip(AGREEMENT, values, strict=True))
-
-
-def _logit(chance: float) -> float:
-    kept = min(max(chance, _MOST), 1 - _MOST)
-    return math.log(kept / (1 - kept))

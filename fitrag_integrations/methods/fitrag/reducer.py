@@ -7,7 +7,6 @@ agrees.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -44,6 +43,7 @@ from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.score import logit
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import (
     apart,
@@ -297,8 +297,7 @@ class TokenReducer(Counting, Reducing):
         scoring = scoring_of(score, found.scoring, self.weight, logits=self.logits)
         low, least = self.min_score, trait(score.owner, "sentence_threshold", float)
         if low is None and least and found.scoring == ONE_PASS:  # a pruner's own
-            inside = min(least, 1 - 1e-7)
-            low = 2 * (math.log(inside / (1 - inside)) if self.logits else least)
+            low = 2 * (logit(least) if self.logits else least)
         return replace(self, **asdict(found), min_score=low), scoring
 
     def readable(

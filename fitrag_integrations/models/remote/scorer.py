@@ -20,8 +20,9 @@ from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused
-from fitrag_integrations.models.scorer.items import logit, of_logits
+from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.score import logit
 
 CONTENT = {400, 413, 422}  # status codes by which one document may fail its whole request
 SIZE = re.compile(r"too (?:large|long|big|many)|exceed|length|maximum|batch size", re.IGNORECASE)
