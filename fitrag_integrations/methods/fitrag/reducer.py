@@ -153,6 +153,29 @@ def compress(
     return kept
 
 
+def readable(
+    question: str,
+    passages: Sequence[Passage],
+    scorer: object,
+    selection: Selection,
+    *,
+    deduplicate: bool,
+    max_passages: int | None,
+    max_sentences: int | None,
+    split: SentenceSplitter | None = None,
+) -> tuple[list[Passage], dict[Passage, int], tuple[str, ...]]:
+    """Return the passages that are read, where reading ends in them, and what there is to note."""
+    given, notes = usable(passages, deduplicate=deduplicate, selection=selection)
+    given, ends, more = bounded(
+        given,
+        max_passages=max_passages,
+        max_sentences=max_sentences,
+        split=split,
+        selection=selection,
+    )
+    return given, ends, (*notes, *more, *script_note(scorer, EMBEDDED_SCORER, question, given))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reducing(Checked):
     """Settings of the token reducer.
@@ -304,16 +327,17 @@ class TokenReducer(Counting, Reducing):
         self, passages: Sequence[Passage], asked: Scoring, selection: Selection
     ) -> tuple[list[Passage], Scoring, tuple[str, ...]]:
         """Return what is read of passages, the scoring that stops where it ends, and notes."""
-        given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
-        given, ends, more = bounded(
-            given,
+        given, ends, notes = readable(
+            asked.question,
+            passages,
+            asked.port,
+            selection,
+            deduplicate=self.deduplicate,
             max_passages=self.max_passages,
             max_sentences=self.max_sentences,
             split=self.split,
-            selection=selection,
         )
-        more += script_note(asked.port, EMBEDDED_SCORER, asked.question, given)
-        return given, replace(asked, ends=ends), (*notes, *more)
+        return given, replace(asked, ends=ends), notes
 
     def cut(self, passage: Passage, ends: Mapping[Passage, int] | None = None) -> list[Excerpt]:
         """Cut a passage into its windows, in the order of the text, up to where reading ends."""
