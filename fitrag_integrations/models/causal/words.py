@@ -20,6 +20,9 @@ PROMPTS = {
     "Do you know the answer by yourself? Yes or No:",
 }
 """Of IK, without and with a draft."""
+SINGLE = 8  # tokens of a draft whose numbers stand by themselves among IK's features
+# first margin and entropy; mean and worst of three; two sums; is there a draft; single
+FACTS = 11 + 3 * SINGLE
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
