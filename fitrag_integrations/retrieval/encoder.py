@@ -206,8 +206,7 @@ class Encoder:
         self._dense.drop()
 
     def _facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = self._worker.call(self._dense.facts, [None])[0]
-        return facts
+        return self._worker.call(self._dense.facts, [None])[0]
 
     def _stack(self, rows: list[NDArray[np.float32]]) -> NDArray[np.float32]:
         import numpy as np

@@ -170,15 +170,16 @@ class RemoteScorer:
         refuse_if(known.needs_model and not model, "model", model, allowed)
         self._scale = check_number("scale", scale, low=1e-6)
         self._shift = check_number("shift", shift)
+        server = check_text("url", url, blank=False).rstrip("/").removesuffix(known.path)
+        if deadline is None:
+            deadline = 4 * check_number("timeout", timeout, low=0.001)
         self._client = OpenAIClient(
-            check_text("url", url, blank=False).rstrip("/").removesuffix(known.path),
+            server,
             api_key=api_key,
             timeout=timeout,
             max_retries=max_retries,
             concurrency=concurrency,
-            deadline=4 * check_number("timeout", timeout, low=0.001)
-            if deadline is None
-            else deadline,
+            deadline=deadline,
             replies=list if known.found is None else dict,
         )
         self.name = model or f"{dialect} at {self._client.base_url}"
