@@ -14,7 +14,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import ImageNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.tools import FunctionTool
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_is, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.convert import passages_of, piece_node, whole_node
@@ -213,7 +213,6 @@ class Postprocessor(BaseNodePostprocessor):
 
 def question_of(query_bundle: QueryBundle | None) -> str:
     """Require a query with a visible character."""
-    if not isinstance(query_bundle, QueryBundle):
-        allowed = "a query: pass query_str or query_bundle"
-        raise InputError.of("query_bundle", given=query_bundle, allowed=allowed)
-    return check_text("query_str", query_bundle.query_str, blank=False)
+    allowed = "a query: pass query_str or query_bundle"
+    bundle = check_is("query_bundle", query_bundle, QueryBundle, allowed)
+    return check_text("query_str", bundle.query_str, blank=False)

@@ -181,9 +181,8 @@ def judge_of(given: object, *, allow_other_model: bool = False) -> ListJudge:
         return given
     found = ListVerdict.read(given) if isinstance(given, str | Path) else given
     allowed = f"{EMBEDDED!r}, a folder, a ListVerdict or a ListJudge"
-    if not isinstance(found, ListVerdict):
-        raise InputError.of("verdict", given=given, allowed=allowed)
-    return ListJudge(found, allow_other_model=allow_other_model)
+    verdict = check_is("verdict", found, ListVerdict, allowed)
+    return ListJudge(verdict, allow_other_model=allow_other_model)
 
 
 def list_numbers(
