@@ -200,11 +200,11 @@ def by_number(excerpts: Iterable[Excerpt]) -> list[list[Excerpt]]:
     return list(grouped(excerpts, known).values())
 
 
-def grouped(excerpts: Iterable[Excerpt], by: Callable[[Excerpt], K]) -> dict[K, list[Excerpt]]:
-    """Group excerpts by a key, in the order in which the keys first appear."""
-    groups: dict[K, list[Excerpt]] = {}
-    for excerpt in excerpts:
-        groups.setdefault(by(excerpt), []).append(excerpt)
+def grouped(items: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by a key, in the order in which the keys first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(by(item), []).append(item)
     return groups
 
 

@@ -67,11 +67,8 @@ def key_phrases(text: str, most: int) -> list[str]:
     foreign = (letter for letter in text if letter > "\u024f" and letter.isalpha())
     if any(not "\u1e00" <= letter <= "\u1eff" and letter not in "ʻʼʹ" for letter in foreign):
         return []
-    first: dict[str, Ranked] = {}
-    for candidate in _candidates(text):
-        start, end = candidate[2]
-        first.setdefault(text[start:end].casefold(), candidate)
-    places = sorted(place for _, _, place in sorted(first.values())[:most])
+    candidates = unique(_candidates(text), lambda one: text[slice(*one[2])].casefold())
+    places = sorted(place for _, _, place in sorted(candidates)[:most])
     return [text[start:end] for start, end in places]
 
 

@@ -22,6 +22,7 @@ from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused
 from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.excerpt import grouped
 from fitrag_integrations.values.score import logit
 
 CONTENT = {400, 413, 422}  # status codes by which one document may fail its whole request
@@ -374,11 +375,8 @@ def _text(passage: Passage) -> str:
 
 def _requests(pairs: Sequence[Pair], most: int) -> list[list[int]]:
     """Group the places of pairs by question, within the limits of a request."""
-    groups: dict[str, list[int]] = {}
-    for at, (question, _) in enumerate(pairs):
-        groups.setdefault(question, []).append(at)
     made: list[list[int]] = []
-    for places in groups.values():
+    for places in grouped(range(len(pairs)), lambda at: pairs[at][0]).values():
         size = PAYLOAD
         for at in places:
             cost = 2 * len(_text(pairs[at][1]).encode())  # escapes may double it
