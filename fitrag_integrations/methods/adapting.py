@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from fitrag_integrations.core.checks import can, check_many, check_text
-from fitrag_integrations.core.record import plain
+from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
@@ -69,7 +69,7 @@ def faiss_index() -> Any:
 
 def described(
     texts: Iterable[str],
-    metadatas: Iterable[Mapping[str, Any]] | None,
+    metadatas: Iterable[Row] | None,
     ids: Iterable[str] | None,
 ) -> list[tuple[str, dict[str, Any], str]]:
     """Pair each text with its metadata and its id, blank if there is none."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from fitrag_integrations.core.checks import Checked, Count, Share, check_number, check_text
-from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, run
@@ -182,7 +182,7 @@ def explain_compression(
     return run(explained(step, question, passages)).value
 
 
-Text: TypeAlias = str | Passage | Mapping[str, Any]
+Text: TypeAlias = str | Passage | Row
 """A text, a `Passage`, or a mapping with `text` and perhaps `title`, `source` and `id`."""
 
 

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Protocol
+from typing import Protocol
 
 from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.values.decision import RetrievalDecision
@@ -47,7 +48,7 @@ class Promptable(Protocol):
     @property
     def draft(self) -> str | None: ...
     @property
-    def details(self) -> Mapping[str, Any]: ...
+    def details(self) -> Row: ...
 
 
 class LimitedPrompt(str):

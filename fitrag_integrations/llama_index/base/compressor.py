@@ -23,7 +23,7 @@ from fitrag_integrations.llama_index.base.fields import made_from, signed
 from fitrag_integrations.llama_index.base.tools import AskedOfTexts, nodes_of, tool_of
 from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.plain import Reranking
+from fitrag_integrations.methods.plain import Reducing, Refining, Reranking
 from fitrag_integrations.methods.settings import restored, saved, settings_of
 from fitrag_integrations.types import Context
 
@@ -35,7 +35,7 @@ class Postprocessor(BaseNodePostprocessor):
     pickled; here everything but the callback manager is kept, and what cannot be raises.
     """
 
-    made: ClassVar[Any]
+    made: ClassVar[type[Reranking] | type[Reducing] | type[Refining]]
     _models: dict[str, Any] = PrivateAttr(default_factory=dict)
     _last: Traced[Context] | None = PrivateAttr(default=None)
 
@@ -80,7 +80,7 @@ class Postprocessor(BaseNodePostprocessor):
         """The trace of the run of this object that ended last, None where none has."""
         return self._last
 
-    def step(self) -> Any:
+    def step(self) -> Reranking | Reducing | Refining:
         """Return the step with the options as they are now."""
         return self.made(**self._fields(), **self._models)
 
@@ -131,8 +131,7 @@ class Postprocessor(BaseNodePostprocessor):
 
     def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
         question, passages = question_of(query_bundle), passages_of(nodes)
-        flow: Flow[Context] = self.step().context(question, passages)
-        return flow
+        return self.step().context(question, passages)
 
     @contextmanager
     def _reduced(

@@ -16,7 +16,7 @@ was cut from. All that is written into the metadata is flat and plain, as vector
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -32,7 +32,7 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
 from fitrag_integrations.core.checks import check_many, check_one
-from fitrag_integrations.core.record import plain
+from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.methods.adapting import MARKS, first_text, marks, relevance_of
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id
@@ -202,7 +202,7 @@ def _metadata(node: BaseNode, excerpt: Excerpt, method: str) -> dict[str, Any]:
     }
 
 
-def _present(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _present(values: Row, keys: Iterable[str]) -> dict[str, Any]:
     return {key: values[key] for key in keys if values.get(key) is not None}
 
 
@@ -210,7 +210,7 @@ def _excluded(keys: Iterable[str]) -> list[str]:
     return list(dict.fromkeys((*keys, *BOOKKEEPING)))
 
 
-def _unread(keys: Iterable[str], metadata: Mapping[str, Any]) -> list[str]:
+def _unread(keys: Iterable[str], metadata: Row) -> list[str]:
     """Return the keys no language model reads: of a web node all but a few."""
     web = [key for key in metadata if key not in _WEB_SHOWN] if metadata.get("web") is True else []
     return _excluded((*keys, *web))

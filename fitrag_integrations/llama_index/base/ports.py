@@ -169,7 +169,7 @@ class LLMDrafter:
     llm: LLM
 
     def __post_init__(self) -> None:
-        check_is("model", self.llm, LLM, "an LLM of LlamaIndex")
+        check_is("model", self.llm, LLM, "an LLM of LlamaIndex")  # type: ignore[type-abstract]
 
     @property
     def name(self) -> str | None:

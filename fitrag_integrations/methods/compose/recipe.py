@@ -20,7 +20,7 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_callable, meant
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.files import read_file
-from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.flow import Flow, Port, run_many
 from fitrag_integrations.methods.adapting import template_of
@@ -124,7 +124,7 @@ def manifest_of(folder: Path) -> dict[str, Any]:
     return manifest if isinstance(manifest, dict) else {}
 
 
-Recipe: TypeAlias = "str | Path | Mapping[str, Any]"
+Recipe: TypeAlias = str | Path | Row
 
 HOME = "fitrag_integrations.methods"
 PAPERS = {"fitrag": "fitrag", "crag": "crag", "iknow": "ik", "slimplm": "slimplm", "itrg": "itrg"}

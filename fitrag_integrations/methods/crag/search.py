@@ -16,9 +16,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import error_line, shortened
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.flow import Flow
@@ -237,7 +238,7 @@ class Searched:
     passages: tuple[Passage, ...] = ()
     queries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    details: Row = field(default_factory=dict, hash=False)
 
 
 def search_web(

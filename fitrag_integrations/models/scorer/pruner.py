@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.calls import Judged, SentenceScorer
 from fitrag_integrations.models.encoder.engine import Engine
@@ -218,7 +219,7 @@ def _fields(folder: Path, what: str) -> dict[str, Any]:
     return dict(fields)
 
 
-def _base_config(fields: Mapping[str, Any], what: str) -> Any:
+def _base_config(fields: Row, what: str) -> Any:
     """Build the configuration of the classifier inside."""
     given = fields.get("base_model_config")
     outputs = fields.get("num_labels") or 1, fields.get("num_pruning_labels") or 2

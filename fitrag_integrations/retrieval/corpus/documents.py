@@ -15,6 +15,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import check_callable, check_one, check_text, check_whole
 from fitrag_integrations.core.jsonl import parse
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.retrieval.corpus.extract import Extractor
 from fitrag_integrations.retrieval.corpus.files import (
@@ -261,9 +262,7 @@ def _bad(name: str, number: int, error: Exception) -> FileNote:
     return FileNote(name, str(error).removeprefix(": "), number)
 
 
-def _page(
-    row: Mapping[str, Any], name: str, split: SentenceSplitter, max_words: int
-) -> Iterator[Passage]:
+def _page(row: Row, name: str, split: SentenceSplitter, max_words: int) -> Iterator[Passage]:
     """Cut a page of KILT's; its first paragraph is the title, headings and bullets lose a mark."""
     page = check_text("wikipedia_id", row.get("wikipedia_id", row.get("_id")), blank=False)
     title = check_text("wikipedia_title", row.get("wikipedia_title") or "")
