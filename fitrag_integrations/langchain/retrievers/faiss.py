@@ -18,7 +18,7 @@ from fitrag_integrations.langchain.base.convert import passage_document, to_pass
 from fitrag_integrations.langchain.base.fields import Count
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
 from fitrag_integrations.methods.adapting import described, faiss_index, searched
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.types import Context
 
 
 class FaissRetriever(FlowRetriever):
@@ -118,12 +118,10 @@ class FaissRetriever(FlowRetriever):
             **options: `k`, the maximum number of documents returned.
         """
         index, most = self.index, self.most(**options)
-        asearch: Any = getattr(index, "asearch", None)
 
-        async def found(queries: Sequence[str]) -> list[list[Passage]]:
-            passages: list[list[Passage]] = await asearch(queries, most)
-            return passages
+        async def found(queries: Sequence[str]) -> Any:
+            return await index.asearch(queries, most)
 
-        acall = found if callable(asearch) else None
+        acall = found if can(index, "asearch") else None
         port = Port.of("search", lambda queries: index.search(queries, most), acall, owner=index)
         return [searched(query, port) for query in inputs]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
@@ -35,7 +35,7 @@ class Postprocessor(BaseNodePostprocessor):
     pickled; here everything but the callback manager is kept, and what cannot be raises.
     """
 
-    made: ClassVar[type[Reranking] | type[Reducing] | type[Refining]]
+    made: ClassVar[Any]
     _models: dict[str, Any] = PrivateAttr(default_factory=dict)
     _last: Traced[Context] | None = PrivateAttr(default=None)
 
@@ -82,7 +82,8 @@ class Postprocessor(BaseNodePostprocessor):
 
     def step(self) -> Reranking | Reducing | Refining:
         """Return the step with the options as they are now."""
-        return self.made(**self._fields(), **self._models)
+        made = self.made(**self._fields(), **self._models)
+        return cast("Reranking | Reducing | Refining", made)
 
     def as_tool(
         self,

@@ -31,7 +31,7 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
-from fitrag_integrations.core.checks import check_many, check_one
+from fitrag_integrations.core.checks import check_many, check_one, trait
 from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.methods.adapting import MARKS, first_text, marks, relevance_of
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -56,7 +56,7 @@ class NodePassage(Passage):
     @property
     def origin(self) -> tuple[Hashable, int] | None:
         """The document that the node was cut from, and where in it the node begins."""
-        if self.node is None or getattr(self.node, "start_char_idx", None) is None:
+        if self.node is None or trait(self.node, "start_char_idx", int) is None:
             return super(NodePassage, self).origin
         source, start = _source(self.node, self.text)
         return (source.node_id,), start
@@ -183,7 +183,7 @@ def _copied(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
 
 def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:
     """Find the node whose text the offsets of pieces count in, and what to add to them."""
-    start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
+    start, end = (trait(node, name, int) for name in ("start_char_idx", "end_char_idx"))
     parted = NodeRelationship.PARENT in node.relationships
     if parted or start is None or (end is not None and end - start != len(text)):
         return node.as_related_node_info(), 0

@@ -134,10 +134,9 @@ class FaissRetriever(FlowRetriever):
         return self.index.search(queries, self.similarity_top_k)
 
     async def _asearch(self, queries: Sequence[str]) -> Any:
-        asearch = getattr(self._index, "asearch", None)
-        if asearch is None:  # not read yet, or an index without an async side
+        if not can(self._index, "asearch"):  # not read yet, or an index without an async side
             return await asyncio.to_thread(self._search, queries)
-        return await asearch(queries, self.similarity_top_k)
+        return await self._index.asearch(queries, self.similarity_top_k)
 
 
 def _passage(text: str, metadata: dict[str, Any], name: str) -> Passage:

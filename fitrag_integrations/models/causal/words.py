@@ -43,10 +43,10 @@ def choice_ids(tokenizer: Any, words: tuple[str, str], *, spaced: bool) -> tuple
             ids = first[0], second[0]
             if tokenizer.unk_token_id not in ids:
                 return ids
-    name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
     raise ModelLoadError(
-        f"tokenizer {name!r} has no single token for {words[0]!r} and another for {words[1]!r}; "
-        f"tried {', '.join(tried)}: choose another base, or a head on its hidden states"
+        f"tokenizer {_name_of(tokenizer)!r} has no single token for {words[0]!r} and another for "
+        f"{words[1]!r}; tried {', '.join(tried)}: choose another base, or a head on its hidden "
+        "states"
     )
 
 
@@ -60,9 +60,13 @@ def parting(
     """
     shared = common_prefix(one, other)
     if not 0 < shared < min(len(one), len(other)):
-        name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
-        raise ModelLoadError(f"tokenizer {name!r} writes two verdicts alike: {one}, {other}")
+        written = f"writes two verdicts alike: {one}, {other}"
+        raise ModelLoadError(f"tokenizer {_name_of(tokenizer)!r} {written}")
     return one[:shared], (one[shared], other[shared])
+
+
+def _name_of(tokenizer: object) -> str:
+    return getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:

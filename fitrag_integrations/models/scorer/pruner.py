@@ -25,6 +25,7 @@ from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.calls import Judged, SentenceScorer
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.trunk import has_types
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
@@ -181,7 +182,7 @@ class RankAndPrune(nn.Module):
         self.encoder = encoder
         self.head = OutputRows(head, [0, 1])
         self.norm = norm and hasattr(encoder.base_model, "final_norm")
-        self.uses_types = getattr(encoder.config, "type_vocab_size", 0) > 1
+        self.uses_types = has_types(encoder.config)
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return the ranking logit, at each token, and the token's logit of being kept.
