@@ -232,11 +232,11 @@ def excerpts_html(group: Sequence[Excerpt]) -> Html:
     return Html("".join(drawn))
 
 
-def sources_html(excerpts: Sequence[Excerpt], *, shown: bool = True) -> Html:
+def sources_html(excerpts: Sequence[Excerpt]) -> Html:
     """Show every passage whole, under its number in the prompt, with its excerpts marked."""
     drawn = []
     for number, group in enumerate(by_number(excerpts), start=1):
         places = ", ".join(f"[{e.start}:{e.end}] {e.score:.2f}" for e in group)
         title = f"[{number}] {named(group[0].passage)}: {places}"
-        drawn.append(folded(title, excerpts_html(group), shown=shown))
+        drawn.append(folded(title, excerpts_html(group), shown=True))
     return Html("".join(drawn))

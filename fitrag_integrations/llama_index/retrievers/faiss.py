@@ -134,9 +134,10 @@ class FaissRetriever(FlowRetriever):
         return self.index.search(queries, self.similarity_top_k)
 
     async def _asearch(self, queries: Sequence[str]) -> Any:
-        if not can(self._index, "asearch"):  # not read yet, or an index without an async side
+        index: Any = self._index
+        if not can(index, "asearch"):  # not read yet, or an index without an async side
             return await asyncio.to_thread(self._search, queries)
-        return await self._index.asearch(queries, self.similarity_top_k)
+        return await index.asearch(queries, self.similarity_top_k)
 
 
 def _passage(text: str, metadata: dict[str, Any], name: str) -> Passage:
