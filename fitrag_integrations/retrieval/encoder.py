@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
 from fitrag_integrations.core.extras import torch_needed, torch_sees_gpu
-from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.core.record import Keywords, check_mapping
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM, offline_minilm
 from fitrag_integrations.models.runtime.worker import Steps, Worker
@@ -45,8 +45,8 @@ class EncoderOptions(TypedDict, total=False):
     prompts: Mapping[str, str] | None
     default_prompt_name: str | None
     truncate_dim: int | None
-    model_kwargs: Mapping[str, Any] | None
-    tokenizer_kwargs: Mapping[str, Any] | None
+    model_kwargs: Keywords | None
+    tokenizer_kwargs: Keywords | None
 
 
 class Encoder:
@@ -95,8 +95,8 @@ class Encoder:
         prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None,
         truncate_dim: int | None = None,
-        model_kwargs: Mapping[str, Any] | None = None,
-        tokenizer_kwargs: Mapping[str, Any] | None = None,
+        model_kwargs: Keywords | None = None,
+        tokenizer_kwargs: Keywords | None = None,
         max_tokens: int | None = None,
     ) -> None:
         name = check_text("name_or_dir", name_or_dir, blank=False)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from fitrag_integrations.core.record import Row
+from fitrag_integrations.core.record import Keywords, Row
 from fitrag_integrations.errors import FitRagError, ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
 
@@ -85,8 +85,8 @@ class Checkpoint:
 
     source: str
     what: str
-    model_kwargs: Mapping[str, Any] = dataclass_field(default_factory=dict)
-    tokenizer_kwargs: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    model_kwargs: Keywords = dataclass_field(default_factory=dict)
+    tokenizer_kwargs: Keywords = dataclass_field(default_factory=dict)
 
     def config(self) -> Any:
         """Load the configuration."""
