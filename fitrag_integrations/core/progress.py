@@ -24,9 +24,7 @@ BLOCK = 128
 """Items of one step of a bar over a model's calls."""
 
 
-def tracked(
-    items: Iterable[T], label: str, *, show: bool | None, total: int | None = None
-) -> Iterable[T]:
+def tracked(items: Iterable[T], label: str, *, show: bool | None) -> Iterable[T]:
     """Go over items under a bar on standard error.
 
     `show` True draws it at once, False never, and None once it takes more than `DELAY` seconds,
@@ -36,7 +34,7 @@ def tracked(
         return items
     from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-    bar: Iterable[T] = tqdm(items, desc=label, total=total, delay=0.0 if show else DELAY)
+    bar: Iterable[T] = tqdm(items, desc=label, delay=0.0 if show else DELAY)
     return bar
 
 
