@@ -102,12 +102,12 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
 
 def under_heading(text: str) -> int:
     """Return where a text goes on after its headings; 0 where it has none, or nothing else."""
-    end = 0
+    headed = False
     for block in blocks_of(text):
         if block.kind == HEADING:
-            end = block.end
+            headed = True
         elif block.kind != BLANK:
-            return end
+            return block.start if headed else 0
     return 0
 
 
