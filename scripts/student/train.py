@@ -33,7 +33,17 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from label import pair_name  # noqa: E402
-from model import ANSWER_TOKENS, HOME, Student, batched, kept, save, teachers_student  # noqa: E402
+from model import (
+    ANSWER_TOKENS,
+    ATTENTION,
+    HOME,
+    Student,
+    batched,
+    halved,
+    kept,
+    save,
+    teachers_student,
+)  # noqa: E402
 from synonyms import Synonyms  # noqa: E402
 from twists import stuffed  # noqa: E402
 
@@ -67,7 +77,7 @@ def main() -> None:
     parser.add_argument("--synonyms", type=Path, default=None, help="WordNet's files")
     parser.add_argument("--reworded", type=float, default=0.4, help="items asked in other words")
     parser.add_argument("--misled", type=float, default=0.0, help="lists where words mislead")
-    parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
+    parser.add_argument("--full", action="store_true", help="float32 in any case")
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
     parser.add_argument("--part", type=float, default=1.0, help="so much of that run's change")
@@ -85,16 +95,16 @@ def main() -> None:
     reads = [item for item in items if item["kind"] != "rank"]
     documents = [json.loads(line) for line in (args.docs or Path("/dev/null")).open()]
     synonyms = args.synonyms and Synonyms(args.synonyms)
-    model, tokenizer = teachers_student(attention="eager")  # faster than fused ones in bfloat16
+    model, tokenizer = teachers_student(attention=ATTENTION)
     if args.start is not None:
-        model, tokenizer = kept(args.start, args.part, attention="eager")
+        model, tokenizer = kept(args.start, args.part, attention=ATTENTION)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains(name))
-    teacher = Teacher(teachers_student(attention="eager")[0].eval(), args.first)
+    teacher = Teacher(teachers_student(attention=ATTENTION)[0].eval(), args.first)
     for one in (model, teacher.second):
         one.to(args.device)
         if not args.full:
-            one.encoder.forward = torch.autocast(args.device, torch.bfloat16)(one.encoder.forward)
+            one.encoder.forward = halved(args.device)(one.encoder.forward)
     groups = [
         {
             "params": [
