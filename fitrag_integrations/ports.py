@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.checks import trait
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.text.sentences import SentenceSplitter as SentenceSplitter
@@ -231,9 +231,8 @@ def pair_port(
 ) -> Port[tuple[str, str], Any]:
     """Build the port of a method that takes two lists, of questions and of texts, as pairs."""
     calls = (None, None) if isinstance(backend, type) else _calls(backend, method)
-    if not any(calls):
-        allowed = allowed or f"an object with a {method!r} method"
-        raise InputError.of(argument or name, given=backend, allowed=allowed)
+    allowed = allowed or f"an object with a {method!r} method"
+    refuse_if(not any(calls), argument or name, backend, allowed)
     call, twin = (None if call is None else _Unzipped(call) for call in calls)
     return Port.of(name, call, twin, owner=backend)
 

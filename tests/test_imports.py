@@ -150,38 +150,88 @@ def test_the_house_stays_small_enough_to_look_at():
     assert full <= {"methods/baselines"}
 
 
-def loaded_by(statement):
-    script = f"{statement}\nimport sys\nprint(*sys.modules)"
+def loaded_by(statement, before=""):
+    """Run a statement in a new process; gives the modules it loads, each by its first name."""
+    script = f"import sys\n{before}\ntheirs = {{*sys.modules}}\n{statement}\n"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT.parent
+        [sys.executable, "-c", f"{script}print(*({{*sys.modules}} - theirs))"],
+        **{"capture_output": True, "text": True, "check": True, "cwd": ROOT.parent},
     )
     return {module.partition(".")[0] for module in done.stdout.split()}
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import fitrag_integrations",
-        "from fitrag_integrations import compress, rerank",
-        "from fitrag_integrations.methods import FitRag; FitRag()",
-        "from fitrag_integrations.methods import IKnow; IKnow()",
-        "from fitrag_integrations.methods import Crag; Crag()",
-        "from fitrag_integrations.methods import SlimPLM; SlimPLM()",
-        "from fitrag_integrations.methods import ITRG; ITRG()",
-        "from fitrag_integrations.methods.baselines import Flare, Replug, Targ; Flare(); Targ()",
-        "from fitrag_integrations.retrieval import read_corpus",
-    ],
-)
-def test_light_imports_stay_light(statement):
-    heavy = TORCH | set(FRAMEWORKS) | {"syntok", "numpy", "tiktoken"}
-    assert not loaded_by(statement) & heavy
+ALL_HEAVY = TORCH | set(FRAMEWORKS) | {"syntok", "numpy", "tiktoken"}
+METHODS_MADE = """
+from fitrag_integrations.methods import ITRG, Crag, FitRag, IKnow, SlimPLM, method_from
+from fitrag_integrations.methods.baselines import Flare, Replug, Targ
+FitRag(), IKnow(), Crag(), SlimPLM(), ITRG(), Flare(), Targ()
+method_from({"method": "slimplm", "retriever": "crag"})
+"""
+REMOTE_MADE = """
+from fitrag_integrations.models import RemoteGenerator, RemoteIK
+RemoteIK("http://127.0.0.1:1/v1", "lm")
+"""
+SEARCHED = """
+from fitrag_integrations.web import WebSearch
+search = WebSearch.from_tool(lambda query: ["Otters hold hands."])
+assert search.search(["q"])[0][0].text == "Otters hold hands."
+"""
+DROP_INS_MADE = """
+from fitrag_integrations.langchain import CorrectiveRetriever, CorrectiveRouter
+from fitrag_integrations.langchain import KnowledgeRefiner, KnowledgeRouter
+KnowledgeRouter(known=str.upper, unknown=str.lower)
+CorrectiveRouter(correct=str.upper, incorrect=str.lower)
+CorrectiveRetriever(base=str.split); KnowledgeRefiner()
+"""
+MIDDLEWARE_MADE = """
+from fitrag_integrations.langchain import *
+RetrievalGateMiddleware(tools="search")
+"""
+BELOW_LANGCHAIN = {"torch", "transformers", "faiss", "llama_index", "langchain_classic", "tiktoken"}
+CLIENTS = {"httpx", "googleapiclient", "trafilatura"}
 
 
-def test_the_commands_help_loads_no_torch_and_no_framework():
-    help = "from fitrag_integrations.cli import main; import sys; sys.argv = ['fitrag', '--help']"
-    loaded = loaded_by(f"{help}\ntry:\n    main()\nexcept SystemExit:\n    pass")
-    assert "typer" in loaded
-    assert not loaded & (TORCH | set(FRAMEWORKS))
+def every_name(of):
+    return f"import fitrag_integrations.{of} as ours; [getattr(ours, n) for n in ours.__all__]"
+
+
+# What is run, what it may not load, and what has to be there, imported before.
+LIGHT = {
+    "the package": ("import fitrag_integrations", ALL_HEAVY, ""),
+    "plain functions": ("from fitrag_integrations import compress, rerank", ALL_HEAVY, ""),
+    "methods": (METHODS_MADE, ALL_HEAVY, ""),
+    "corpus": ("from fitrag_integrations.retrieval import read_corpus", ALL_HEAVY, ""),
+    "retrieval": ("import fitrag_integrations.retrieval", ALL_HEAVY, ""),
+    "names of retrieval": (every_name("retrieval"), {"torch", "faiss", "transformers"}, ""),
+    "remote models": (REMOTE_MADE, {"torch"}, "httpx"),
+    "a search by a function": (SEARCHED, CLIENTS | {"torch", "langchain_core"}, ""),
+    "langchain": ("import fitrag_integrations.langchain", ALL_HEAVY, ""),
+    "llama_index": ("import fitrag_integrations.llama_index", ALL_HEAVY, ""),
+    # older cores import transformers themselves
+    "drop-ins of langchain": (
+        DROP_INS_MADE,
+        BELOW_LANGCHAIN,
+        "langchain_core.language_models.base",
+    ),
+    "every name of langchain": (
+        MIDDLEWARE_MADE,
+        BELOW_LANGCHAIN,
+        "langchain.agents",
+    ),
+    "drop-ins of llama_index": (
+        every_name("llama_index"),
+        {"torch", "langchain_core", "faiss"},
+        "llama_index.core",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_light_imports_stay_light(name):
+    statement, heavy, needed = LIGHT[name]
+    if needed and not installed(needed.partition(".")[0]):
+        pytest.skip(f"needs {needed}")
+    assert not loaded_by(statement, f"import {needed}" if needed else "") & heavy
 
 
 def test_drop_ins_import_without_reading_their_source():

@@ -108,86 +108,13 @@ READERS = {
     "clipped": lambda text: clipped(text, 30),
 }
 # Runs of what the patterns look for, with a word before, amid and after them.
-UNITS = [
-    " ",
-    "\t",
-    "\n",
-    "\n\n",
-    "\r",
-    "a",
-    "a ",
-    "A. ",
-    ".",
-    "1. ",
-    "\n1. ",
-    '"',
-    '"ab" ',
-    '"ab" cd ',
-]
-UNITS += [
-    "“ab” ",
-    "[1",
-    "[1, ",
-    "[1†",
-    "1-",
-    "1, ",
-    "(",
-    "#",
-    "# ",
-    "|",
-    "| ",
-    "`",
-    "\n```",
-    "<",
-    "</",
-]
-UNITS += [
-    "\n- a",
-    "\n    a",
-    "\na\tb",
-    "\n==  ==",
-    "\n+--+",
-    "\n--a  b",
-    "\na\n    b",
-    "[a](",
-    "![",
-]
-UNITS += [
-    "<|",
-    "<!",
-    "&",
-    "&#",
-    "{",
-    "{{}}",
-    "\u0301",
-    "\u0301\u0316",
-    "\u0f73",
-    "\u200d",
-    "\ufe0f",
-]
-UNITS += [
-    "👨\u200d",
-    "🇩",
-    "…",
-    "。」",
-    "known ",
-    "known (",
-    "true ",
-    "answer is ",
-    "the ",
-    "<think>",
-]
-UNITS += [
-    "follow up: ",
-    "<Claim>",
-    "<Query>",
-    '[{"a":',
-    "Document: ",
-    "[Relevant]",
-    "%61",
-    "\\u0061",
-    "-",
-]
+UNITS = [" ", "\t", "\n", "\n\n", "\r", "a", "a ", "A. ", ".", "1. ", "\n1. ", '"', '"ab" ']
+UNITS += ['"ab" cd ', "“ab” ", "[1", "[1, ", "[1†", "1-", "1, ", "(", "#", "# ", "|", "| ", "`"]
+UNITS += ["\n```", "<", "</", "\n- a", "\n    a", "\na\tb", "\n==  ==", "\n+--+", "\n--a  b"]
+UNITS += ["\na\n    b", "[a](", "![", "<|", "<!", "&", "&#", "{", "{{}}", "\u0301", "\u0301\u0316"]
+UNITS += ["\u0f73", "\u200d", "\ufe0f", "👨\u200d", "🇩", "…", "。」", "known ", "known (", "true "]
+UNITS += ["answer is ", "the ", "<think>", "follow up: ", "<Claim>", "<Query>", '[{"a":']
+UNITS += ["Document: ", "[Relevant]", "%61", "\\u0061", "-", "\u200c", "a\u0301"]
 AROUND = [("", "", ""), ("a", "b", "c"), ("```", "x", "y"), ("# a", "b", "#x"), ("known", "x", "")]
 
 

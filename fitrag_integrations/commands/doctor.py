@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -56,7 +56,7 @@ FOLDERS = ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 TIKTOKEN_FOLDER = "TIKTOKEN_CACHE_DIR"
 
 
-def findings() -> dict[str, dict[str, Any]]:
+def findings() -> dict[str, dict[str, object]]:
     """Return sections of plain values; what could not be looked at says why."""
     sizes = {
         folder.name: sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
@@ -80,7 +80,7 @@ def findings() -> dict[str, dict[str, Any]]:
     }
 
 
-def _or_why_not(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _or_why_not(look: Callable[[], dict[str, object]]) -> dict[str, object]:
     """Look, or return the error: a broken package must not stop the report."""
     try:
         return look()
@@ -96,7 +96,7 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def _devices() -> dict[str, Any]:
+def _devices() -> dict[str, object]:
     if not installed("torch"):
         return {"cpu cores": os.cpu_count(), "torch": "not installed (the extra torch)"}
     import torch
@@ -106,7 +106,7 @@ def _devices() -> dict[str, Any]:
     return {"cpu cores": os.cpu_count(), "threads": torch.get_num_threads(), "cuda": count, **names}
 
 
-def _faiss() -> dict[str, Any]:
+def _faiss() -> dict[str, object]:
     if not installed("faiss"):
         return {"build": None}
     import faiss
@@ -116,7 +116,7 @@ def _faiss() -> dict[str, Any]:
     return {"build": "GPU" if has_gpu else "CPU", "version": faiss.__version__, "gpus": gpus}
 
 
-def _offline() -> dict[str, Any]:
+def _offline() -> dict[str, object]:
     """Check the weights of the offline package, and find a folder with tiktoken's encodings."""
     from fitrag_integrations.models.runtime.sources import offline_minilm
 
@@ -132,7 +132,7 @@ def _offline() -> dict[str, Any]:
     return {"MiniLM package": minilm, "tiktoken cache": encodings}
 
 
-def _chosen() -> dict[str, Any]:
+def _chosen() -> dict[str, object]:
     """Return the precision and backend that each model took, and what the environment says."""
     from fitrag_integrations.models.runtime import choosing
 

@@ -84,10 +84,10 @@ def check_label(field: str, value: object) -> int:
     return int(value == 1)
 
 
-def check_is(field: str, value: object, kind: type[T]) -> T:
-    """Require an instance of ``kind``."""
+def check_is(field: str, value: object, kind: type[T], allowed: str = "") -> T:
+    """Require an instance of ``kind``; errors call it ``allowed``, or by the name of the class."""
     if not isinstance(value, kind):
-        raise InputError.of(field, given=value, allowed=f"a {kind.__name__}")
+        raise InputError.of(field, given=value, allowed=allowed or f"a {kind.__name__}")
     return value
 
 

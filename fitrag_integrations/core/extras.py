@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fitrag_integrations.errors import InputError, MissingExtraError
+from fitrag_integrations.errors import MissingExtraError, refuse_if
 
 
 def require_extra(module: str, *, extra: str, feature: str) -> Any:
@@ -80,8 +80,7 @@ def from_own_file(reference: str, accept: Callable[[type], bool], allowed: str) 
 
     path, _, name = reference.rpartition(".py")
     file, name = Path(f"{path}.py"), name.removeprefix(":")
-    if not file.is_file():
-        raise InputError.of("file", given=str(file), allowed=f"a Python file with {allowed}")
+    refuse_if(not file.is_file(), "file", str(file), f"a Python file with {allowed}")
     spec = importlib.util.spec_from_file_location(f"fitrag_own_{file.stem}", file.resolve())
     assert spec is not None and spec.loader is not None  # for .py there always is one
     module = importlib.util.module_from_spec(spec)
@@ -89,9 +88,8 @@ def from_own_file(reference: str, accept: Callable[[type], bool], allowed: str) 
     spec.loader.exec_module(module)
     own = {n: v for n, v in vars(module).items() if isinstance(v, type) and accept(v)}
     found = [v for n, v in own.items() if (n == name if name else v.__module__ == spec.name)]
-    if len(found) != 1:
-        several = f" ({', '.join(own)}): name it, {file.name}:Name" if len(found) > 1 else ""
-        raise InputError.of("file", given=reference, allowed=f"{allowed}{several}")
+    several = f" ({', '.join(own)}): name it, {file.name}:Name" if len(found) > 1 else ""
+    refuse_if(len(found) != 1, "file", reference, f"{allowed}{several}")
     return found[0]
 
 

@@ -174,6 +174,12 @@ def storage_error(
     return StorageError.of(reason, path, needed) if reason else None
 
 
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 digest of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def fingerprint(path: Path) -> str:
     """Hash a file, or a folder by its files' names and contents: SHA-256 in hexadecimal digits.
 
@@ -197,8 +203,7 @@ def fingerprint(path: Path) -> str:
         key = ":".join(map(str, (about.st_dev, about.st_ino, about.st_size, *times)))
         found = known.get(key)
         if not isinstance(found, str):
-            with each.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            found = sha256_of(each)
             if time.time_ns() - max(times) >= SETTLED:  # a further change shows in its times
                 fresh[key] = found
         digest.update(found.encode("ascii"))

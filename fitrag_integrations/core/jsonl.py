@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.files import lock, only_writer, replacing, storage_error, storing
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
@@ -58,9 +59,7 @@ def parse(line: bytes, *, first: bool = False) -> dict[str, Any]:
     """
     text = (line.removeprefix(BYTE_ORDER_MARK) if first else line).decode("utf-8")
     value = json.loads(text.rstrip("\r\n"), parse_constant=_refuse, parse_float=_finite)
-    if not isinstance(value, dict):
-        raise InputError.of("row", given=value, allowed="a JSON object")
-    return value
+    return check_is("row", value, dict, "a JSON object")
 
 
 def loads(text: str | bytes) -> Any:

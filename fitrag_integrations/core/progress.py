@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from types import FrameType
 from typing import TypeVar
 
@@ -23,9 +24,7 @@ BLOCK = 128
 """Items of one step of a bar over a model's calls."""
 
 
-def tracked(
-    items: Iterable[T], label: str, *, show: bool | None, total: int | None = None
-) -> Iterable[T]:
+def tracked(items: Iterable[T], label: str, *, show: bool | None) -> Iterable[T]:
     """Go over items under a bar on standard error.
 
     `show` True draws it at once, False never, and None once it takes more than `DELAY` seconds,
@@ -35,7 +34,7 @@ def tracked(
         return items
     from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-    bar: Iterable[T] = tqdm(items, desc=label, total=total, delay=0.0 if show else DELAY)
+    bar: Iterable[T] = tqdm(items, desc=label, delay=0.0 if show else DELAY)
     return bar
 
 
@@ -50,6 +49,12 @@ def in_blocks(
     for start in tracked(starts, label, show=show):
         found += call(items[start : start + BLOCK])
     return found
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Cut items into lists of `size`, the last one maybe shorter."""
+    rest = iter(items)
+    return iter(lambda: list(islice(rest, size)), [])
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from fitrag_integrations.errors import InputError
 
 Row: TypeAlias = Mapping[str, Any]
 """Plain values by name: a line of JSON Lines, or an object inside one."""
+Keywords: TypeAlias = Mapping[str, Any]
+"""Keyword arguments for another library, by name."""
 
 
 class Record(Shown):

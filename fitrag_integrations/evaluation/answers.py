@@ -167,8 +167,9 @@ def _compiled(pattern: str) -> Any:
         found = regex.compile(rf"(?<!\w)(?:{_bare(pattern)})(?!\w)", regex.IGNORECASE)
         empty = found.search("", timeout=PATTERN_SECONDS) is not None
     except (regex.error, TimeoutError) as error:
-        allowed = f"a regular expression: {error}"
-        raise InputError.of("answers", given=pattern, allowed=allowed) from None
+        raise InputError.of(
+            "answers", given=pattern, allowed=f"a regular expression: {error}"
+        ) from None
     if empty:
         allowed = "a regular expression that does not match the empty text"
         raise InputError.of("answers", given=pattern, allowed=allowed)

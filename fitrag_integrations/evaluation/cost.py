@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, TypeAlias
 
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.checks import Checked, check_number
 from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.types import Context
@@ -21,10 +22,11 @@ __all__ = ["RATIO", "CostAccount", "Prices", "cost_account"]
 
 RATIO = 0.1
 SLIM = ("proxy", "rewrite", "judge")
+Price: TypeAlias = Annotated[float, partial(check_number, low=0.0)]
 
 
 @dataclass(frozen=True, slots=True)
-class Prices(Record):
+class Prices(Record, Checked):
     """Prices, in any currency; none is negative.
 
     Args:
@@ -37,13 +39,9 @@ class Prices(Record):
         1.2
     """
 
-    tokens_in: float = 0.0
-    tokens_out: float = 0.0
-    retrieval: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, given in Record.to_dict(self).items():
-            object.__setattr__(self, name, check_number(f"Prices.{name}", given, low=0.0))
+    tokens_in: Price = 0.0
+    tokens_out: Price = 0.0
+    retrieval: Price = 0.0
 
     def per_thousand(
         self, *, tokens_in: float, tokens_out: float, retriever_calls: float = 0.0
@@ -96,7 +94,7 @@ class CostAccount(Record):
         """`total` as a fraction of `chat`; None if the large model writes nothing."""
         return self.total / self.chat if self.chat else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return every field, and `total` and `share`."""
         return {**Record.to_dict(self), "total": self.total, "share": self.share}
 

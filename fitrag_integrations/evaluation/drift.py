@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import methodcaller
-from typing import Any
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.extras import require_extra
@@ -19,11 +18,11 @@ from fitrag_integrations.errors import refuse_if
 
 LEVEL = 0.05
 LEAST = 20  # rows of either side, fewer show only very large changes
-SHARES: dict[str, Callable[[Row], Any]] = {
+SHARES: dict[str, Callable[[Row], float | None]] = {
     "retrieved": methodcaller("get", "retrieve"),
     "nothing kept": lambda row: row["tokens"] == 0 if row.get("retrieve", True) else None,
 }
-NUMBERS: dict[str, Callable[[Row], Any]] = {
+NUMBERS: dict[str, Callable[[Row], float | None]] = {
     name: methodcaller("get", name) for name in ("p_known", "score", "tokens")
 }
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text
 from fitrag_integrations.core.record import Row, check_mapping
@@ -104,7 +103,7 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
     return values
 
 
-def each_apart(row: Row) -> dict[str, Any]:
+def each_apart(row: Row) -> Row:
     """Let each gold answer count by itself: `STR-EM` is then SlimPLM's EM (equation 2)."""
     return {**row, "answer_groups": row.get("answer_groups") or [[a] for a in gold(row)]}
 

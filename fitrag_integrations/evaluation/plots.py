@@ -13,10 +13,11 @@ from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.outcomes import Outcomes, Rows, Sweep
-from fitrag_integrations.evaluation.result import Plot, Series
+from fitrag_integrations.evaluation.result import Plot, Series, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
     from fitrag_integrations.evaluation.figures.figure import Figure
 
@@ -79,7 +80,7 @@ def plot_histogram(
     return labelled(drawn, "p_known", "questions", title)
 
 
-def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure] = ()) -> Any:
+def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure] = ()) -> Canvas:
     """Draw R@k over k for each order of passages (FIT-RAG, Figures 7 to 9).
 
     Args:
@@ -100,9 +101,7 @@ def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure
     labelled(parts[0], "k", "R@k: an answer in the first k", "")
     if answers:
         found = {(figure.who, figure.name.partition("@")[2]): figure for figure in answers}
-        series: dict[str, list[list[Any]]] = {}
-        for (order, depth), figure in found.items():
-            series.setdefault(order, []).append([depth, figure.value or 0.0])
+        series = grouped((by, (depth, f.value or 0.0)) for (by, depth), f in found.items())
         base, ends = dict(next(iter(series.values()))), {}
         for (order, depth), figure in found.items():
             if figure.change is not None and figure.change.bounds is not None:
@@ -113,7 +112,7 @@ def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure
     return drawing
 
 
-def draw_plots(plots: Sequence[Plot]) -> Any:
+def draw_plots(plots: Sequence[Plot]) -> Canvas:
     """Draw plots beside each other.
 
     Returns:
@@ -164,14 +163,15 @@ def _bars(
 
 def new_axes() -> Axes:
     """Return axes on a new figure."""
-    axes: Axes = _figure(6).subplots()
-    return axes
+    return _figure(6).subplots()
 
 
-def _figure(width: float) -> Any:
+def _figure(width: float) -> Canvas:
     """Return a new figure; one of pyplot would never be released."""
-    home = require_extra("matplotlib.figure", extra="plots", feature="plots")
-    return home.Figure(figsize=(width, 4), layout="constrained")
+    require_extra("matplotlib.figure", extra="plots", feature="plots")
+    from matplotlib.figure import Figure as Canvas
+
+    return Canvas(figsize=(width, 4), layout="constrained")
 
 
 def labelled(axes: Axes, x: str, y: str, title: str, **font: Any) -> Axes:

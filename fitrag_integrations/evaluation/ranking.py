@@ -64,6 +64,10 @@ class Candidates:
         refuse_if(len(found) < len(self.scores), by, None, "a scorer that gives this label")
         return found
 
+    def known(self, by: str) -> Sequence[int | None]:
+        """Return the labels that a scorer's probability is of, empty if there are none."""
+        return self.has_answer if by == HAS_ANSWER else self.llm_prefer or ()
+
     def labels(self, by: str) -> list[int]:
         """Return the labels of `has_answer` in an order."""
         return [self.has_answer[place] for place in self.order(by)]

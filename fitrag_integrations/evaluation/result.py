@@ -14,10 +14,11 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
 
-from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.checks import Checked, Texts, check_many, check_text
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record, Row, check_mapping, plain
 from fitrag_integrations.errors import InputError, refuse_if
@@ -62,8 +63,16 @@ class Plot(Record):
         check_mapping("Plot.series", self.series)
 
 
+def check_rows(field: str, rows: Iterable[object]) -> tuple[Row, ...]:
+    """Check for rows of a table, and make them plain values."""
+    return tuple(plain(check_mapping(f"{field}[{i}]", row)) for i, row in enumerate(rows))
+
+
+Rows: TypeAlias = Annotated[Sequence[Row], check_rows]
+
+
 @dataclass(frozen=True, slots=True)
-class Result(Record):
+class Result(Record, Checked):
     """Outcome of one evaluation as plain values.
 
     `figures` are the rows of its table: `figure` and `value`, and where they are known `low` and
@@ -89,11 +98,11 @@ class Result(Record):
     _nested: ClassVar = {"plots": Plot}
 
     kind: str
-    figures: Sequence[Row]
-    per_question: Sequence[Row] = ()
-    settings: Row = field(default_factory=dict)
-    plots: Sequence[Plot] = ()
-    notes: Sequence[str] = ()
+    figures: Rows
+    per_question: Rows = ()
+    settings: Annotated[Row, check_mapping] = field(default_factory=dict)
+    plots: Annotated[Sequence[Plot], partial(check_many, kind=Plot)] = ()
+    notes: Texts = ()
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -104,14 +113,7 @@ class Result(Record):
             self.schema,
             f"{SCHEMA}, the one this version writes",
         )
-        for name, rows in (("figures", self.figures), ("per_question", self.per_question)):
-            made = tuple(
-                plain(check_mapping(f"Result.{name}[{i}]", row)) for i, row in enumerate(rows)
-            )
-            object.__setattr__(self, name, made)
-        object.__setattr__(self, "settings", check_mapping("Result.settings", self.settings))
-        object.__setattr__(self, "plots", check_many("Result.plots", self.plots, Plot))
-        object.__setattr__(self, "notes", check_many("Result.notes", self.notes, str))
+        Checked.__post_init__(self)
 
     def to_json(self) -> str:
         """Return one line of JSON; numbers that are not finite become their names."""
@@ -197,6 +199,17 @@ def with_ids(made: Sequence[Row]) -> list[Row]:
 def set_of(row: Row) -> str:
     """Return the name of a row's data set, or the empty text."""
     return str(next((row[name] for name in SETS if row.get(name)), ""))
+
+
+K = TypeVar("K")
+
+
+def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """Collect the values of each key, in the order of their first appearance."""
+    found: dict[K, list[T]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def each_row(rows: Iterable[R], read: Callable[[R], T], where: str = "") -> list[T]:

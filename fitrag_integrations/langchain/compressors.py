@@ -20,7 +20,6 @@ from fitrag_integrations.langchain.base.options import (
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.ports import Scorer
-from fitrag_integrations.types import Passage
 from fitrag_integrations.values.score import labels_of
 
 
@@ -61,15 +60,11 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
     def _flow(self, text_pairs: Sequence[tuple[str, str]]) -> Flow[list[float]]:
         scores = [0.0] * len(text_pairs)
         asked = [at for at, (_, text) in enumerate(text_pairs) if text.strip()]
-        pairs = [(text_pairs[at][0], _passage(text_pairs[at][1])) for at in asked]
+        pairs = [(text_pairs[at][0], to_passage(Document(text_pairs[at][1]))) for at in asked]
         labels = yield from score_port(self.scorer).ask(pairs)
         for at, label in zip(asked, labels_of(labels), strict=True):
             scores[at] = label.combine(self.weight) / 2
         return scores
-
-
-def _passage(text: str) -> Passage:
-    return to_passage(Document(page_content=text))
 
 
 class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):

@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.methods.adapting import template_of
 from fitrag_integrations.methods.prompts import prompt_named, render_passages
 from fitrag_integrations.types import Context, Template
@@ -40,9 +40,8 @@ class Written:
     def __post_init__(self) -> None:
         names = self.prompt.input_variables
         others = set(names) - {*CONTEXT, *QUESTION, "draft"}
-        if others or not set(names) & set(CONTEXT):
-            allowed = "a prompt with {context} and {question}"
-            raise InputError.of("template", given=names, allowed=allowed)
+        allowed = "a prompt with {context} and {question}"
+        refuse_if(others or not set(names) & set(CONTEXT), "template", names, allowed)
 
     def render(self, context: Context) -> str:
         """Fill in what the prompt asks for; messages become one text, as a chat model shows it."""

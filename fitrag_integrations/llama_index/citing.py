@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.llama_index.base.convert import node_of, passages_of
 from fitrag_integrations.methods.adapting import numbered
 from fitrag_integrations.methods.answering import Cited
@@ -70,6 +71,6 @@ def _excerpts(
 def _places(passage: Passage) -> Iterator[tuple[str, int]]:
     """Return where a node says it begins in its SOURCE, besides where this package cut it."""
     node = node_of(passage)
-    start = getattr(node, "start_char_idx", None)
-    if node.ref_doc_id and isinstance(start, int):
+    start = trait(node, "start_char_idx", int)
+    if node.ref_doc_id and start is not None:
         yield node.ref_doc_id, start

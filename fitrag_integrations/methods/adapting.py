@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from fitrag_integrations.core.checks import can, check_many, check_text
-from fitrag_integrations.core.record import plain
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.record import Row, plain
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
@@ -34,9 +34,8 @@ class EncoderVectors:
             # by name, so that a page of pure Python loads no torch before it must
             kind = importlib.import_module("fitrag_integrations.retrieval").Encoder
             encoder = kind() if encoder is None else kind(encoder)
-        if not can(encoder, "encode"):
-            allowed = "an object with an 'encode' method, or the name of a checkpoint"
-            raise InputError.of("encoder", given=encoder, allowed=allowed)
+        allowed = "an object with an 'encode' method, or the name of a checkpoint"
+        refuse_if(not can(encoder, "encode"), "encoder", encoder, allowed)
         self.encoder = encoder
 
     @property
@@ -70,7 +69,7 @@ def faiss_index() -> Any:
 
 def described(
     texts: Iterable[str],
-    metadatas: Iterable[Mapping[str, Any]] | None,
+    metadatas: Iterable[Row] | None,
     ids: Iterable[str] | None,
 ) -> list[tuple[str, dict[str, Any], str]]:
     """Pair each text with its metadata and its id, blank if there is none."""
@@ -173,9 +172,8 @@ def template_of(template: object) -> Template | None:
         from fitrag_integrations.methods.prompts import template_named  # of all methods
 
         return template_named(template)
-    if template is not None and not can(template, "render"):
-        allowed = "an object with a 'render' method, or a template's name"
-        raise InputError.of("template", given=template, allowed=allowed)
+    allowed = "an object with a 'render' method, or a template's name"
+    refuse_if(template is not None and not can(template, "render"), "template", template, allowed)
     return cast("Template | None", template)
 
 

@@ -13,7 +13,7 @@ import importlib
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib import resources
 from itertools import islice
@@ -21,7 +21,8 @@ from threading import Lock
 from typing import Any
 
 from fitrag_integrations.core.extras import installed, torch_needed, torch_sees_gpu
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.types import Passage
 
@@ -52,8 +53,7 @@ _loaded: dict[str, object] = {}
 
 def default_model(role: str) -> Any:
     """Load the embedded model of a role once per process; every later call gives the same."""
-    if role not in HOMES:
-        raise InputError.of("role", given=role, allowed=", ".join(HOMES))
+    refuse_if(role not in HOMES, "role", role, ", ".join(HOMES))
     with _loading:  # two threads must not load it twice
         if role not in _loaded:
             module, name = home_of(role)
@@ -129,13 +129,13 @@ class EmbeddedDetector:
     name = _reported("detector", "name", "")
 
     @cached_property
-    def fitted_for(self) -> Mapping[str, Any] | None:
+    def fitted_for(self) -> Row | None:
         """Return which scorer and which windows it was trained on; None where it does not ship."""
         folder = resources.files("fitrag_integrations") / "embedded" / "eligibility"
         manifest = folder / "model.json"
         if not manifest.is_file():
             return None
-        found: Mapping[str, Any] = json.loads(manifest.read_text("utf-8"))["fitted_for"]
+        found: Row = json.loads(manifest.read_text("utf-8"))["fitted_for"]
         return found
 
 

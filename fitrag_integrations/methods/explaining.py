@@ -6,7 +6,7 @@ afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -54,7 +54,7 @@ class Compression(Record, Checked):
     kept: Annotated[tuple[Excerpt, ...], partial(check_many, kind=Excerpt)]
     weighed: Annotated[tuple[Selected, ...], partial(check_many, kind=Selected)]
     notes: Strings = ()
-    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    details: Row = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, context: Context, passages: Sequence[Passage]) -> Self:

@@ -14,20 +14,18 @@ from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from fitrag_integrations.core.checks import Checked, Count, Share, check_number, check_text
-from fitrag_integrations.core.record import check_mapping
+from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, run
 from fitrag_integrations.methods.crag.refiner import Refiner
-from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, script_note
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer, readable, score_port
 from fitrag_integrations.methods.fitrag.reducer import rerank as reranked
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.selected import Selection
-from fitrag_integrations.values.windows import bounded, usable
 
 NUMBERS = (
     "window",
@@ -78,14 +76,15 @@ class Reranking(Checked):
         if self.min_score is not None:
             numbers["min_score"] = self.min_score
         selection = Selection()
-        given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
-        given, ends, more = bounded(
-            given,
+        given, ends, notes = readable(
+            question,
+            passages,
+            self.scorer,
+            selection,
+            deduplicate=self.deduplicate,
             max_passages=self.max_passages,
             max_sentences=self.max_sentences,
-            selection=selection,
         )
-        more += script_note(self.scorer, EMBEDDED_SCORER, question, given)
         kept = yield from reranked(
             question,
             given,
@@ -97,7 +96,7 @@ class Reranking(Checked):
             selection=selection,
             ends=ends,
         )
-        rows, notes = selection.rows(kept), (*notes, *more)
+        rows = selection.rows(kept)
         return Context(
             question, tuple(kept), notes=notes, method="rerank", details=numbers, selection=rows
         )
@@ -183,7 +182,7 @@ def explain_compression(
     return run(explained(step, question, passages)).value
 
 
-Text: TypeAlias = str | Passage | Mapping[str, Any]
+Text: TypeAlias = str | Passage | Row
 """A text, a `Passage`, or a mapping with `text` and perhaps `title`, `source` and `id`."""
 
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
 from fitrag_integrations.methods.citing import RETRIEVAL_CITED
 from fitrag_integrations.methods.itrg.prompts import ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH
@@ -114,15 +114,13 @@ def prompt_named(name: str) -> str:
     names, for an unknown one.
     """
     own = name.strip().lower().replace("-", "_") if isinstance(name, str) else ""
-    if own not in PROMPTS:
-        raise InputError.of("prompt", given=name, allowed=", ".join(PROMPTS))
+    refuse_if(own not in PROMPTS, "prompt", name, ", ".join(PROMPTS))
     return PROMPTS[own]
 
 
 def template_named(name: str) -> PromptTemplate:
     """Find a template by its name."""
-    if name not in TEMPLATES:
-        raise InputError.of("template", given=name, allowed=", ".join(TEMPLATES))
+    refuse_if(name not in TEMPLATES, "template", name, ", ".join(TEMPLATES))
     return TEMPLATES[name]
 
 

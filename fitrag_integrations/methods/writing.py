@@ -11,12 +11,12 @@ import re
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from fitrag_integrations.core.checks import Checked, Count, can, check_text
 from fitrag_integrations.core.show import error_line
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Counting
@@ -141,12 +141,6 @@ class Generating(Counting, Checked):
                 return [], failed
         return usable(lists[0], deduplicate=deduplicate, k=k, selection=selection)
 
-    def answered(self, context: Context, answer: str, notes: Sequence[str] = ()) -> Context:
-        """Add the final answer and `notes` to a context; a blank answer is left to the caller."""
-        details = {**context.details, "answers": True} if answer else context.details
-        notes = (*context.notes, *notes)
-        return replace(context, draft=answer or None, notes=notes, details=details)
-
 
 @dataclass
 class Rounds:
@@ -212,16 +206,18 @@ class Rounds:
     ) -> Context:
         """Return the context: `excerpts`, or the passages whole, and the answer as its draft."""
         kept = tuple(map(Excerpt.whole, self.passages) if excerpts is None else excerpts)
-        context = Context(
+        answers = {"answers": True} if answer else {}
+        return Context(
             self.question,
             kept,
             queries=tuple(self.queries),
             decision=decision,
+            draft=answer or None,
+            notes=tuple(self.notes),
             method=self.name,
-            details=details or {},
+            details={**(details or {}), **answers},
             selection=self.selection.rows(kept),
         )
-        return self.method.answered(context, answer, self.notes)
 
 
 def reply_text(reply: object) -> str:
@@ -298,8 +294,7 @@ def reasoned(text: str) -> tuple[str, tuple[str, ...]]:
 
 def check_template(field: str, template: object) -> object:
     """Require an object that renders a context."""
-    if not can(template, "render"):
-        raise InputError.of(field, given=template, allowed="an object with a 'render' method")
+    refuse_if(not can(template, "render"), field, template, "an object with a 'render' method")
     return template
 
 

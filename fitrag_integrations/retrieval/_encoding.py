@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_many, check_text
-from fitrag_integrations.errors import InputError, ModelLoadError, PortError
+from fitrag_integrations.errors import InputError, ModelLoadError, PortError, refuse_if
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
 
@@ -106,9 +106,8 @@ class Origin:
         name, width, settings = described["name"], described["width"], described["settings"]
         if encoder is not None:
             return cls(_usable(encoder), name, width, settings)
-        if settings is None:
-            allowed = f"the encoder this index was built with, {name!r}"
-            raise InputError.of("encoder", given=None, allowed=allowed)
+        allowed = f"the encoder this index was built with, {name!r}"
+        refuse_if(settings is None, "encoder", None, allowed)
         try:
             # an index of before prompts were read has vectors without them
             return cls(Encoder(name, **{"prompts": {}, **settings}), name, width, settings)

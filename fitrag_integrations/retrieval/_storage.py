@@ -20,7 +20,7 @@ import numpy as np
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text, check_whole
-from fitrag_integrations.core.files import only_writer, replacing, write_whole
+from fitrag_integrations.core.files import only_writer, replacing, sha256_of, write_whole
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
@@ -74,8 +74,7 @@ def write(
                 else:
                     with beside.open("wb") as file:
                         file.writelines(_line(passage.to_dict()) for passage in passages)
-                with beside.open("rb") as written:
-                    digest = hashlib.file_digest(written, "sha256").hexdigest()
+                digest = sha256_of(beside)
             files[part] = {"name": name, "sha256": digest}
         manifest = {
             "format": FORMAT,

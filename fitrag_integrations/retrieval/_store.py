@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fitrag_integrations.core.checks import check_one
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.retrieval._encoding import Vectors
 from fitrag_integrations.types import Passage
 
@@ -164,9 +165,8 @@ class Store:
 
     def add(self, passages: Sequence[Passage], vectors: Vectors) -> None:
         """Append passages. Shape: vectors (n, width)."""
-        if self.fixed:
-            allowed = "an index loaded with memory_map=False"
-            raise InputError.of("index", given="one that is mapped from disk", allowed=allowed)
+        allowed = "an index loaded with memory_map=False"
+        refuse_if(self.fixed, "index", "one that is mapped from disk", allowed)
         with self._lock:
             self.flat = add_to(self.flat, self.kind, vectors)
             self._searched = self._products = None
@@ -243,8 +243,7 @@ def admit(
     yield, and an id that another text has. An equal id with an equal text is the same passage and
     the first one stays. With `on_bad="raise"` the first bad one raises its `InputError`.
     """
-    if on_bad not in ON_BAD:
-        raise InputError.of("on_bad", given=on_bad, allowed=" or ".join(map(repr, ON_BAD)))
+    check_one("on_bad", on_bad, ON_BAD)
     if isinstance(passages, str | bytes | Mapping | Passage) or not isinstance(passages, Iterable):
         raise InputError.of("passages", given=passages, allowed="an iterable of Passage")
     new: dict[str, Passage] = {}

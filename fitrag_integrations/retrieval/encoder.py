@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
 from fitrag_integrations.core.extras import torch_needed, torch_sees_gpu
-from fitrag_integrations.core.record import check_mapping
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.record import Keywords, check_mapping
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM, offline_minilm
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
@@ -45,8 +45,8 @@ class EncoderOptions(TypedDict, total=False):
     prompts: Mapping[str, str] | None
     default_prompt_name: str | None
     truncate_dim: int | None
-    model_kwargs: Mapping[str, Any] | None
-    tokenizer_kwargs: Mapping[str, Any] | None
+    model_kwargs: Keywords | None
+    tokenizer_kwargs: Keywords | None
 
 
 class Encoder:
@@ -95,8 +95,8 @@ class Encoder:
         prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None,
         truncate_dim: int | None = None,
-        model_kwargs: Mapping[str, Any] | None = None,
-        tokenizer_kwargs: Mapping[str, Any] | None = None,
+        model_kwargs: Keywords | None = None,
+        tokenizer_kwargs: Keywords | None = None,
         max_tokens: int | None = None,
     ) -> None:
         name = check_text("name_or_dir", name_or_dir, blank=False)
@@ -206,8 +206,7 @@ class Encoder:
         self._dense.drop()
 
     def _facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = self._worker.call(self._dense.facts, [None])[0]
-        return facts
+        return self._worker.call(self._dense.facts, [None])[0]
 
     def _stack(self, rows: list[NDArray[np.float32]]) -> NDArray[np.float32]:
         import numpy as np
@@ -270,8 +269,7 @@ class _Lazy:
 
 def _dtype(dtype: object) -> str | None:
     name = None if dtype is None else str(dtype).removeprefix("torch.")
-    if name is not None and name not in _DTYPES:
-        raise InputError.of("dtype", given=dtype, allowed=", ".join(_DTYPES))
+    refuse_if(name is not None and name not in _DTYPES, "dtype", dtype, ", ".join(_DTYPES))
     return name
 
 

@@ -25,7 +25,7 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.files import only_writer, storing, write_whole
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
+from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError, refuse_if
 from fitrag_integrations.retrieval._encoding import (
     Origin,
     TextEncoder,
@@ -76,9 +76,8 @@ class GrowingIndex:
         self._adding = threading.Lock()
         self._known: dict[int, int] | None = None  # hash of each id to that of its text
         found = self._opened(described)
-        if found["encoder"] != described:
-            allowed = f"the encoder this index was begun with, {found['encoder']['name']!r}"
-            raise InputError.of("encoder", given=self.encoder.name, allowed=allowed)
+        allowed = f"the encoder this index was begun with, {found['encoder']['name']!r}"
+        refuse_if(found["encoder"] != described, "encoder", self.encoder.name, allowed)
 
     def add(self, passages: Iterable[object], *, on_bad: str = "raise") -> int:
         """Encode and store passages in blocks of 1,024; each block is kept once it is written.

@@ -21,7 +21,7 @@ import numpy as np
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval._encoding import (
     Origin,
@@ -300,8 +300,7 @@ class IndexShards:
     """
 
     def __init__(self, parts: Sequence[FaissIndex]) -> None:
-        if not parts:
-            raise InputError.of("parts", given=parts, allowed="at least one FaissIndex")
+        refuse_if(not parts, "parts", parts, "at least one FaissIndex")
         self.parts = tuple(parts)
         self._retrievers: dict[int, IndexRetriever] = {}
 

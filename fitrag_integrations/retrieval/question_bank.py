@@ -8,7 +8,6 @@ The paper measures the Euclidean distance between vectors of the T5 encoder; her
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.files import only_writer, replacing, write_whole
+from fitrag_integrations.core.files import only_writer, replacing, sha256_of, write_whole
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
@@ -132,7 +131,7 @@ class QuestionBank:
                 save_file({"vectors": self._store.first()[1]}, beside)
             write_jsonl(folder / _QUESTIONS, asked)
             names = (_VECTORS, _QUESTIONS)
-            files = {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in names}
+            files = {n: sha256_of(folder / n) for n in names}
             manifest = {"format": FORMAT, "kind": KIND, "encoder": self._origin.describe()}
             text = json.dumps({**manifest, "files": files}, indent=2)
             write_whole(folder / _MANIFEST, text + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fitrag_integrations.ports import Evaluator, Gate, Pair, Retriever, Scorer
 from fitrag_integrations.testing.batches import (
@@ -36,8 +36,7 @@ def scorer_checks(make: Callable[[], Scorer], *, tolerance: float = 1e-3) -> lis
         tolerance: Maximum difference between two results for the same item.
     """
     batched = Batched[Pair, BiLabelScore](
-        make, lambda it: getattr(it, "score", None), lambda it: getattr(it, "ascore", None),
-        PAIRS, ODD, _labels,  # a BiLabelScore checks itself
+        make, *_calls("score"), PAIRS, ODD, _labels,  # a BiLabelScore checks itself
         lambda score: None if isinstance(score, BiLabelScore) else "not a BiLabelScore", tolerance,
     )  # fmt: skip
     return [*batched.checks(), Check("carries_a_name", lambda: _named(make()))]
@@ -51,10 +50,14 @@ def evaluator_checks(make: Callable[[], Evaluator], *, tolerance: float = 1e-3) 
         tolerance: Maximum difference between two results for the same item.
     """
     batched = Batched[Pair, float](
-        make, lambda it: getattr(it, "evaluate", None), lambda it: getattr(it, "aevaluate", None),
-        PAIRS, ODD, lambda grade: [grade], _wrong_grade, tolerance,
+        make, *_calls("evaluate"), PAIRS, ODD, lambda grade: [grade], _wrong_grade, tolerance,
     )  # fmt: skip
     return [*batched.checks(), Check("carries_a_name", lambda: _named(make()))]
+
+
+def _calls(verb: str) -> tuple[Callable[[object], Any], Callable[[object], Any]]:
+    """Return how the call of a verb is found on an object, and how its async twin is."""
+    return lambda it: getattr(it, verb, None), lambda it: getattr(it, f"a{verb}", None)
 
 
 def _labels(score: BiLabelScore) -> Sequence[float]:
@@ -86,9 +89,9 @@ def gate_checks(make: Callable[[], Gate], *, tolerance: float = 1e-3) -> list[Ch
         make: Builds a new one for each check.
         tolerance: Maximum difference between two results for the same item.
     """
+    call, acall = _calls("p_known")
     batched = Batched[Asked, float](
-        make, lambda it: _paired(getattr(it, "p_known", None)),
-        lambda it: _paired(getattr(it, "ap_known", None)),
+        make, lambda it: _paired(call(it)), lambda it: _paired(acall(it)),
         DRAFTED, [(question, "") for question in ODD_QUESTIONS], lambda p: [p], _wrong_p, tolerance,
     )  # fmt: skip
     return [*batched.checks(), Check("has_a_threshold_in_range", lambda: _threshold(make()))]
@@ -131,8 +134,7 @@ def retriever_checks(
         return [numbers.setdefault(passage.id, float(len(numbers))) for passage in found]
 
     batched = Batched[str, Sequence[Passage]](
-        make, lambda it: getattr(it, "retrieve", None), lambda it: getattr(it, "aretrieve", None),
-        queries, ODD_QUESTIONS, numbered, _wrong_list, 0.0,
+        make, *_calls("retrieve"), queries, ODD_QUESTIONS, numbered, _wrong_list, 0.0,
     )  # fmt: skip
     return [
         *batched.checks(),

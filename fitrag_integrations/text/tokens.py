@@ -12,7 +12,7 @@ from typing import Annotated, Any, Protocol, TypeAlias, cast
 
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 
 TokenCounter: TypeAlias = Callable[[str], int]
 APPROXIMATE = "approximate"
@@ -77,8 +77,7 @@ def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
         return FastCounter(copied)
     if hasattr(given, "num_special_tokens_to_add"):
         return SlowCounter(copy.deepcopy(given))
-    if not callable(given):
-        raise InputError.of("count_tokens", given=given, allowed=_ALLOWED)
+    refuse_if(not callable(given), "count_tokens", given, _ALLOWED)
     return cast(TokenCounter, given)
 
 

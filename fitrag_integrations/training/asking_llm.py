@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from fitrag_integrations.core.checks import can, check_number, check_text, check_whole, trait
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import Reader
@@ -178,14 +179,13 @@ class AskLLM:
         """
         limit = asyncio.Semaphore(self._at_once)
 
-        async def one(start: int) -> None:
+        async def one(lot: Sequence[tuple[int, str]]) -> None:
             async with limit:
-                lot = enumerate(prompts[start : start + self._lot], start)
                 await self._persist({i: prompt for i, prompt in lot if may(prompt)}, heard)
 
         async with asyncio.TaskGroup() as group:
-            for start in range(0, len(prompts), self._lot):
-                group.create_task(one(start))
+            for lot in chunks(enumerate(prompts), self._lot):
+                group.create_task(one(lot))
 
     async def _persist(self, open_: dict[int, str], heard: Heard) -> None:
         """Request answers and retry failures; report what still failed."""
@@ -224,8 +224,9 @@ class AskLLM:
         except Exception as error:  # noqa: BLE001 - reported with the pair
             return [error] * len(prompts)
         if len(answers) != len(prompts):
-            message = f"{self.name} got {len(prompts)} prompts but gave {len(answers)} answers"
-            return [PortError(message)] * len(prompts)
+            return [
+                PortError(f"{self.name} got {len(prompts)} prompts but gave {len(answers)} answers")
+            ] * len(prompts)
         return answers
 
     def _outcome(self, answer: Answer) -> tuple[Outcome, bool]:

@@ -13,16 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.outcomes import calibration_error
+from fitrag_integrations.evaluation.figures.figure import Interval
+from fitrag_integrations.evaluation.outcomes import Floats, calibration_error
+from fitrag_integrations.evaluation.thresholds.fits import chances
 
 LABELS = 50
 SLOPE, SHIFT = 0.2, 1.0  # standard deviations of the prior
 RESAMPLES = 200
-Floats = NDArray[np.float64]
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +78,7 @@ def fit_scores(
     rng = np.random.default_rng(seed)
 
     def draw(size: int) -> list[int]:
-        found: list[int] = rng.integers(0, size, size).tolist()
-        return found
+        return [*map(int, rng.integers(0, size, size))]
 
     def fitted(lists: Sequence[int], more: Sequence[int]) -> tuple[float, float]:
         mine, gold = (np.concatenate([each[i] for i in lists]) for each in (x, y))
@@ -145,12 +143,6 @@ def prior_shift(reference: Floats, logits: Floats) -> float:
             break
         rate = found
     return float(moved)
-
-
-def chances(logits: Floats) -> Floats:
-    """Return the probabilities of logits."""
-    found: Floats = 1 / (1 + np.exp(-np.clip(logits, -60, 60)))
-    return found
 
 
 def log_loss(chance: Floats, labels: Floats) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import (
     contains_answer,
@@ -137,7 +138,7 @@ class LabelCounts:
         """
         return self.matched / self.mismatched if self.mismatched else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain values; a group is named by its two labels, such as "1,0" or "0,null"."""
         groups = {f"{h},{'null' if p is None else p}": n for (h, p), n in self.groups.items()}
         return {
@@ -165,7 +166,7 @@ class LabelCounts:
         return "\n".join([*lines, f"not answered: {failed}"] if failed else lines)
 
 
-def count_labels(rows: Iterable[Mapping[str, Any]]) -> LabelCounts:
+def count_labels(rows: Iterable[Row]) -> LabelCounts:
     """Count the labels of output rows (FIT-RAG's Figure 3)."""
     questions = errors = 0
     groups = Counter({(1, 1): 0, (1, 0): 0, (0, 1): 0, (0, 0): 0, (1, None): 0, (0, None): 0})

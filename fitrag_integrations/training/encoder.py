@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from fitrag_integrations.core.checks import trait
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, load_encoder
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
@@ -58,7 +60,7 @@ def trunk_passes(
     lengths = [len(pair) for pair in encoded]
     if batch_tokens is None:
         order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        passes = [order[at : at + PAIRS] for at in range(0, len(order), PAIRS)]
+        passes = list(chunks(order, PAIRS))
     else:
         passes = list(token_batches(lengths, budget=batch_tokens))
     found: dict[int, T] = {}
@@ -90,7 +92,7 @@ def with_lora(encoder: Any, *, rank: int = 16, alpha: int | None = None) -> Any:
     from peft import LoraConfig, get_peft_model
 
     t5 = encoder.config.model_type in T5_LIKE
-    has_pooler = getattr(encoder, "pooler", None) is not None
+    has_pooler = trait(encoder, "pooler", nn.Module) is not None
     config = LoraConfig(
         r=rank,
         lora_alpha=2 * rank if alpha is None else alpha,
@@ -114,7 +116,7 @@ def tune_layers(trunk: Trunk) -> None:
     """Train everything but the embeddings, without dropout: it costs a fifth of the time."""
     trunk.requires_grad_(True)
     embeddings: nn.Module = trunk.encoder.get_input_embeddings()  # type: ignore[operator]
-    frozen = getattr(trunk.encoder, "embeddings", embeddings)
+    frozen = trait(trunk.encoder, "embeddings", nn.Module) or embeddings
     for parameter in frozen.parameters():
         parameter.requires_grad_(False)
     for module in trunk.modules():

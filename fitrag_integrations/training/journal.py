@@ -80,8 +80,7 @@ class AnswerJournal:
                     read, written = entry["tokens"]
                     self.tokens = _sum(self.tokens, (read, written))
                     if "prompt" in entry:
-                        reply = Told(str(entry["answer"]), (read, written))
-                        self._known[entry["prompt"]] = reply
+                        self._known[entry["prompt"]] = Told(str(entry["answer"]), (read, written))
                     continue
                 for name, given in plan.items():
                     refuse_if(

@@ -49,8 +49,7 @@ def span_between(offsets: Iterable[Span | None], start: int, end: int) -> Span |
         start: First character.
         end: One past the last.
     """
-    places = enumerate(offsets)
-    inside = [i for i, place in places if place and place[0] < end and place[1] > start]
+    inside = [i for i, at in enumerate(offsets) if at and at[0] < end and at[1] > start]
     return (inside[0], inside[-1]) if inside else None
 
 
@@ -79,28 +78,30 @@ def span_or_nowhere_loss(scores: Sequence[Tensor], golds: Sequence[list[Span] | 
     return torch.stack(parts).mean() if parts else scores[0].sum() * 0
 
 
-def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Fit one temperature per label by likelihood on held-out pairs (Guo et al., 2017).
+def fit_temperature(logits: Tensor, labels: Tensor) -> float:
+    """Fit a temperature by likelihood on held-out pairs (Guo et al., 2017).
 
     Args:
-        logits: Logits. Shape: (pairs, 2).
-        labels: Labels, 0, 1 or NaN where unknown. Shape: (pairs, 2).
+        logits: Logits. Shape: (pairs,).
+        labels: Labels, 0, 1 or NaN where unknown. Shape: (pairs,).
 
     Returns:
-        Numbers to divide the logits of each label by; above 1 the scorer was overconfident.
+        Number to divide the logits by; above 1 the scorer was overconfident.
     """
+    known = ~labels.isnan()
+    if not known.any():
+        return 1.0
     grid = torch.logspace(-1, 1, 201)
-    found = []
-    for column in (0, 1):
-        known = ~labels[:, column].isnan()
-        if not known.any():
-            found.append(1.0)
-            continue
-        scaled = logits[known, column].unsqueeze(0) / grid.unsqueeze(1)
-        gold = labels[known, column].unsqueeze(0).expand_as(scaled)
-        loss = F.binary_cross_entropy_with_logits(scaled, gold, reduction="none").mean(1)
-        found.append(float(grid[int(loss.argmin())]))
-    return found[0], found[1]
+    scaled = logits[known].unsqueeze(0) / grid.unsqueeze(1)
+    gold = labels[known].unsqueeze(0).expand_as(scaled)
+    loss = F.binary_cross_entropy_with_logits(scaled, gold, reduction="none").mean(1)
+    return float(grid[int(loss.argmin())])
+
+
+def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Fit one temperature for each of two labels. Shapes: (pairs, 2)."""
+    first, second = map(fit_temperature, logits.unbind(1), labels.unbind(1))
+    return first, second
 
 
 def figures_of(name: str, scores: Sequence[float], gold: Sequence[bool]) -> dict[str, float]:

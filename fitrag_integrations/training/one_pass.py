@@ -11,11 +11,11 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -26,6 +26,7 @@ from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import replacing
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
@@ -91,7 +92,7 @@ class Spans:
         return labels
 
 
-def onepass_row(row: dict[str, Any]) -> PassageRow:
+def onepass_row(row: Mapping[str, object]) -> PassageRow:
     """Make a question of a JSON object with question, passages and, if known, answers.
 
     Raises `InputError` naming the field that is missing or wrong.
@@ -125,12 +126,11 @@ def read_rows(
     folder.mkdir(parents=True, exist_ok=True)
     reader = SpanReader(scorer, answers)
     found: list[Spans] = []
-    for at in range(0, len(rows), SHARD):
-        some = [
-            replace(row, passages=passages)
-            for row in rows[at : at + SHARD]
-            if (passages := tuple(p for p in row.passages if p.text.strip()))
-        ]
+    for shard in chunks(rows, SHARD):
+        filled = (
+            replace(row, passages=tuple(p for p in row.passages if p.text.strip())) for row in shard
+        )
+        some = [row for row in filled if row.passages]
         depends = [*map(asdict, some), scorer.manifest["head"]["sha256"], window, seed]
         digest = hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
         path = folder / f"{digest}.safetensors"
@@ -191,9 +191,9 @@ def _read(
 def chunk_rows(places: Sequence[Sequence[InChunk]]) -> list[int]:
     """Return, of each span, its row in the first chunk that holds the most of it."""
     chosen, at = list[int](), 0
-    for chunks in places:
+    for read in places:
         first: dict[int, int] = {}
-        for which, _ in chunks:
+        for which, _ in read:
             for row, span in enumerate(which.tolist(), start=at):
                 first.setdefault(span, row)
             at += len(which)

@@ -9,9 +9,6 @@ from fitrag_integrations.core.option import Argument, Option
 
 Rows: TypeAlias = Annotated[list[Path], Argument("Training rows: .jsonl or .jsonl.gz.")]
 Out: TypeAlias = Annotated[Path, Option("Folder or file to write.")]
-Pool: TypeAlias = Annotated[
-    Path, Option("Passages (title, text) to search for candidates: .jsonl.")
-]
 Seed: TypeAlias = Annotated[int, Option("Random seed.")]
 Device: TypeAlias = Annotated[
     str | None, Option("Device, e.g. cpu or cuda:0.", default="a GPU if there is one")
@@ -40,13 +37,6 @@ Checkpointing: TypeAlias = Annotated[
         aliases="--checkpointing",
     ),
 ]
-FourBit: TypeAlias = Annotated[
-    bool, Option("Load the base in 4 bits with bitsandbytes and train an adapter (QLoRA).")
-]
-DeviceMap: TypeAlias = Annotated[
-    str | None,
-    Option("Device map of the base: auto, balanced or sequential.", default="one device"),
-]
 Validation: TypeAlias = Annotated[
     float, Option("Fraction of the questions held out for validation.")
 ]
@@ -58,13 +48,10 @@ EncoderBase: TypeAlias = Annotated[
     str, Option("Base encoder: a hub name, a folder, or a model of this package.")
 ]
 CausalBase: TypeAlias = Annotated[str, Option("Causal language model: a hub name or a folder.")]
-BatchRows: TypeAlias = Annotated[int, Option("Rows per batch.", min=1)]
 Rank: TypeAlias = Annotated[int, Option("Rank of the LoRA adapter.", min=1)]
-Alpha: TypeAlias = Annotated[int, Option("Scale of the LoRA adapter (lora_alpha).", min=1)]
 Dropout: TypeAlias = Annotated[
     float, Option("Dropout of the LoRA adapter.", name="--lora-dropout", aliases="--dropout")
 ]
-EpochsOver: TypeAlias = Annotated[float, Option("Passes over the rows.")]
 DraftTokens: TypeAlias = Annotated[int, Option("Maximum tokens of the draft.", min=0)]
 JudgedModel: TypeAlias = Annotated[
     str, Option("Model whose knowledge is judged.", default="the one named in the rows")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -33,8 +33,21 @@ class ReadingRow:
     negatives: tuple[Passage, ...] = field(default=())
 
 
+class Listed:
+    """Mixin of a question with a list of passages."""
+
+    __slots__ = ()
+    question: str
+    passages: tuple[Passage, ...]
+
+    @property
+    def pairs(self) -> list[tuple[str, Passage]]:
+        """Each passage with the question."""
+        return [(self.question, passage) for passage in self.passages]
+
+
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class Labelled(Listed):
     """Passages of a question with both labels, 0 or 1, in order.
 
     An `llm_prefer` of None is not known. `reader_scores` is how sure the reader was of each answer,
@@ -48,7 +61,7 @@ class Labelled:
     reader_scores: tuple[float, ...] = ()
 
 
-def reading_row(row: dict[str, Any]) -> ReadingRow:
+def reading_row(row: Mapping[str, object]) -> ReadingRow:
     """Make a training row of a JSON object with question, answers, passage and negatives.
 
     Raises `InputError` naming the field that is missing or of another kind.
@@ -65,7 +78,7 @@ def reading_row(row: dict[str, Any]) -> ReadingRow:
     )
 
 
-def reading_json(row: ReadingRow) -> dict[str, Any]:
+def reading_json(row: ReadingRow) -> dict[str, object]:
     """Make a JSON object of a reading row."""
     return {
         "question": row.question,
@@ -76,7 +89,7 @@ def reading_json(row: ReadingRow) -> dict[str, Any]:
     }
 
 
-def labelled_row(row: dict[str, Any]) -> Labelled:
+def labelled_row(row: Mapping[str, object]) -> Labelled:
     """Make a labelled question of a JSON object whose passages carry both labels.
 
     Raises `InputError` naming what is missing: a field, or a label. `has_answer` is 0 or 1,
@@ -102,7 +115,7 @@ def _label(passage: dict[str, Any], at: int, name: str, allowed: tuple[int | Non
     return None if given is None else int(given)
 
 
-def labelled_json(row: Labelled) -> dict[str, Any]:
+def labelled_json(row: Labelled) -> dict[str, object]:
     """Make a JSON object of a labelled question."""
     scores = row.reader_scores or (None,) * len(row.passages)
     labels = zip(row.passages, row.has_answer, row.llm_prefer, scores, strict=True)
@@ -123,7 +136,7 @@ def passage_row(row: object) -> Passage:
     return Passage(id="", text=check_text("passage.text", given.get("text")), title=title)
 
 
-def _passage_json(passage: Passage) -> dict[str, Any]:
+def _passage_json(passage: Passage) -> dict[str, object]:
     return {"title": passage.title, "text": passage.text}
 
 
@@ -197,8 +210,26 @@ def refuse_shared(train: Sequence[HasQuestion], held: Sequence[HasQuestion]) -> 
     refuse_if(shared, "validation", "; ".join(shared[:3]), allowed)
 
 
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+def in_lists(
+    call: Callable[[list[Item]], Iterable[Answer]], lists: Iterable[Sequence[Item]]
+) -> list[list[Answer]]:
+    """Call a model once with the items of all lists, and return its answers list by list.
+
+    Args:
+        call: Model's call, n items in, n answers out.
+        lists: Items, such as the pairs of each question.
+    """
+    given = list(lists)
+    answers = iter(call([item for items in given for item in items]))
+    return [[next(answers) for _ in items] for items in given]
+
+
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Listed):
     """Passages of a question, each with a label: 1 if it holds the answer, else 0.
 
     `answers` say where in them it is; empty where nobody knows its wording.
@@ -209,13 +240,8 @@ class Judged:
     passages: tuple[Passage, ...]
     holds: tuple[int, ...]
 
-    @property
-    def pairs(self) -> list[tuple[str, Passage]]:
-        """Return each passage with the question."""
-        return [(self.question, passage) for passage in self.passages]
 
-
-def judged_row(row: Mapping[str, Any]) -> Judged:
+def judged_row(row: Mapping[str, object]) -> Judged:
     """Make a judged question of a JSON object whose passages carry `has_answer`.
 
     Raises `InputError` naming the field that is missing or wrong.

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 
 from fitrag_integrations.core.checks import Checked, Number, Share, Strings, Text, check_numbers
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 Numbers: TypeAlias = tuple[float, ...]
 Logprobs: TypeAlias = Annotated[Numbers, partial(check_numbers, high=0.0)]
@@ -91,9 +91,8 @@ class Continuation(Record, Checked):
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         tokens, count = self.tokens, len(self.logprobs)
-        if len(tokens) != count:
-            allowed = f"one per token, {len(tokens)}"
-            raise InputError.of("Continuation.logprobs", given=count, allowed=allowed)
+        allowed = f"one per token, {len(tokens)}"
+        refuse_if(len(tokens) != count, "Continuation.logprobs", count, allowed)
         if tokens and "".join(tokens) != self.text:
             raise InputError.of("Continuation.tokens", given=tokens, allowed="the text in pieces")
 

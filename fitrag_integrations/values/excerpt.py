@@ -200,11 +200,11 @@ def by_number(excerpts: Iterable[Excerpt]) -> list[list[Excerpt]]:
     return list(grouped(excerpts, known).values())
 
 
-def grouped(excerpts: Iterable[Excerpt], by: Callable[[Excerpt], K]) -> dict[K, list[Excerpt]]:
-    """Group excerpts by a key, in the order in which the keys first appear."""
-    groups: dict[K, list[Excerpt]] = {}
-    for excerpt in excerpts:
-        groups.setdefault(by(excerpt), []).append(excerpt)
+def grouped(items: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by a key, in the order in which the keys first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(by(item), []).append(item)
     return groups
 
 
@@ -232,11 +232,11 @@ def excerpts_html(group: Sequence[Excerpt]) -> Html:
     return Html("".join(drawn))
 
 
-def sources_html(excerpts: Sequence[Excerpt], *, shown: bool = True) -> Html:
+def sources_html(excerpts: Sequence[Excerpt]) -> Html:
     """Show every passage whole, under its number in the prompt, with its excerpts marked."""
     drawn = []
     for number, group in enumerate(by_number(excerpts), start=1):
         places = ", ".join(f"[{e.start}:{e.end}] {e.score:.2f}" for e in group)
         title = f"[{number}] {named(group[0].passage)}: {places}"
-        drawn.append(folded(title, excerpts_html(group), shown=shown))
+        drawn.append(folded(title, excerpts_html(group), shown=True))
     return Html("".join(drawn))

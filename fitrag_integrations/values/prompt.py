@@ -12,10 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Protocol
+from typing import Protocol
 
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.values.decision import RetrievalDecision
 from fitrag_integrations.values.excerpt import ELLIPSIS as ELLIPSIS
@@ -47,7 +48,7 @@ class Promptable(Protocol):
     @property
     def draft(self) -> str | None: ...
     @property
-    def details(self) -> Mapping[str, Any]: ...
+    def details(self) -> Row: ...
 
 
 class LimitedPrompt(str):
@@ -122,8 +123,7 @@ class PromptTemplate:
         except ValueError:  # a brace that is not closed
             raise InputError.of("PromptTemplate.text", given=self.text, allowed=allowed) from None
         for name in named:
-            if name not in FIELDS:
-                raise InputError.of("PromptTemplate.text", given=f"{{{name}}}", allowed=allowed)
+            refuse_if(name not in FIELDS, "PromptTemplate.text", f"{{{name}}}", allowed)
 
     def render(self, context: Promptable) -> str:
         """Fill the fields from a context."""

@@ -87,16 +87,15 @@ class BiLabelScore(Record):
             other: The other score; a logit it lacks is computed from its probability.
             more: Added to each mean.
         """
-        given = (
-            (self.has_answer, self.has_answer_logit, other.has_answer, other.has_answer_logit),
-            (self.llm_prefer, self.llm_prefer_logit, other.llm_prefer, other.llm_prefer_logit),
-        )
-        logits = [
-            None if one is None or two is None else (_logit(one, a) + _logit(two, b)) / 2 + more
-            for one, a, two, b in given
-        ]
+        pairs = zip(self._both_logits(), other._both_logits(), strict=True)
+        logits = [None if a is None or b is None else (a + b) / 2 + more for a, b in pairs]
         means = [None if x is None else (1.0 + math.tanh(x / 2)) / 2 for x in logits]
         return BiLabelScore(means[0] or 0.0, means[1], *logits)
+
+    def _both_logits(self) -> list[float | None]:
+        """Return the logit of each label there is, computed where the scorer gave none."""
+        labels = (self.has_answer, self.has_answer_logit), (self.llm_prefer, self.llm_prefer_logit)
+        return [None if p is None else logit(p, 1e-9) if own is None else own for p, own in labels]
 
     def grade(self, label: Label = "has_answer") -> float:
         """Return one label as an evaluator's grade, from -1 to 1: ``2 * probability - 1``.
@@ -116,11 +115,9 @@ class BiLabelScore(Record):
         return f"{labels}, sum {self.combine():.2f}"
 
 
-def _logit(probability: float, logit: float | None) -> float:
-    """Return a label's logit, computed from the probability where the scorer gave none."""
-    if logit is not None:
-        return logit
-    kept = min(max(probability, 1e-9), 1.0 - 1e-9)
+def logit(probability: float, smallest: float = 1e-7) -> float:
+    """Return the logit of a probability, which stays `smallest` from 0 and 1."""
+    kept = min(max(probability, smallest), 1.0 - smallest)
     return math.log(kept / (1.0 - kept))
 
 

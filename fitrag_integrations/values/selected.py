@@ -62,13 +62,9 @@ class Selected(Record):
 
 
 class Selection:
-    """Collects during a run what is dropped and why; `rows` returns one `Selected` for each.
+    """Collects during a run what is dropped and why; `rows` returns one `Selected` for each."""
 
-    Args:
-        found: Passages in the order of retrieval.
-    """
-
-    def __init__(self, found: Iterable[Passage] = ()) -> None:
+    def __init__(self) -> None:
         self._found: list[Passage] = []
         self._at: dict[int, int] = {}
         self._documents: dict[int, tuple[str, str]] = {}  # reason and detail, by place
@@ -76,7 +72,6 @@ class Selection:
         self._dropped: list[tuple[Excerpt, str, str]] = []
         self.counts: Counter[str] = Counter()
         """Number of excerpts dropped, by reason."""
-        self.add(found)
 
     def add(self, found: Iterable[Passage]) -> int:
         """Add retrieved passages; return the place of the first of them."""

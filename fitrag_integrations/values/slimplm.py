@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from fitrag_integrations.core.checks import Checked, Strings, Text, check_many
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 
 GRAMMARS = ("paper", "released")
 
@@ -61,8 +61,7 @@ def render(leads: Leads, grammar: str) -> str:
 
     The paper's form has no place for `search`: a lead that needs none has an empty query there.
     """
-    if grammar not in GRAMMARS:
-        raise InputError.of("grammar", given=grammar, allowed=" or ".join(GRAMMARS))
+    refuse_if(grammar not in GRAMMARS, "grammar", grammar, " or ".join(GRAMMARS))
     if grammar == "paper":
         parts = (*_paper("Question", leads.questions), *_paper("Claim", leads.claims))
         return " ".join(parts)

@@ -22,7 +22,7 @@ from fitrag_integrations.core.checks import (
     check_text,
 )
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import ThresholdMismatchError, refuse_if
 from fitrag_integrations.values.decision import Action
 
 PAPERS_STRIP = -0.5
@@ -100,9 +100,8 @@ class ActionThresholds(Record, Checked):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        if self.lower > self.upper:
-            allowed = f"a number of at most upper={self.upper:g}"
-            raise InputError.of("ActionThresholds.lower", given=self.lower, allowed=allowed)
+        allowed = f"a number of at most upper={self.upper:g}"
+        refuse_if(self.lower > self.upper, "ActionThresholds.lower", self.lower, allowed)
 
     def action(self, grades: Iterable[float]) -> Action:
         """Decide from the grades of all passages retrieved for one question.

@@ -11,11 +11,10 @@ import codecs
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text
-from fitrag_integrations.web.hidden import hidden_elements
+from fitrag_integrations.web.hidden import Element, hidden_elements
 
 MAX_CHARS = 1_500_000
 MAX_TAGS = 40_000
@@ -70,7 +69,7 @@ def extract(body: bytes, content_type: str) -> Extracted:
     if content_type.partition(";")[0].strip().lower() == "text/plain":
         return Extracted("", tuple(clean_paragraphs(clean_text(text).split("\n\n"))))
     trafilatura = require_extra("trafilatura", extra="web", feature="PageReader")
-    tree = trafilatura.load_html(_first_tags(text))
+    tree = trafilatura.load_html("<".join(text.split("<", MAX_TAGS)[:MAX_TAGS]))
     if tree is None:
         return Extracted("", ())
     tree = tree.getroottree().getroot()  # of what is hardly HTML, lxml gives an element inside
@@ -135,19 +134,10 @@ def _encoding(name: str) -> str | None:
     return found if _ENCODINGS.fullmatch(found) else None
 
 
-def _first_tags(text: str) -> str:
-    at = -1
-    for _ in range(MAX_TAGS):
-        at = text.find("<", at + 1)
-        if at < 0:
-            return text
-    return text[:at]
-
-
-def _flatten_crowds(tree: Any) -> None:
+def _flatten_crowds(tree: Element) -> None:
     """Replace the inline elements of crowded blocks by text; trafilatura is quadratic in them."""
-    block_of: dict[Any, Any] = {}
-    inline: dict[Any, int] = {}
+    block_of: dict[Element, Element] = {}
+    inline: dict[Element, int] = {}
     for element in tree.iter("*"):
         parent = element.getparent()
         if parent is None or element.tag in _BLOCKS:
@@ -160,9 +150,9 @@ def _flatten_crowds(tree: Any) -> None:
         _replace_children(block, {child: child.text_content() for child in crowd})
 
 
-def _replace_children(parent: Any, words_of: Mapping[Any, str]) -> None:
+def _replace_children(parent: Element, words_of: Mapping[Element, str]) -> None:
     """Replace children by words, joined once per gap, which keeps it linear."""
-    kept: Any = None
+    kept: Element = None
     words = [parent.text or ""]
     for child in [*parent, None]:
         if child is not None and child in words_of:

@@ -27,13 +27,13 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter, finish
+from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter
 from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
 from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchesAsPort, retry_options, spread
+from fitrag_integrations.web.search import SearchService, retry_options, spread
 
 ENDS = date(2027, 1, 1)
 INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."
@@ -49,7 +49,7 @@ _QUOTA = (
 
 
 @dataclass(frozen=True)
-class GoogleSearch(SearchesAsPort, Checked):
+class GoogleSearch(SearchService, Checked):
     """Search provider for a Google Programmable Search Engine.
 
     Google has closed the service to new customers and ends it for everybody on 2027-01-01; the
@@ -94,17 +94,13 @@ class GoogleSearch(SearchesAsPort, Checked):
         super().__post_init__()
         warnings.warn(notice(), FutureWarning, stacklevel=3)
 
-    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query, concurrently in threads.
+    async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
+        """Search for each query, concurrently in threads: Google's client is synchronous.
 
         Returns:
             For each query a list of ``SearchHit``, empty if nothing was found, or a
             ``SearchError``: "auth" (key, project or engine refused), "quota" or "transient".
         """
-        return finish(lambda: self.ahits(queries))
-
-    async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Async version of ``hits``; Google's client is synchronous, so it runs in threads."""
         require_extra("googleapiclient", extra="google", feature="GoogleSearch")
         return await spread(self._answer, queries, self.at_once, threads=True)
 
@@ -113,8 +109,7 @@ class GoogleSearch(SearchesAsPort, Checked):
 
         options = retry_options(self.tries, self.wait, feature="GoogleSearch", extra="google")
         try:
-            found: list[SearchHit] = Retrying(**options)(self._found, query)
-            return found
+            return Retrying(**options)(self._found, query)
         except SearchError as error:  # a new one, without the client's own errors as its cause
             refused = SearchError(self.api_key.redact(str(error))[:600], kind=error.kind)
         raise refused
@@ -132,11 +127,13 @@ class GoogleSearch(SearchesAsPort, Checked):
         except HttpError as error:
             raise _refusal(error) from None
         except (OSError, HttpLib2Error, HTTPException) as error:
-            message = f"Google did not answer: {type(error).__name__}: {error}"
-            raise SearchError(message, kind="transient") from None
+            raise SearchError(
+                f"Google did not answer: {type(error).__name__}: {error}", kind="transient"
+            ) from None
         except ValueError:
-            message = "Google did not answer in JSON of its schema"
-            raise SearchError(message, kind="transient") from None
+            raise SearchError(
+                "Google did not answer in JSON of its schema", kind="transient"
+            ) from None
 
     def _items(self, query: str) -> list[dict[str, object]]:
         from googleapiclient.discovery import build

@@ -216,13 +216,13 @@ class NetworkGuard(Checked):
             return canonical_host(bare.encode("idna").decode("ascii"))
 
         networks = "networks such as 10.20.0.0/16"
-        for name, read, allowed in (
-            ("allow_domains", domain, "host names"),
-            ("deny_domains", domain, "host names"),
-            ("allow_addresses", lambda text: ip_network(text) and text, networks),
+        for name, given, read, allowed in (
+            ("allow_domains", self.allow_domains, domain, "host names"),
+            ("deny_domains", self.deny_domains, domain, "host names"),
+            ("allow_addresses", self.allow_addresses, lambda t: ip_network(t) and t, networks),
         ):
             known = []
-            for text in check_many(name, getattr(self, name), str):
+            for text in check_many(name, given, str):
                 try:
                     known.append(read(text))
                 except ValueError:
@@ -272,11 +272,11 @@ class NetworkGuard(Checked):
         try:
             target = origin.join(location)
         except (library.InvalidURL, ValueError) as error:
-            message = f"{shown(origin)} redirects to what is not a URL"
-            raise SearchError(message, kind="blocked") from error
+            raise SearchError(
+                f"{shown(origin)} redirects to what is not a URL", kind="blocked"
+            ) from error
         if origin.scheme == "https" and target.scheme == "http":
-            message = f"{shown(origin)} redirects from https to http"
-            raise SearchError(message, kind="blocked")
+            raise SearchError(f"{shown(origin)} redirects from https to http", kind="blocked")
         return self.admit(target)
 
     async def addresses(self, host: str) -> Sequence[str]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
+Element: TypeAlias = Any  # of lxml, which has no types
 _NEVER_SHOWN = frozenset(
     ["template", "noscript", "datalist", "select", "iframe", "object", "canvas", "video", "audio"]
 )
@@ -28,7 +29,7 @@ _SHOWN_AGAIN = re.compile(
 )
 _ESCAPED = re.compile(r"\\(?:([0-9a-f]{1,6})[ \t\r\n\f]?|(.))", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?:e[+-]?\d{1,2})?")
-_UNIT = re.compile(r"[a-z]{1,5}|%")
+_LENGTH = re.compile(rf"({_NUMBER.pattern})([a-z]{{1,5}}|%)?")
 _PIXELS = {"": 1.0, "px": 1.0, "pt": 1.33, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0}
 _PIXELS |= {"%": 10.0, "vw": 10.0, "vh": 8.0, "vmin": 8.0, "vmax": 10.0, "cm": 38.0, "mm": 3.8}
 _PIXELS |= {"in": 96.0, "pc": 16.0, "q": 0.9}
@@ -60,7 +61,7 @@ def hidden_selectors(texts: Iterable[str]) -> set[tuple[str, str, str]]:
     return hidden
 
 
-def hidden_elements(tree: Any) -> Iterator[Any]:
+def hidden_elements(tree: Element) -> Iterator[Element]:
     """Yield every element of the body that is not shown, in document order."""
     hidden = hidden_selectors("".join(style.itertext()) for style in tree.iter("style"))
     for element in tree.iter("*"):
@@ -143,11 +144,7 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
 
 def _lengths(value: str) -> list[float]:
     """Return the numbers of a value in pixels; a number of an unknown unit counts as pixels."""
-    found = []
-    for number in _NUMBER.finditer(value):
-        unit = _UNIT.match(value, number.end())
-        found.append(float(number[0]) * _PIXELS.get(unit[0] if unit else "", 1.0))
-    return found
+    return [float(number) * _PIXELS.get(unit, 1.0) for number, unit in _LENGTH.findall(value)]
 
 
 def _is_small(value: str, most: float) -> bool:
@@ -161,7 +158,7 @@ def _is_far(value: str) -> bool:
 
 def _clips(value: str) -> bool:
     shape, _, inside = value.partition("(")
-    numbers = [float(found[0]) for found in _NUMBER.finditer(inside)]
+    numbers = [float(found) for found in _NUMBER.findall(inside)]
     if shape.strip() == "inset":
         return bool(numbers) and numbers[0] >= 50.0 and "%" in inside
     return shape.strip() in ("circle", "ellipse", "polygon") and bool(numbers) and not any(numbers)

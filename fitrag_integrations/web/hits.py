@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fitrag_integrations.core.checks import Checked, Text
+from fitrag_integrations.core.checks import Checked, Text, trait
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.types import Passage
@@ -116,15 +116,15 @@ def _web_passage(
 
 def _unwrapped(found: Any) -> Any:
     """Return the content of a LlamaIndex tool output, a tool message or a reply object."""
-    if getattr(found, "is_error", False) is True or getattr(found, "status", None) == "error":
+    if trait(found, "is_error", bool) or trait(found, "status", str) == "error":
         raise SearchError(f"the search tool failed: {_content(found)}", kind="transient")
     if hasattr(found, "raw_output"):
         raw = found.raw_output
         return _unwrapped(_content(found) if raw is None else raw)
     if hasattr(found, "tool_call_id"):
         return _content(found)
-    if isinstance(getattr(found, "results", None), list):
-        return found.results
+    if (results := trait(found, "results", list)) is not None:
+        return results
     return [found] if _is_result(found) else found
 
 
@@ -140,7 +140,7 @@ def _readable(item: Any) -> Any:
     """Convert a Document, a node or an object with a ``url`` to a dict; return others unchanged."""
     if isinstance(item, SearchHit | Passage | str | Mapping) or not _is_result(item):
         return item
-    item = getattr(item, "node", item)
+    item = item.node if hasattr(item, "node") else item
     if hasattr(item, "get_content"):
         return {**(item.metadata or {}), "snippet": item.get_content()}
     if hasattr(item, "page_content"):

@@ -36,16 +36,10 @@ class RobotsRules:
     @classmethod
     def parse(cls, text: str, agent: str = AGENT) -> RobotsRules:
         """Parse the groups that name the agent, or those for all agents (``*``) if none does."""
-        named: list[tuple[bool, str]] = []
-        general: list[tuple[bool, str]] = []
-        is_named = False
-        for agents, rules in _groups(text):
-            if agent.lower() in agents:
-                is_named = True
-                named += rules
-            elif "*" in agents:
-                general += rules
-        chosen = named if is_named else general
+        groups = list(_groups(text))
+        named = [rules for agents, rules in groups if agent.lower() in agents]
+        general = [rules for agents, rules in groups if "*" in agents]
+        chosen = (each for rules in named or general for each in rules)
         return cls(tuple((allowed, _encoded(rule)) for allowed, rule in chosen))
 
     def allows(self, path: str) -> bool:

@@ -12,9 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, replace
 from inspect import iscoroutinefunction
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import (
+    Any,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 
-from fitrag_integrations.core.checks import Checked, Count, Texts, can, check_many, check_text
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Texts,
+    can,
+    check_many,
+    check_text,
+    trait,
+)
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.errors import InputError, PortError, SearchError
@@ -139,17 +156,16 @@ class ToolProvider(Checked):
     @property
     def name(self) -> str:
         """The tool's own name, or that of its function or class."""
-        for holder in (self.tool, getattr(self.tool, "metadata", None)):
-            name = getattr(holder, "name", None)
-            if isinstance(name, str) and name:
-                return name
-        return str(getattr(self.tool, "__qualname__", type(self.tool).__name__))
+        described = trait(self.tool, "metadata", object)
+        own = trait(self.tool, "name", str), trait(described, "name", str)
+        names = *own, trait(self.tool, "__qualname__", str)
+        return next(filter(None, names), type(self.tool).__name__)
 
-    def hits(self, queries: Sequence[str], /) -> list[Any]:
+    def hits(self, queries: Sequence[str], /) -> list[object]:
         """Call the tool for each query."""
         return finish(lambda: self.ahits(queries))
 
-    async def ahits(self, queries: Sequence[str], /) -> list[Any]:
+    async def ahits(self, queries: Sequence[str], /) -> list[object]:
         """Async version of ``hits``."""
         call, acall = _calls_of(self.tool)
         return await spread(acall or call, queries, self.at_once, threads=acall is None)
@@ -157,13 +173,12 @@ class ToolProvider(Checked):
 
 def _calls_of(tool: Any) -> tuple[Callable[[str], Any], Callable[[str], Any] | None]:
     """Return the tool's sync call and its async call, if it has one."""
-    if not isinstance(tool, type):
-        if callable(getattr(tool, "invoke", None)):
-            return tool.invoke, getattr(tool, "ainvoke", None)
-        if callable(tool):
-            if iscoroutinefunction(tool) or iscoroutinefunction(getattr(tool, "__call__", None)):  # noqa: B004
-                return tool, tool
-            return tool, getattr(tool, "acall", None)
+    if can(tool, "invoke"):
+        return tool.invoke, getattr(tool, "ainvoke", None)
+    if callable(tool) and not isinstance(tool, type):
+        if iscoroutinefunction(tool) or iscoroutinefunction(tool.__call__):  # noqa: B004
+            return tool, tool
+        return tool, getattr(tool, "acall", None)
     allowed = "a tool with 'invoke', a LlamaIndex tool, or a function of one query"
     raise InputError.of("tool", given=tool, allowed=allowed)
 
@@ -247,7 +262,7 @@ class WebSearch(Checked):
         ]
         if not texts:
             return []
-        name = next(name for name in CALLS if callable(getattr(self.provider, name, None)))
+        name = next(name for name in CALLS if can(self.provider, name))
         call = getattr(self.provider, name)
         answers = list(await (call(texts) if name[0] == "a" else asyncio.to_thread(call, texts)))
         if len(answers) != len(texts):
@@ -319,8 +334,16 @@ class WebSearch(Checked):
         return snippet_passage(hit, about)
 
 
-class SearchesAsPort:
-    """Mixin that lets a provider be used as a search port, as ``WebSearch(provider)``."""
+class SearchService:
+    """Mixin of the providers over a service; each is also a search port, as ``WebSearch`` is."""
+
+    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
+        """Search for each query; also works inside a running event loop."""
+        return finish(lambda: self.ahits(queries))
+
+    async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
+        """Search for each query concurrently."""
+        raise NotImplementedError
 
     def search(self, queries: Sequence[str], /) -> list[Answer]:
         """Return passages, made of snippets, for each query, as ``WebSearch(self)`` does."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import (
@@ -26,7 +26,6 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import (
     Limits,
     Meter,
-    finish,
     parse_reply,
     read_body,
     retry_after,
@@ -34,7 +33,7 @@ from fitrag_integrations.core.http import (
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
 from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchesAsPort, retry_options, spread
+from fitrag_integrations.web.search import SearchService, retry_options, spread
 
 if TYPE_CHECKING:
     import httpx
@@ -47,7 +46,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class SearxngSearch(SearchesAsPort, Checked):
+class SearxngSearch(SearchService, Checked):
     """Search provider for a SearXNG instance whose settings allow the format ``json``.
 
     Redirects are not followed.
@@ -96,10 +95,6 @@ class SearxngSearch(SearchesAsPort, Checked):
         object.__setattr__(self, "base_url", text)
         super().__post_init__()
 
-    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query; also works inside a running event loop."""
-        return finish(lambda: self.ahits(queries))
-
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query concurrently.
 
@@ -116,8 +111,7 @@ class SearxngSearch(SearchesAsPort, Checked):
         async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
 
             async def answer(query: str) -> list[SearchHit]:
-                found: list[SearchHit] = await AsyncRetrying(**options)(self._ask, client, query)
-                return found
+                return await AsyncRetrying(**options)(self._ask, client, query)
 
             return await spread(answer, queries, self.at_once)
 
@@ -143,11 +137,13 @@ class SearxngSearch(SearchesAsPort, Checked):
                 meter = Meter(reply.headers.get("content-encoding", ""), Limits())
                 body = await read_body(reply.aiter_raw(), meter)
         except (TimeoutError, httpx.RequestError) as error:
-            message = f"{self.base_url} did not answer: {type(error).__name__}: {error}"
-            raise SearchError(message, kind="transient") from error
+            raise SearchError(
+                f"{self.base_url} did not answer: {type(error).__name__}: {error}", kind="transient"
+            ) from error
         except SearchError as error:
-            message = f"the answer of {self.base_url} was not read: {error}"
-            raise SearchError(message, kind=error.kind) from error
+            raise SearchError(
+                f"the answer of {self.base_url} was not read: {error}", kind=error.kind
+            ) from error
         self._check_status(reply)
         found = parse_reply(body)
         if not isinstance(found, dict):
@@ -188,5 +184,5 @@ def _read(found: dict[str, object]) -> list[SearchHit]:
     raise SearchError(message, kind="quota" if is_spent else "transient")
 
 
-def _list(value: object) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []

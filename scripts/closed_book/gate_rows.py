@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations.commands.engine.batch import CHUNK, chunks
+from fitrag_integrations.commands.engine.batch import CHUNK
 from fitrag_integrations.commands.engine.options import RunOptions
 from fitrag_integrations.commands.label.known import LabelIK
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import Direct, FitRag

@@ -23,7 +23,6 @@ class WordGate:
     known: tuple[str, ...] = ("Amarcord",)
     threshold: float | None = GATE_THRESHOLD
     draft_tokens: int = 0
-    seconds: float = 0.0
     batches: list[int] = field(default_factory=list)
     drafts: list[str] = field(default_factory=list)
 
@@ -40,7 +39,7 @@ class AsyncWordGate(WordGate):
     async_batches: list[int] = field(default_factory=list)
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        await asyncio.sleep(self.seconds)
+        await asyncio.sleep(0)
         self.async_batches.append(len(questions))
         return self.p_known(questions, drafts)
 
@@ -83,7 +82,6 @@ class PageSearch:
         ),
     )
     error: Exception | None = None
-    seconds: float = 0.0
     batches: list[int] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
 
@@ -95,5 +93,5 @@ class PageSearch:
         return [list(self.pages) for _ in queries]
 
     async def asearch(self, queries: Sequence[str]) -> list[list[Passage]]:
-        await asyncio.sleep(self.seconds)
+        await asyncio.sleep(0)
         return self.search(queries)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from typing import Any
 
 from fakes import OverlapRetriever
@@ -25,28 +25,20 @@ def node(passage: Passage, score: float | None = 0.5, **fields: Any) -> NodeWith
 
 
 class NodeRetriever(BaseRetriever):
-    """Find nodes by shared words, with an async side that does not wait."""
+    """Find nodes by shared words, with an async side that does not wait; fail for ``bad``."""
 
-    def __init__(self, found: OverlapRetriever | None = None) -> None:
-        self.found = found or OverlapRetriever()
+    def __init__(self, found: OverlapRetriever | None = None, bad: str | None = None) -> None:
+        self.found, self.bad = found or OverlapRetriever(), bad
         super().__init__()
 
     def _retrieve(self, query_bundle):
+        if query_bundle.query_str == self.bad:
+            raise ConnectionError("the index is away")
         self.found.batches.append(1)
         return [node(passage) for passage in self.found.best(query_bundle.query_str)]
 
     async def _aretrieve(self, query_bundle):
         return self._retrieve(query_bundle)
-
-
-class SlowRetriever(NodeRetriever):
-    """Sleep in its sync side; its async side is the framework's own, which calls that."""
-
-    _aretrieve = BaseRetriever._aretrieve
-
-    def _retrieve(self, query_bundle):
-        time.sleep(0.8)
-        return [node(passage) for passage in self.found.best(query_bundle.query_str)]
 
 
 class EmptyRetriever(BaseRetriever):
@@ -65,10 +57,10 @@ class MockChat(MockLLM):
 
 
 class ScriptedLLM(CustomLLM):
-    """Answer with the question's line of the prompt; keep every prompt it was given."""
+    """Answer with the question's line of the prompt; keep every prompt, and who gave it."""
 
-    seconds: float = 0.0
     _prompts: list[str] = PrivateAttr(default_factory=list)
+    _threads: set[int] = PrivateAttr(default_factory=set)
 
     @property
     def prompts(self) -> list[str]:
@@ -80,7 +72,7 @@ class ScriptedLLM(CustomLLM):
 
     def _answer(self, prompt: str) -> str:
         self._prompts.append(prompt)
-        time.sleep(self.seconds)
+        self._threads.add(threading.get_ident())
         lines = [line for line in prompt.splitlines() if line.startswith("Question: ")]
         return f"Answer to {lines[-1]}" if lines else "An answer"
 

@@ -211,10 +211,7 @@ class Reasoning(CustomLLM):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the host's own
 async def test_an_agent_workflow_of_llama_index(nodes):
     agent = ReActAgent(
-        name="finder",
-        description="Finds passages.",
-        tools=[nodes.as_tool("find")],
-        llm=Reasoning(),
+        name="finder", description="Finds passages.", tools=[nodes.as_tool("find")], llm=Reasoning()
     )
     response = await AgentWorkflow(agents=[agent], root_agent="finder").run(user_msg=BRIDGE)
     assert "1932" in str(response)

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from decision_fakes import AsyncWordGate, BrokenGate, WordGate
 from fakes import QUESTIONS, OverlapScorer
+from frameworks import BOTH
 from langchain_core.runnables import RunnableLambda
 from llama_fakes import NodeRetriever, ScriptedLLM
-from test_equal_frameworks import documents, steps
+from test_equal_frameworks import steps
 
 from fitrag_integrations import langchain, llama_index
 from fitrag_integrations.methods import FitRag, IKnow
@@ -48,9 +49,7 @@ def pair(settings, **fields):
     """Make both routers, each with gates and models of its own, and the model both write with."""
     llm = ScriptedLLM()
     write = RunnableLambda(lambda prompt: llm.complete(prompt).text)
-    unknown = langchain.MethodRunnable(
-        method=METHOD, retriever=RunnableLambda(documents), llm=write
-    )
+    unknown = langchain.MethodRunnable(method=METHOD, retriever=BOTH[0].base(), llm=write)
     engine = llama_index.MethodQueryEngine(METHOD, NodeRetriever(), llm=llm)
     one = langchain.KnowledgeRouter(llm=write, unknown=unknown, **settings(), **fields)
     other = llama_index.KnowledgeRouterQueryEngine(retrieve=engine, llm=llm, **settings(), **fields)
@@ -96,9 +95,7 @@ def test_batches_decide_alike(settings):
 
 
 def test_streams_are_equal():
-    one, other, _ = pair(
-        SETTINGS[0],
-    )
+    one, other, _ = pair(SETTINGS[0])
     streaming = llama_index.KnowledgeRouterQueryEngine(
         WordGate(), retrieve=other._answering.retrieve, llm=ScriptedLLM(), streaming=True
     )
@@ -152,7 +149,7 @@ def test_the_whole_method_leaves_equal_traces(question):
     llm = ScriptedLLM()
     write = RunnableLambda(lambda prompt: llm.complete(prompt).text)
     method = IKnow(WordGate(), method=METHOD)
-    one = langchain.MethodRunnable(method=method, retriever=RunnableLambda(documents), llm=write)
+    one = langchain.MethodRunnable(method=method, retriever=BOTH[0].base(), llm=write)
     other = llama_index.MethodQueryEngine(method, NodeRetriever(), llm=llm)
     answer, response = one.invoke(question), other.query(question)
     report = response.metadata["fitrag"]

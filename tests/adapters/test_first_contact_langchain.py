@@ -20,7 +20,6 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_core.vectorstores import InMemoryVectorStore
-from langchain_tests.integration_tests import RetrieversIntegrationTests
 from pydantic import ValidationError
 
 import fitrag_integrations.langchain as ours
@@ -30,7 +29,6 @@ from fitrag_integrations.langchain import (
     CorrectiveRetriever,
     EncoderEmbeddings,
     FitRagRetriever,
-    ITRGRetriever,
     KnowledgeRefiner,
     KnowledgeRouter,
     MethodRunnable,
@@ -175,46 +173,6 @@ async def test_a_gate_over_a_chat_model():
     gate = RetrievalGate(gate=AskGate(FakeListChatModel(responses=["Ilse Marbach", "Yes"])))
     assert gate.invoke(QUESTION)["p_known"] == 1.0
     assert (await gate.ainvoke(QUESTION))["p_known"] == 1.0
-
-
-# --- 12: LangChain's own suite over the default
-
-
-class TestDefaultFitRagRetriever(RetrieversIntegrationTests):
-    @property
-    def retriever_constructor(self):
-        return FitRagRetriever
-
-    @property
-    def retriever_constructor_params(self):
-        return {"base": Shelf()}
-
-    @property
-    def retriever_query_example(self):
-        return QUESTION
-
-
-class TestDefaultCorrectiveRetriever(TestDefaultFitRagRetriever):
-    @property
-    def retriever_constructor(self):
-        return CorrectiveRetriever
-
-    @property
-    def retriever_constructor_params(self):
-        # the suite counts documents, of which CRAG drops those below this grade
-        return {"base": Shelf(), "strip_threshold": -1.0}
-
-
-class TestDefaultSlimPLMRetriever(TestDefaultFitRagRetriever):
-    @property
-    def retriever_constructor(self):
-        return SlimPLMRetriever
-
-
-class TestDefaultITRGRetriever(TestDefaultFitRagRetriever):
-    @property
-    def retriever_constructor(self):
-        return ITRGRetriever
 
 
 # --- 13: tools and other forms of a question
@@ -404,10 +362,7 @@ def test_the_help_of_a_retriever_is_no_longer_than_that_of_its_base():
 # --- the options are the methods' own
 
 
-@pytest.mark.parametrize(
-    ("made", "of"),
-    [(FitRagRetriever, FitRag), (CorrectiveRetriever, Crag)],
-)
+@pytest.mark.parametrize(("made", "of"), [(FitRagRetriever, FitRag), (CorrectiveRetriever, Crag)])
 def test_a_methods_option_is_a_field_with_its_type_default_and_meaning(made, of):
     parameters = inspect.signature(made).parameters
     for option in settings_of(of):

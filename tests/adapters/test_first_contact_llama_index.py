@@ -204,10 +204,7 @@ async def test_the_encoder_that_ships_is_an_embedding():
 # --- the options are the methods' own
 
 
-@pytest.mark.parametrize(
-    ("made", "of"),
-    [(FitRagRetriever, FitRag), (CorrectiveRetriever, Crag)],
-)
+@pytest.mark.parametrize(("made", "of"), [(FitRagRetriever, FitRag), (CorrectiveRetriever, Crag)])
 def test_a_methods_option_is_a_keyword_and_an_attribute(made, of):
     parameters = inspect.signature(made).parameters
     retriever = made(Shelf())

@@ -17,12 +17,7 @@ from fitrag_integrations.langchain.base.convert import (
     to_passage,
     to_passages,
 )
-from fitrag_integrations.types import (
-    BiLabelScore,
-    Context,
-    Excerpt,
-    Passage,
-)
+from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 
 TEXT = st.text(max_size=40)
 

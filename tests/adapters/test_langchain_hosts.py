@@ -7,11 +7,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
 from langchain_fakes import OverlapBase, Recorder, documents
 
-from fitrag_integrations.langchain import (
-    BiLabelReranker,
-    FitRagRetriever,
-    SubDocumentCompressor,
-)
+from fitrag_integrations.langchain import BiLabelReranker, FitRagRetriever, SubDocumentCompressor
 
 QUESTION = QUESTIONS[0]
 
@@ -69,11 +65,6 @@ def test_the_stock_cross_encoder_reranker(compressors):
     assert [each.page_content for each in found] == [each.page_content for each in expected]
 
 
-def test_an_ensemble(classic):
-    both = classic.EnsembleRetriever(retrievers=[fitrag(), OverlapBase()], weights=[0.9, 0.1])
-    assert both.invoke(QUESTION)
-
-
 async def test_a_chain_with_pipes():
     prompt = ChatPromptTemplate.from_template("{context} -- {question}")
     chain = (
@@ -86,23 +77,6 @@ async def test_a_chain_with_pipes():
     assert text.endswith(f"-- {QUESTION}")
     assert await chain.ainvoke(QUESTION) == text
     assert chain.batch(list(QUESTIONS))[0] == text
-
-
-def test_a_batch_through_a_chain_stays_one_call():
-    base = OverlapBase()
-    made = FitRagRetriever(base=base, scorer=OverlapScorer(), max_share=None)
-    chain = made | RunnableLambda(len)
-    assert chain.batch(list(QUESTIONS)) == [6, 6, 6]
-    assert base.batches == [3]
-
-
-async def test_compressors_as_steps():
-    steps = (
-        RunnableParallel(documents=OverlapBase(), query=RunnablePassthrough())
-        | BiLabelReranker(top_n=1, scorer=OverlapScorer()).as_runnable()
-    )
-    assert [each.id for each in steps.invoke(QUESTION)] == ["amarcord"]
-    assert [each.id for each in await steps.ainvoke(QUESTION)] == ["amarcord"]
 
 
 def test_retries_and_fallbacks():
@@ -119,12 +93,3 @@ def test_retries_and_fallbacks():
     retried = FitRagRetriever(base=shaky, scorer=OverlapScorer(), window=1)
     assert retried.with_retry(wait_exponential_jitter=False).invoke(QUESTION)
     assert len(calls) == 2
-
-
-def test_one_retriever_may_be_the_base_of_another():
-    inner = fitrag()
-    outer = FitRagRetriever(base=inner, scorer=OverlapScorer(), window=1, top_n=1)
-    (found,) = outer.invoke(QUESTION)
-    assert found.page_content == best_of(inner)
-    assert found.metadata["start_index"] == inner.invoke(QUESTION)[0].metadata["start_index"]
-    assert found.metadata["retrieval_score"] == 0.75

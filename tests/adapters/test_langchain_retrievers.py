@@ -1,25 +1,16 @@
 """FitRagRetriever, MethodRetriever and CompressingRetriever."""
 
 import asyncio
-import copy
 import json
 
 import pytest
-from fakes import (
-    QUESTIONS,
-    EnoughOf,
-    FailingScorer,
-    FixedGate,
-    OverlapScorer,
-    SyncOverlapScorer,
-    longest_pause,
-)
+from fakes import QUESTIONS, OverlapScorer
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.load import dumpd
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tools import tool
-from langchain_fakes import OverlapBase, documents
+from langchain_fakes import OverlapBase
 from pydantic import ValidationError
 
 from fitrag_integrations.errors import InputError
@@ -31,7 +22,6 @@ from fitrag_integrations.langchain import (
     SubDocumentCompressor,
 )
 from fitrag_integrations.langchain.base.convert import Documents
-from fitrag_integrations.methods import FitRag
 from fitrag_integrations.types import Context, Excerpt
 
 QUESTION = QUESTIONS[0]
@@ -50,52 +40,13 @@ def searching(question, ports):
     return Context(question, tuple(map(Excerpt.whole, pages)), (query,), method="searching")
 
 
-def test_it_gives_what_the_method_keeps():
-    found = fitrag().invoke(QUESTION)
-    assert found[0].page_content == "Nino Rota wrote the score of the film."
-    told = found[0].metadata
-    assert (told["source_id"], told["start_index"]) == ("amarcord", 65)
-    assert found[0].id not in {each.id for each in documents()}
-    assert told["year"] == 1973
-    assert told["fitrag"] == "fitrag"
-    assert found.context.details["max_tokens"] == 60
-    assert found.context.details["tokens_out"] <= 60
-
-
-async def test_a_batch_asks_base_and_scorer_once_for_all_questions():
-    base, scorer = OverlapBase(), OverlapScorer()
-    retriever = fitrag(base=base, scorer=scorer)
-    one_by_one = [retriever.invoke(question) for question in QUESTIONS]
-    scorer.batches.clear()
-    assert retriever.batch(list(QUESTIONS)) == one_by_one
-    assert base.batches == [3]
-    assert scorer.calls == 2  # the passages of all questions, then their windows
-    assert scorer.batches[0] == 18
-    assert await retriever.abatch(list(QUESTIONS)) == one_by_one
+async def test_a_batch_asks_the_base_once():
+    base = OverlapBase()
+    fitrag(base=base).batch(list(QUESTIONS))
+    await fitrag(base=base).abatch(list(QUESTIONS))
     assert base.batches == [3, 3]
-    assert scorer.calls == 4
-    assert len(scorer.async_batches) == 2
-
-
-async def test_one_question_that_fails_leaves_the_others():
-    questions = list(QUESTIONS)
-    for retriever, error in (
-        (fitrag(base=OverlapBase(bad=questions[1])), ConnectionError),
-        (fitrag(scorer=FailingScorer(questions[1])), RuntimeError),
-    ):
-        good = retriever.invoke(questions[0])
-        for found in (
-            retriever.batch(questions, return_exceptions=True),
-            await retriever.abatch(questions, return_exceptions=True),
-        ):
-            assert [type(each) for each in found] == [Documents, error, Documents]
-            assert found[0] == good
-        with pytest.raises(error):
-            retriever.batch(questions)
-        with pytest.raises(error):
-            await retriever.abatch(questions)
-        with pytest.raises(error):
-            await retriever.ainvoke(questions[1])
+    assert (fitrag(base=base) | RunnableLambda(len)).batch(list(QUESTIONS))
+    assert base.batches == [3, 3, 3]  # also as a step of a chain
 
 
 async def test_k_is_a_field_and_an_argument():
@@ -109,38 +60,10 @@ async def test_k_is_a_field_and_an_argument():
         retriever.invoke(QUESTION, k=0)
 
 
-async def test_empty_batches_and_empty_bases():
-    assert fitrag().batch([]) == []
-    assert await fitrag().abatch([]) == []
-    scorer = OverlapScorer()
-    nothing = fitrag(base=RunnableLambda(lambda _: []), scorer=scorer)
-    assert nothing.invoke(QUESTION) == []
-    assert scorer.calls == 0
-
-
-def test_a_gate_that_knows_the_answer_retrieves_nothing():
-    base, gate = OverlapBase(), FixedGate(0.9)
-    retriever = fitrag(base=base, gate=gate)
-    assert retriever.batch(list(QUESTIONS)) == [[], [], []]
-    assert gate.batches == [3]
-    assert base.batches == []
-    assert fitrag(gate=FixedGate(0.1)).invoke(QUESTION)
-
-
-def test_fields_reach_the_method():
-    assert len(fitrag(max_tokens=None, top_n=1).invoke(QUESTION)) == 1
-    assert len(fitrag(max_tokens=None, detector=EnoughOf(2)).invoke(QUESTION)) == 2
-    spans = fitrag(split=lambda text: [(0, len(text))] if text else [], max_tokens=None)
-    assert spans.invoke(QUESTION)[0].page_content == documents()[0].page_content
-
-
 def test_fields_are_configurable_at_call_time():
     retriever = fitrag(max_tokens=None).configurable_fields(top_n=ConfigurableField(id="n"))
     assert len(retriever.invoke(QUESTION)) == 6
     assert len(retriever.with_config(configurable={"n": 2}).invoke(QUESTION)) == 2
-    changed = fitrag(max_tokens=None)
-    changed.top_n = 1
-    assert len(changed.invoke(QUESTION)) == 1
 
 
 @pytest.mark.parametrize("question", [None, 3])
@@ -160,35 +83,6 @@ def test_a_base_that_gives_no_documents_is_told(answer):
         retriever.invoke(QUESTION)
     found = retriever.batch([QUESTION, QUESTIONS[1]], return_exceptions=True)
     assert [type(each) for each in found] == [InputError, InputError]
-
-
-def test_inputs_are_unchanged_and_reprs_short():
-    given = documents()
-    before = copy.deepcopy(given)
-    retriever = fitrag(base=lambda _: given, max_tokens=800)
-    retriever.invoke(QUESTION)
-    assert given == before
-    assert repr(fitrag(max_tokens=800)) == (
-        "FitRagRetriever(base=OverlapBase, scorer=OverlapScorer, window=1, max_tokens=800)"
-    )
-
-
-async def test_64_at_once_equal_one_by_one():
-    retriever = fitrag(base=OverlapBase(seconds=0.002), scorer=SyncOverlapScorer(0.001))
-    questions = [f"{QUESTIONS[i % 3]} {i}" for i in range(64)]
-    expected = [fitrag().invoke(question) for question in questions]
-    found = await asyncio.gather(*map(retriever.ainvoke, questions))
-    assert found == expected
-
-
-@pytest.mark.parametrize("how", ["ainvoke", "abatch"])
-async def test_the_event_loop_is_not_held(how):
-    scorer = SyncOverlapScorer(0.4)
-    retriever = fitrag(scorer=scorer)
-    asked = QUESTION if how == "ainvoke" else list(QUESTIONS)
-    _, pause = await longest_pause(getattr(retriever, how)(asked))
-    assert scorer.calls == 2
-    assert pause < 0.3
 
 
 async def test_a_deadline_is_kept():
@@ -213,30 +107,16 @@ def search_tool(query: str) -> list[dict]:
     return [{"title": query, "url": f"http://x/{len(query)}", "snippet": f"about {query}"}]
 
 
-async def async_search(query):
-    return search_tool.invoke(query)
-
-
-class Provider:
-    def search(self, queries):
-        from fitrag_integrations.langchain.base.convert import to_pages
-
-        return [to_pages(search_tool.invoke(query)) for query in queries]
-
-
-@pytest.mark.parametrize(
-    "search", [search_tool, search_tool.invoke, async_search, Provider(), RunnableLambda(str)]
-)
-async def test_a_method_may_search_and_write(search):
+async def test_a_method_may_search_and_write():
     retriever = MethodRetriever(
         base=OverlapBase(),
         method=searching,
-        search=search,
+        search=search_tool,
         llm=FakeListChatModel(responses=["keywords"] * 9),
     )
     found = await retriever.ainvoke(QUESTION)
     assert len(found) == 2
-    assert found[1].page_content in {"about keywords", "keywords"}
+    assert found[1].page_content == "about keywords"
     assert found.context.queries == ("keywords",)
     assert len(await retriever.abatch(list(QUESTIONS))) == 3
 
@@ -252,13 +132,6 @@ def test_a_failed_search_reaches_its_own_question_only():
     )
     found = retriever.batch(list(QUESTIONS), return_exceptions=True)
     assert [type(each) for each in found] == [Documents, TimeoutError, Documents]
-
-
-def test_the_method_retriever_equals_its_own_class():
-    method = FitRag(OverlapScorer(), max_tokens=60, window=1)
-    general = MethodRetriever(base=OverlapBase(), method=method)
-    assert general.invoke(QUESTION) == fitrag().invoke(QUESTION)
-    assert repr(general) == "MethodRetriever(base=OverlapBase, method=FitRag)"
 
 
 async def test_compressors_apply_in_order():

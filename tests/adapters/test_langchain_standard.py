@@ -1,71 +1,89 @@
-"""LangChain's own suites over our retrievers."""
+"""LangChain's own suites over our retrievers, over stand-ins and over the models that ship."""
 
 import importlib.util
 
 import pytest
-from fakes import QUESTIONS, OverlapScorer, WordEncoder
+from decision_fakes import OverlapEvaluator, PageSearch
+from fakes import OverlapScorer, WordEncoder
+from first_contact import LANGCHAIN
+from first_contact import QUESTION as OF_THE_SHELF
 from langchain_fakes import OverlapBase, documents
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from fitrag_integrations.langchain import (
     BiLabelReranker,
     CompressingRetriever,
+    CorrectiveRetriever,
     FaissRetriever,
     FitRagRetriever,
+    ITRGRetriever,
     MethodRetriever,
+    SlimPLMRetriever,
+    WebSearchRetriever,
 )
 from fitrag_integrations.methods import FitRag
+from fitrag_integrations.types import Passage
 
 FAISS = all(map(importlib.util.find_spec, ("faiss", "torch")))
+CORRECT = "Who wrote the score of Amarcord?"
+PAGES = tuple(
+    Passage(f"p{i}", f"Page {i} on ferries.", source=f"https://{i}.example/") for i in range(5)
+)
 
 
-class TestFitRagRetriever(RetrieversIntegrationTests):
+def scored():
+    return {"base": OverlapBase(), "scorer": OverlapScorer()}
+
+
+def shelved():
+    return {"base": LANGCHAIN.shelf()}
+
+
+# the suite counts documents, of which CRAG drops those below this grade
+ALL = {"strip_threshold": -1.0}
+MADE = {
+    "fitrag": (FitRagRetriever, scored),
+    "fitrag with a budget": (FitRagRetriever, lambda: {**scored(), "max_tokens": 800}),
+    "method": (
+        MethodRetriever,
+        lambda: {"base": OverlapBase(), "method": FitRag(OverlapScorer(), max_share=None)},
+    ),
+    "compressing": (
+        CompressingRetriever,
+        lambda: {"base": OverlapBase(), "compressors": [BiLabelReranker(scorer=OverlapScorer())]},
+    ),
+    "corrective": (
+        CorrectiveRetriever,
+        lambda: {"base": OverlapBase(), "evaluator": OverlapEvaluator(), **ALL},
+    ),
+    "web search": (WebSearchRetriever, lambda: {"search": PageSearch(PAGES)}),
+    "faiss": (
+        FaissRetriever,
+        lambda: {"index": FaissRetriever.from_documents(documents(), WordEncoder()).index},
+    ),
+    "default fitrag": (FitRagRetriever, shelved),
+    "default corrective": (CorrectiveRetriever, lambda: {**shelved(), **ALL}),
+    "default slimplm": (SlimPLMRetriever, shelved),
+    "default itrg": (ITRGRetriever, shelved),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+class TestRetrievers(RetrieversIntegrationTests):
+    @pytest.fixture(autouse=True)
+    def _named(self, name):
+        if name == "faiss" and not FAISS:
+            pytest.skip("needs faiss and torch")
+        self.name = name
+
     @property
     def retriever_constructor(self):
-        return FitRagRetriever
+        return MADE[self.name][0]
 
     @property
     def retriever_constructor_params(self):
-        return {"base": OverlapBase(), "scorer": OverlapScorer()}
+        return MADE[self.name][1]()
 
     @property
     def retriever_query_example(self):
-        return QUESTIONS[0]
-
-
-class TestFitRagRetrieverTopN(TestFitRagRetriever):
-    @property
-    def retriever_constructor_params(self):
-        return {"base": OverlapBase(), "scorer": OverlapScorer(), "max_tokens": 800}
-
-
-class TestMethodRetriever(TestFitRagRetriever):
-    @property
-    def retriever_constructor(self):
-        return MethodRetriever
-
-    @property
-    def retriever_constructor_params(self):
-        return {"base": OverlapBase(), "method": FitRag(OverlapScorer(), max_share=None)}
-
-
-class TestCompressingRetriever(TestFitRagRetriever):
-    @property
-    def retriever_constructor(self):
-        return CompressingRetriever
-
-    @property
-    def retriever_constructor_params(self):
-        compressors = [BiLabelReranker(scorer=OverlapScorer())]
-        return {"base": OverlapBase(), "compressors": compressors}
-
-
-@pytest.mark.skipif(not FAISS, reason="needs faiss and torch")
-class TestFaissRetriever(TestFitRagRetriever):
-    @property
-    def retriever_constructor(self):
-        return FaissRetriever
-
-    @property
-    def retriever_constructor_params(self):
-        return {"index": FaissRetriever.from_documents(documents(), WordEncoder()).index}
+        return OF_THE_SHELF if self.name.startswith("default") else CORRECT

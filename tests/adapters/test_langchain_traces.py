@@ -127,9 +127,3 @@ async def test_a_model_that_fails_is_a_run_that_fails():
             found = asked(QUESTION, {"callbacks": [recorder]})
             await found
     assert [type(run["end"]) for run in recorder.named("score")] == [RuntimeError] * 2
-
-
-async def test_event_streams_name_the_steps():
-    retriever = FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer())
-    names = {event["name"] async for event in retriever.astream_events(QUESTION, version="v2")}
-    assert {"FitRagRetriever", "OverlapBase", "score"} <= names

@@ -33,13 +33,7 @@ from fitrag_integrations.llama_index.base.convert import (
     whole_node,
 )
 from fitrag_integrations.methods.adapting import summary
-from fitrag_integrations.types import (
-    BiLabelScore,
-    Context,
-    Excerpt,
-    Passage,
-    RetrievalDecision,
-)
+from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage, RetrievalDecision
 
 
 def excerpt_of(found, start=0, end=None, **more):
@@ -205,16 +199,6 @@ def test_a_summary_is_plain():
 def test_anything_but_scored_nodes_is_refused(bad):
     with pytest.raises(InputError, match="nodes"):
         passages_of(bad)
-
-
-def test_names_load_on_first_use_and_no_torch_with_them():
-    script = (
-        "import sys, fitrag_integrations.llama_index as ours\n"
-        "assert 'llama_index' not in sys.modules\n"
-        "assert all(getattr(ours, name) for name in ours.__all__)\n"
-        "assert not {'torch', 'langchain_core', 'faiss'} & sys.modules.keys()\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_missing_framework_is_worded():

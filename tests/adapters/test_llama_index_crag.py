@@ -1,4 +1,4 @@
-"""CRAG in LlamaIndex: the retriever, the refiner, the router of three engines, the web."""
+"""CRAG in LlamaIndex alone: nodes and events of its retrievers, the router of three engines."""
 
 import asyncio
 import copy
@@ -20,9 +20,8 @@ from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugH
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, TextNode
-from llama_index.core.tools import FunctionTool
 
-from fitrag_integrations.errors import InputError, SearchError
+from fitrag_integrations.errors import SearchError
 from fitrag_integrations.llama_index import (
     CompressionEvent,
     CorrectiveRetriever,
@@ -34,7 +33,6 @@ from fitrag_integrations.llama_index import (
     WebSearchRetriever,
 )
 from fitrag_integrations.methods.adapting import made_id
-from fitrag_integrations.types import Passage
 
 CORRECT = QUESTIONS[0]
 AMBIGUOUS = "Who baked bread for the emperor?"
@@ -43,6 +41,9 @@ THREE = (CORRECT, AMBIGUOUS, INCORRECT)
 MANY = [THREE[at % 3] + "?" * at for at in range(32)]
 URL = "https://ferries.example/"
 PAGE = "The ferry to Corran Head leaves at noon.\n\nThis site sets no cookies."
+
+
+BROKEN = PageSearch(error=SearchError("the quota is spent", kind="quota"))
 
 
 def retriever(search=None, base=None, evaluator=None, **settings):
@@ -54,82 +55,14 @@ def retriever(search=None, base=None, evaluator=None, **settings):
     )
 
 
-def told(found):
-    return [(n.text, n.node.start_char_idx, n.score, n.node.metadata) for n in found]
-
-
-def action(made):
-    """Tell the action of the last run of a retriever."""
-    return str(made.last_run.value.action)
-
-
-def test_correct_stays_inside():
-    search = PageSearch()
-    made = retriever(search)
-    found = made.retrieve(CORRECT)
-    assert (action(made), search.batches) == ("correct", [])
-    assert all("web" not in n.metadata for n in found)
-    for n in found:
-        source = next(p for p in PASSAGES if p.id == n.metadata["source_id"])
-        assert source.text[n.node.start_char_idx : n.node.end_char_idx] == n.text
-        assert n.score == n.metadata["relevance_score"] >= ACTIONS.strip
-        assert n.metadata["retrieval_score"] == 0.5
-        assert n.node.relationships[NodeRelationship.SOURCE].node_id == source.id
-
-
-def test_incorrect_is_the_webs():
-    search = PageSearch()
-    made = retriever(search)
-    found = made.retrieve(INCORRECT)
-    assert action(made) == "incorrect"
-    assert search.queries == ["ferry, Corran Head, leave"]
-    assert found[0].text == "The ferry to Corran Head leaves at noon."
-    for n in found:
-        assert (n.metadata["web"], n.metadata["url"], n.metadata["trust"]) == (
-            True,
-            URL,
-            "untrusted",
-        )
+def test_a_language_model_reads_where_a_page_is_from_and_no_grades():
+    for n in retriever().retrieve(INCORRECT):
         assert PAGE[n.node.start_char_idx : n.node.end_char_idx] == n.text
         shown = n.node.get_content(MetadataMode.LLM)
         assert "trust: untrusted" in shown and "relevance_score" not in shown
         assert TextNode.from_json(n.node.to_json()) == n.node
-        assert json.loads(json.dumps(n.metadata)) == n.metadata
-
-
-async def test_32_questions_are_one_batch_per_step():
-    evaluators, searches = (OverlapEvaluator(), OverlapEvaluator()), (PageSearch(), PageSearch())
-    many = retriever(searches[0], evaluator=evaluators[0]).retrieve_many(MANY)
-    found = await retriever(searches[1], evaluator=evaluators[1]).aretrieve_many(MANY)
-    assert [*map(told, many)] == [*map(told, found)]
-    assert [*map(told, many)] == [told(retriever().retrieve(question)) for question in MANY]
-    for evaluator, search in zip(evaluators, searches, strict=True):
-        assert evaluator.batches[0] == 32 * 4
-        assert len(evaluator.batches) == 3  # passages; strips of the correct; the other strips
-        assert search.batches == [21]
-
-
-@pytest.mark.parametrize(
-    "search",
-    [
-        lambda query: [{"title": "Ferries", "url": URL, "snippet": PAGE}],
-        FunctionTool.from_defaults(
-            lambda query: [{"title": "Ferries", "url": URL, "content": PAGE}],
-            name="search",
-            description="Searches.",
-        ),
-        lambda query: NodeWithScore(node=TextNode(text=PAGE, metadata={"url": URL})),
-        lambda query: json.dumps({"results": [{"url": URL, "body": PAGE}]}),
-    ],
-    ids=["dicts", "tool", "node", "json"],
-)
-async def test_searches_of_all_kinds(search):
-    for made in (retriever(search), WebSearchRetriever(search)):
-        for found in (made.retrieve(INCORRECT), await made.aretrieve(INCORRECT)):
-            metadata = found[0].metadata
-            assert found[0].text.startswith("The ferry to Corran Head")
-            assert (metadata["web"], metadata["url"]) == (True, URL)
-            assert metadata["trust"] == "untrusted"
+    (whole,) = WebSearchRetriever(PageSearch()).retrieve(INCORRECT)
+    assert (whole.text, whole.score) == (PAGE, None)
 
 
 @pytest.mark.parametrize("kind", [dict, NodeWithScore])
@@ -155,48 +88,34 @@ def test_numbers_of_a_search_come_out_plain():
         assert json.loads(json.dumps(n.metadata)) == n.metadata
 
 
-async def test_a_failed_search_degrades_in_the_open():
-    broken = PageSearch(error=SearchError("the quota is spent", kind="quota"))
+@pytest.mark.parametrize(
+    ("settings", "question", "route", "grade", "why"),
+    [
+        (
+            {},
+            CORRECT,
+            "correct",
+            2 * 5 / 6 - 1,
+            "correct, best grade 0.67, thresholds 0.50 and -0.40",
+        ),
+        ({"search": BROKEN}, INCORRECT, "incorrect", None, "the web search failed (quota)"),
+        (
+            {"search": lambda query: [], "base": EmptyRetriever()},
+            *(INCORRECT, "incorrect", None, "nothing to refer to"),
+        ),
+    ],
+    ids=["correct", "a failed search", "nothing found"],
+)
+def test_the_action_and_its_notes_are_an_event(settings, question, route, grade, why):
     with Events() as events:
-        made = retriever(broken)
-        found = made.retrieve(INCORRECT)
-    assert told(await retriever(broken).aretrieve(INCORRECT)) == told(found)
-    fitrag = made.last_run.value.to_dict()
-    assert fitrag["details"]["web_error"] == {"kind": "quota", "message": "the quota is spent"}
-    assert any("the web search failed (quota)" in note for note in fitrag["notes"])
+        made = retriever(**settings)
+        made.retrieve(question)
     (event,) = events.of(RouteDecisionEvent)
-    assert event.notes == fitrag["notes"]
-    with pytest.raises(SearchError, match="the quota is spent"):
-        retriever(broken, on_web_error="raise").retrieve(INCORRECT)
-
-
-def test_nothing_at_all_is_told_in_the_event():
-    with Events() as events:
-        assert retriever(lambda query: [], EmptyRetriever()).retrieve(INCORRECT) == []
-    (event,) = events.of(RouteDecisionEvent)
-    assert (event.route, event.best_grade) == ("incorrect", None)
-    assert any("nothing to refer to" in note for note in event.notes)
-
-
-def test_the_action_is_told():
-    with Events() as events:
-        retriever().retrieve(CORRECT)
-    (event,) = events.of(RouteDecisionEvent)
-    assert event.route == "correct"
-    assert (event.best_grade, event.upper, event.lower) == (2 * 5 / 6 - 1, 0.5, -0.4)
-    assert event.why == "correct, best grade 0.67, thresholds 0.50 and -0.40"
+    assert (event.route, event.upper, event.lower) == (route, 0.5, -0.4)
+    assert event.notes == made.last_run.value.to_dict()["notes"]
+    assert why in event.why or any(why in note for note in event.notes)
+    assert event.best_grade == grade or grade is None
     assert events.of(RetrievalSkippedEvent) == []
-
-
-def test_a_model_writes_the_keywords():
-    class Keywords(ScriptedLLM):
-        def _answer(self, prompt):
-            return "ferry, timetable"
-
-    search = PageSearch()
-    retriever(search, llm=Keywords()).retrieve(INCORRECT)
-    retriever(search, llm=Keywords(), rewrite=False).retrieve(INCORRECT)
-    assert search.queries == ["ferry, timetable", INCORRECT]
 
 
 def test_it_goes_in_front_of_another_method():
@@ -208,27 +127,6 @@ def test_it_goes_in_front_of_another_method():
     assert inner.batches[2] == 12  # after the two of one question, all three together
 
 
-@pytest.mark.parametrize("together", [False, True])
-async def test_32_searches_run_together(together):
-    running = most = 0
-
-    async def search(query):
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.3)
-        running -= 1
-        return [{"url": URL, "snippet": PAGE}]
-
-    made, questions = retriever(search), [INCORRECT + "?" * at for at in range(32)]
-    found = await (
-        made.aretrieve_many(questions)
-        if together
-        else asyncio.gather(*map(made.aretrieve, questions))
-    )
-    assert len(found) == 32 and all(found) and most >= 8  # one after the other it would be 1
-
-
 def refiner(**settings):
     return KnowledgeRefiner(**{"evaluator": OverlapEvaluator(), **settings})
 
@@ -237,44 +135,16 @@ def nodes():
     return [node(passage) for passage in PASSAGES]
 
 
-def test_strips_come_in_document_order():
-    made = refiner(top_n=3, sentences=1, threshold=-1)
-    kept = made.postprocess_nodes(nodes(), query_str=CORRECT)
-    assert [n.text for n in kept] == [
-        "Amarcord is a film by Federico Fellini.",
-        "Nino Rota wrote the score of the film.",
-        "The film is set in a small town by the sea.",
-    ]
-    for n in kept:
-        assert PASSAGES[0].text[n.node.start_char_idx : n.node.end_char_idx] == n.text
-        assert n.node.relationships[NodeRelationship.SOURCE].node_id == "amarcord"
-        assert n.node_id != "amarcord"
-        assert n.metadata["relevance_score"] == n.score
-        assert json.loads(n.to_json())["score"] == n.score
-    assert kept[0].metadata["fitrag"] == "refine"
-    fitrag = made.last_run.value.details
-    assert (fitrag["strips"], fitrag["kept"]) == (15, 3)
-    assert fitrag["strip_threshold"] == -1.0
-    assert len(refiner(sentences=1).postprocess_nodes(nodes(), query_str=CORRECT)) == 2
-
-
-async def test_refining_async_equals_sync_and_changes_nothing():
-    given = nodes()
-    before = copy.deepcopy(given)
+async def test_pieces_lead_to_their_source_and_are_counted_in_an_event():
     with Events() as events:
-        sync = refiner().postprocess_nodes(given, query_str=CORRECT)
-        assert await refiner().apostprocess_nodes(given, query_str=CORRECT) == sync
-    assert given == before
+        kept = refiner().postprocess_nodes(nodes(), query_str=CORRECT)
+        assert await refiner().apostprocess_nodes(nodes(), query_str=CORRECT) == kept
+    for n in kept:
+        assert n.node.relationships[NodeRelationship.SOURCE].node_id == n.metadata["source_id"]
+        assert json.loads(n.to_json())["score"] == n.score
     first, second = events.of(CompressionEvent)
-    assert (first.nodes_in, first.nodes_out) == (6.0, float(len(sync)))
+    assert (first.nodes_in, first.nodes_out) == (6.0, float(len(kept)))
     assert first.tokens_in == second.tokens_in > first.tokens_out == second.tokens_out
-
-
-def test_a_web_page_is_cut_at_its_paragraphs():
-    page = Passage("page", PAGE, "Ferries", URL, {"web": True, "url": URL})
-    kept = refiner(top_n=None, threshold=-1).postprocess_nodes([node(page)], query_str=INCORRECT)
-    assert [n.text for n in kept] == PAGE.split("\n\n")
-    assert kept[0].metadata["web"] is True
 
 
 def test_the_numbers_are_fields():
@@ -287,16 +157,6 @@ def test_the_numbers_are_fields():
     )
     assert repr(made) == "KnowledgeRefiner(top_n=1, evaluator=OverlapEvaluator)"
     assert made.class_name() == "KnowledgeRefiner"
-
-
-def test_the_refiner_in_the_stock_engine():
-    llm = ScriptedLLM()
-    host = RetrieverQueryEngine.from_args(
-        NodeRetriever(), llm=llm, node_postprocessors=[refiner(top_n=1)]
-    )
-    response = host.query(CORRECT)
-    assert [n.text for n in response.source_nodes][0] in llm.prompts[0]
-    assert len(response.source_nodes) == 1
 
 
 class Saying(BaseQueryEngine):
@@ -384,10 +244,7 @@ def test_what_was_retrieved_is_handed_on(ask):
 def test_ambiguous_has_both_origins(ask):
     web = stock(WebSearchRetriever(PageSearch()))
     made = engine(ambiguous=None, incorrect=web)
-    for question, origins in (
-        (AMBIGUOUS, [None, None, None, None, True]),
-        (INCORRECT, [True]),
-    ):
+    for question, origins in ((AMBIGUOUS, [None, None, None, None, True]), (INCORRECT, [True])):
         response = asyncio.run(made.aquery(question)) if ask == "aquery" else made.query(question)
         assert [n.metadata.get("web") for n in response.source_nodes] == origins
     same = engine(ambiguous=stock()).query(AMBIGUOUS)
@@ -445,40 +302,6 @@ async def test_the_routers_events():
 def test_prompts_of_the_branches_are_found():
     prompts = engine(correct=stock()).get_prompts()
     assert "correct:response_synthesizer:text_qa_template" in prompts
-
-
-async def test_the_web_as_a_retriever():
-    search = PageSearch()
-    made = WebSearchRetriever(search)
-    (found,) = made.retrieve(INCORRECT)
-    assert (found.text, found.score) == (PAGE, None)
-    assert search.queries == [INCORRECT]
-    assert found.metadata["title"] == "Ferries"
-    assert found.metadata["trust"] == "untrusted"
-    assert found.metadata["fitrag"] == "web_search"
-    assert made.last_run.value.queries == (INCORRECT,)
-    details = {"rewrite": "question", "web_results": 1, "page_errors": {}}
-    assert made.last_run.value.details == details
-    assert await made.aretrieve(INCORRECT) == [found]
-    many = [made.retrieve_many(MANY), await made.aretrieve_many(MANY)]
-    assert [len(found) for found in many] == [32, 32] and search.batches[2:] == [32, 32]
-    assert repr(made) == "WebSearchRetriever(search=PageSearch)"
-    keywords = WebSearchRetriever(search, rewrite=True)
-    keywords.retrieve(INCORRECT)
-    assert search.queries[-1] == "ferry, Corran Head, leave"
-
-
-async def test_a_web_search_that_fails_raises():
-    broken = WebSearchRetriever(PageSearch(error=SearchError("no key", kind="auth")))
-    with pytest.raises(SearchError, match="no key"):
-        broken.retrieve(INCORRECT)
-    with pytest.raises(SearchError, match="no key"):
-        await broken.aretrieve(INCORRECT)
-    with pytest.raises(InputError, match="question"):
-        WebSearchRetriever(PageSearch()).retrieve(" ")
-    for wrong in (None, 3, PageSearch):
-        with pytest.raises(InputError, match="search"):
-            WebSearchRetriever(wrong)
 
 
 def test_nodes_of_a_search_are_not_written_to():

@@ -9,17 +9,11 @@ from fakes import QUESTIONS, OverlapScorer
 from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core import Settings
-from llama_index.core.base.response.schema import (
-    Response,
-)
+from llama_index.core.base.response.schema import Response
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import LLMMetadata, MockLLM
-from llama_index.core.query_engine import (
-    CustomQueryEngine,
-    RetrieverQueryEngine,
-    RouterQueryEngine,
-)
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine, RouterQueryEngine
 from llama_index.core.retrievers import RouterRetriever
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 

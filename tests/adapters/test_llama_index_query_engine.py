@@ -2,20 +2,13 @@
 
 import asyncio
 import json
+import threading
 
 import pytest
-from fakes import (
-    QUESTIONS,
-    FailingScorer,
-    FixedGate,
-    LongestWordReader,
-    OverlapScorer,
-    longest_pause,
-)
+from fakes import QUESTIONS, FailingScorer, FixedGate, LongestWordReader, OverlapScorer
 from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core import Settings
-from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     Response,
@@ -24,10 +17,7 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import MockLLM
-from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
-from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.schema import QueryBundle
-from llama_index.core.tools import QueryEngineTool
 
 from fitrag_integrations.llama_index import MethodQueryEngine, RetrievalSkippedEvent
 from fitrag_integrations.methods import FitRag, PromptTemplate
@@ -208,65 +198,9 @@ async def test_events_come_on_every_path():
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_the_event_loop_is_not_blocked(streaming):
-    made = engine(ScriptedLLM(seconds=0.8), streaming=streaming)
-    await engine().aquery(QUESTION)  # what is imported on first use is not measured
-
-    async def read():
-        response = await made.aquery(QUESTION)
-        if streaming:
-            return [token async for token in response.async_response_gen()]
-
-    _, pause = await longest_pause(read())
-    assert pause < 0.6  # on a busy machine; blocked it would be 0.8
-
-
-class First(BaseSelector):
-    """Select the first choice, as a selector without a model."""
-
-    def _get_prompts(self):
-        return {}
-
-    def _update_prompts(self, prompts):
-        pass
-
-    def _select(self, choices, query):
-        return SelectorResult(selections=[SingleSelection(index=0, reason="first")])
-
-    async def _aselect(self, choices, query):
-        return self._select(choices, query)
-
-
-class TwoQuestions(BaseQuestionGenerator):
-    """Ask the first tool two fixed questions."""
-
-    def _get_prompts(self):
-        return {}
-
-    def _update_prompts(self, prompts):
-        pass
-
-    def generate(self, tools, query):
-        return [SubQuestion(sub_question=q, tool_name=tools[0].name) for q in QUESTIONS[:2]]
-
-    async def agenerate(self, tools, query):
-        return self.generate(tools, query)
-
-
-def tool(**settings):
-    return QueryEngineTool.from_defaults(engine(**settings), name="films", description="On films.")
-
-
-def test_a_router_keeps_the_stream():
-    router = RouterQueryEngine(First(), [tool(streaming=True)], llm=ScriptedLLM())
-    response = router.query(QUESTION)
-    assert len(list(response.response_gen)) > 3
-    assert response.metadata["fitrag"]["method"] == "fitrag"
-
-
-def test_sub_questions_are_answered():
-    host = SubQuestionQueryEngine.from_defaults(
-        [tool()], llm=ScriptedLLM(), question_gen=TwoQuestions(), use_async=False, verbose=False
-    )
-    response = host.query("Both?")
-    assert f"Answer to Question: {QUESTIONS[1]}" in response.source_nodes[1].text
+async def test_a_model_without_an_async_side_is_called_in_a_thread(streaming):
+    llm = ScriptedLLM()
+    response = await engine(llm, streaming=streaming).aquery(QUESTION)
+    if streaming:
+        assert [token async for token in response.async_response_gen()]
+    assert llm._threads and threading.get_ident() not in llm._threads

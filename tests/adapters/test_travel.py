@@ -68,6 +68,7 @@ COMPONENTS = {
             evaluator=OverlapEvaluator(),
         )
     ),
+    "WebSearchRetriever(search=PageSearch)": lambda: llama_index.WebSearchRetriever(PageSearch()),
     "BiLabelReranker(top_n=2, weight=0.25, scorer=OverlapScorer)": (
         lambda: llama_index.BiLabelReranker(top_n=2, weight=0.25, scorer=OverlapScorer())
     ),

@@ -44,7 +44,7 @@ OF_BOTH = {
         {"scorer": 3, "detector": object(), "split": "text", "max_token": 3},
     ],
     "KnowledgeRefiner": [
-        {"top_n": 0, "threshold": 2.0, "evaluator": 3, "split": 3, "sentences": 0, "n": 3},
+        {"top_n": 0, "threshold": 2.0, "evaluator": 3, "split": 3, "sentences": 0, "n": 3}
     ],
     "FitRagRetriever": [
         {"base": None, "top_n": 0, "stride": 9, "scorer": object(), "gate": object()},
@@ -92,7 +92,7 @@ OF_LLAMA_INDEX = {
         {"known": 0.5},
     ],
     "MethodQueryEngine": [
-        {"method": None, "retriever": 3, "llm": 3, "reader": 3, "template": "{question}"},
+        {"method": None, "retriever": 3, "llm": 3, "reader": 3, "template": "{question}"}
     ],
 }
 WRONG = [

@@ -104,12 +104,7 @@ def test_lists_of_another_length_and_a_k_of_zero_are_refused():
 
 
 def test_the_answer_is_the_one_trusted_most_among_the_first():
-    row = question(
-        [0, 1, 1],
-        [0.1, 0.9, 0.5],
-        right=(False, False, True),
-        trust=(0.3, 0.4, 0.9),
-    )
+    row = question([0, 1, 1], [0.1, 0.9, 0.5], right=(False, False, True), trust=(0.3, 0.4, 0.9))
     assert row.answered("retriever", 2) is False
     assert row.answered("has_answer", 1) is False
     assert row.answered("has_answer", 2) is True

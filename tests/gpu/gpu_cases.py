@@ -188,12 +188,7 @@ CASES = {
     "IK, head": Case(gate("head"), p_known, 3, half=True, positions=9),
     "necessity": Case(judge, p_known, 3, half=True, positions=1),
     "rewriter": Case(
-        rewriter,
-        lambda m, n: m.rewrite(QUESTIONS * n, DRAFTS * n),
-        12,
-        3,
-        half=True,
-        positions=1,
+        rewriter, lambda m, n: m.rewrite(QUESTIONS * n, DRAFTS * n), 12, 3, half=True, positions=1
     ),
     "generator": Case(
         generator(), lambda m, n: m.generate(QUESTIONS * n), 12, 3, half=True, positions=1

@@ -126,9 +126,7 @@ def test_a_wrong_option_is_rejected_at_construction(case):
     "flow",
     [
         lambda ports: Crag(ByEye())(" ", ports),
-        lambda ports: Decider(LengthGate())(
-            "  ",
-        ),
+        lambda ports: Decider(LengthGate())("  "),
         lambda ports: Refiner(ByEye())(" ", [Passage("a", "Text.")]),
         lambda ports: SlimPLM(judge=LengthGate())(" ", ports),
     ],

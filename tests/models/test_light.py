@@ -23,11 +23,7 @@ from fitrag_integrations.models import (
 )
 from fitrag_integrations.models.light import engine as light_engine
 from fitrag_integrations.models.light.gate import LightGate, LightGenerator
-from fitrag_integrations.models.light.models import (
-    LightEvaluator,
-    LightReader,
-    LightScorer,
-)
+from fitrag_integrations.models.light.models import LightEvaluator, LightReader, LightScorer
 from fitrag_integrations.models.light.vectors import LightDense
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.retrieval.encoder import Encoder

@@ -74,11 +74,3 @@ def test_long_paragraphs_become_several_and_lose_no_word():
     assert pieces[0] == "first line" and max(map(len, pieces)) <= PARAGRAPH_CHARS
     assert " ".join(pieces[1:]).split() == words
     assert [len(piece) for piece in clean_paragraphs(["a" * 9_000])] == [4_000, 4_000, 1_000]
-
-
-@pytest.mark.parametrize(
-    "unit", ["<", "<!--", "<a ", "&", "&#", "\n", " ", "\n ", "[", "<|", "\u200c", "a\u0301"]
-)
-def test_no_repeated_character_is_slow(unit):
-    text = unit * (400_000 // len(unit))
-    assert len(clean_text(text)) <= len(text)

@@ -1,4 +1,4 @@
-"""Sixty short texts and the sentences in them: ``|`` stands where one ends and the next begins."""
+"""Short texts and the sentences in them: ``|`` stands where one ends and the next begins."""
 
 import pytest
 
@@ -35,6 +35,8 @@ LONDON (Reuters) - It rained.| It stopped.
 Great 👍🏽!| See you 👨\u200d👩\u200d👧.| Bye 🇩🇪🇫🇷!| Yes.
 Steps: 1. Wash.| 2. Cut the pear.| 3. Eat.
 The shop sells| • one kind of pear| • two kinds of nails| • and screws
+Dr. Smith met J. R. Jones at 5 p.m. in St. Louis.| He left, e.g. by car.
+I don't know.| You can't tell.| We won't ask.| Yes.| Yes.| Yes.
 """.strip().split("\n")
 
 QUOTES = """
@@ -71,6 +73,11 @@ Il sig. Rossi abita qui.| È nato nel 1911.| Cfr. Besk.| Scrisse musica per film
 """.strip().split("\n")
 
 LINES = [
+    "# Life|\nHe was born.|\n- one|\n- two|\n1. First|\n2. Second",
+    "Early life|\nHe was born in Milan.",
+    "He wrote it\nin 1973.",
+    "He wrote it\nin the end.",
+    "The composer was born in the city of Milan, where at first\nRota also studied.| He\nleft.",
     "# Life|\n\nHe was born. |He died.|\n## Work|\nFilms.",
     "Life\n====|\nHe was born. |He died.|\n\nWork\n---|\nFilms.",
     "Needed:|\n- one pear.| Red.|\n- two nails|\n\n1. Wash.|\n2. Cut.| Eat.",
@@ -88,6 +95,7 @@ LINES = [
 ]
 
 TABLES = [
+    ["He was born.", "| a | b |", "| c | d |", "1. First"],
     ["| Town | Year |\n|---|---|", "| Arlow | 1712 |", "| Besk | 1694 |", "The end."],
     ["Town\tYear", "Arlow\t1712", "Besk\t1694"],
     ["A town and what it lives on | The year in which it was founded\n--- | ---", "Besk | 1694"],

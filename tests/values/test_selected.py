@@ -62,11 +62,7 @@ DOORS = {
     "refiner": lambda **how: Refining(grades, threshold=-0.6, **how),
     "fitrag": lambda **how: FitRag(words, detector=False, **how),
     "crag": lambda **how: Crag(
-        grades,
-        thresholds="popqa",
-        strip_threshold=-0.6,
-        allow_other_model=True,
-        **how,
+        grades, thresholds="popqa", strip_threshold=-0.6, allow_other_model=True, **how
     ),
     "slimplm": lambda **how: SlimPLM(lambda prompts: ["no"] * len(prompts), rewrite=False, **how),
     "itrg": lambda **how: ITRG(rounds=1, **how),

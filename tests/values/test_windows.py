@@ -8,12 +8,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.windows import (
-    by_score,
-    fit,
-    merge,
-    windows,
-)
+from fitrag_integrations.values.windows import by_score, fit, merge, windows
 
 FIVE = Passage("p", "One is. Two is. Three is. Four is. Five is.", "Numbers")
 OTHER = Passage("o", "Alpha is. Beta is.")
@@ -92,19 +87,6 @@ def test_the_budget_counts_what_is_rendered():
     assert fit(excerpts, max_tokens=None, cost=in_words) == excerpts
 
 
-def test_what_is_kept_is_a_prefix():
-    short = Excerpt(Passage("s", "Gamma."), 0, 6)  # 2 words with its number
-    excerpts = [Excerpt(FIVE, 0, 7), Excerpt.whole(OTHER), short]  # 4 words, 5 and 2
-    assert fit(excerpts, max_tokens=8, cost=in_words) == excerpts[:1]
-
-
-def test_what_is_too_long_is_not_passed_over_for_what_stands_behind_it():
-    long, short = Excerpt.whole(FIVE), Excerpt.whole(OTHER)
-    most = count_words(render_excerpts([short]))
-    assert fit([long, short], max_tokens=most, cost=in_words) == []
-    assert fit([short, long], max_tokens=most, cost=in_words) == [short]
-
-
 spans = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
 some_excerpts = st.lists(
     st.builds(
@@ -114,13 +96,6 @@ some_excerpts = st.lists(
     ),
     max_size=6,
 )
-
-
-@settings(max_examples=80)
-@given(some_excerpts, st.integers(1, 40))
-def test_no_budget_is_exceeded(excerpts, max_tokens):
-    kept = fit(excerpts, max_tokens=max_tokens, cost=cost_by(approximate_tokens))
-    assert approximate_tokens(render_excerpts(kept)) <= max_tokens
 
 
 def one_by_one(excerpts, max_tokens, count_tokens):

@@ -8,7 +8,6 @@ import pytest
 from fitrag_integrations.core.http import Limits, Meter
 from fitrag_integrations.core.http import retry_after as wait_asked
 from fitrag_integrations.errors import InputError, SearchError
-from fitrag_integrations.web import clean_text
 from fitrag_integrations.web.extract import decode, extract
 from fitrag_integrations.web.fetch import _check_type
 from fitrag_integrations.web.guard import NetworkGuard, canonical_host
@@ -76,7 +75,7 @@ def robots_path(text):
 
 
 HEADERS = [content_type, meta, type_checked, encoding, retry_after, host, address, redirect]
-TEXTS = [robots_text, robots_path, clean_text, _LOGIN.search, lambda text: hits_of([text])]
+TEXTS = [robots_text, robots_path, _LOGIN.search, lambda text: hits_of([text])]
 UNITS = [" ", "\t", "a", "\n", "=", ";", "charset=", "charset ", '"', "<meta ", "/log", "*a", "%2"]
 UNITS += ["&", "&#", "<", "<a ", "<|", "[", "a.", "-", "(", "1", "0x", "..", "/../", "a\n\n", "@"]
 

@@ -66,10 +66,9 @@ class CalibrateGate:
         outcomes, loaded = outcomes_of(
             given, ModelOptions(str(self.model), **asdict(self.hardware))
         )
-        drafter = getattr(loaded, "drafter", None)
-        writes = getattr(loaded, "draft_tokens", 0) and any(r.get("draft") is None for r in given)
-        name = None if drafter is None else trait(drafter, "name", str)
-        wrong = name is not None and bool(writes) and judged not in ("", name)
+        name = trait(trait(loaded, "drafter", object), "name", str)
+        drafts = trait(loaded, "draft_tokens", int) and any(r.get("draft") is None for r in given)
+        wrong = drafts and name is not None and judged not in ("", name)
         allowed = f"drafts of {judged!r}, or --fitted-for {name}"
         refuse_if(wrong, "draft", f"rows that leave it to {name!r}", allowed)
         fitted = choose_threshold(

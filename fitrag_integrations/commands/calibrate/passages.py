@@ -6,19 +6,19 @@ CRAG's actions and strips, its verdict on a whole list, and a correction of `has
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.train.rows import objects, rows_as
-from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.checks import check_many, check_number, check_text
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import (
@@ -29,15 +29,16 @@ from fitrag_integrations.evaluation.thresholds.fits import (
 )
 from fitrag_integrations.methods.crag.evaluator import SENTENCES, ActionThresholds
 from fitrag_integrations.methods.crag.refiner import TOP_N, strips
-from fitrag_integrations.methods.crag.verdict import ListVerdict, list_numbers
+from fitrag_integrations.methods.crag.verdict import ROLES, ListVerdict, list_numbers
 from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
 from fitrag_integrations.models.scorer.items import Correction
-from fitrag_integrations.ports import model_name
+from fitrag_integrations.ports import Pair, model_name
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.calibration import fit_scores
-from fitrag_integrations.training.rows import judged_row, passage_row
-from fitrag_integrations.types import Action, Passage
+from fitrag_integrations.training.rows import Judged, in_lists, judged_row, passage_row
+from fitrag_integrations.types import Action
 
+T = TypeVar("T")
 AT_ONCE = 512
 
 
@@ -63,43 +64,48 @@ class CalibrateEvaluator:
         """Fit and store them, and report the figures."""
         evaluator = models.load_evaluator(self.hardware.of(str(self.model)))
         assert isinstance(evaluator, RetrievalEvaluator)
-        given = rows_as(self.rows, judged_row)
-        grades = in_lots(evaluator.evaluate, [pair for row in given for pair in row.pairs])
-        best = [max(next(grades) for _ in row.passages) for row in given]
-        holds = [any(row.holds) for row in given]
+        grade = in_lots(evaluator.evaluate)
+        rows = rows_as(self.rows, judged_row)
+        best = [max(grades) for grades in in_lists(grade, [row.pairs for row in rows])]
+        holds = [any(row.holds) for row in rows]
         upper, lower = fit_actions(best, holds, correct=self.correct, incorrect=self.incorrect)
-        cut = [  # of the first passage that holds the answer
-            (row, strips(right, sentences=self.sentences))
-            for row in given
-            for right in [p for p, h in zip(row.passages, row.holds, strict=True) if h][:1]
-            if row.answers
-        ]
-        parts = [(row.question, strip.as_passage()) for row, several in cut for strip in several]
-        graded = in_lots(evaluator.evaluate, parts)
-        rows = [
-            [
-                GradedStrip(
-                    next(graded),
-                    approximate_tokens(strip.text),
-                    contains_answer(strip.text, row.answers),
-                )
-                for strip in several
-            ]
-            for row, several in cut
-        ]
-        strip, survived, kept = fit_strip(rows, survival=self.survival, top_n=TOP_N)
+        graded = graded_strips(rows, grade, self.sentences)
+        strip, survived, kept = fit_strip(graded, survival=self.survival, top_n=TOP_N)
         thresholds = ActionThresholds(upper, lower, strip, evaluator.name, self.sentences)
         store_fields(self.model, name=evaluator.name, thresholds=thresholds)
-        typer.echo(
-            describe(thresholds, [thresholds.action([one]) for one in best], holds), err=True
-        )
+        actions = [thresholds.action([one]) for one in best]
+        typer.echo(describe(thresholds, actions, holds), err=True)
         cost = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
         typer.echo(cost, err=True)
 
 
-def in_lots(call: Any, pairs: Sequence[tuple[str, Passage]]) -> Iterator[Any]:
-    """Yield the answers of a model to pairs, of which it gets some at once."""
-    return (answer for lot in chunks(pairs, AT_ONCE) for answer in call(lot))
+def in_lots(call: Callable[[list[Pair]], Iterable[T]]) -> Callable[[list[Pair]], Iterable[T]]:
+    """Return a call that gives a model at most `AT_ONCE` pairs at a time."""
+    return lambda pairs: (answer for lot in chunks(pairs, AT_ONCE) for answer in call(lot))
+
+
+def graded_strips(
+    rows: Sequence[Judged], grade: Callable[[list[Pair]], Iterable[float]], sentences: int
+) -> list[list[GradedStrip]]:
+    """Cut the first passage that holds the answer, of each row with answers, and grade its strips.
+
+    Args:
+        rows: Judged rows.
+        grade: Call that grades pairs.
+        sentences: Sentences in a strip.
+    """
+    rows = [row for row in rows if row.answers and any(row.holds)]
+    cut = [strips(row.passages[row.holds.index(1)], sentences=sentences) for row in rows]
+    pairs = [
+        [(row.question, strip.as_passage()) for strip in own]
+        for row, own in zip(rows, cut, strict=True)
+    ]
+    graded = []
+    for row, own, grades in zip(rows, cut, in_lists(grade, pairs), strict=True):
+        texts = [strip.text for strip in own]
+        holds = [contains_answer(text, row.answers) for text in texts]
+        graded.append(list(map(GradedStrip, grades, map(approximate_tokens, texts), holds)))
+    return graded
 
 
 def describe(
@@ -120,11 +126,6 @@ def describe(
 
 
 NONE = "none"
-ROLES = {
-    "scorer": ("load_scorer", "score"),
-    "evaluator": ("load_evaluator", "evaluate"),
-    "reader": ("load_reader", "read"),
-}
 Folder = Annotated[
     str | None, Option("Model name or folder; none: leave it out.", default="the embedded one")
 ]
@@ -150,27 +151,32 @@ class CalibrateVerdict:
 
     def run(self) -> None:
         """Run the models, fit, and report the result."""
-        given = [judged_row(row) for row in objects(self.rows)]
-        pairs = [pair for row in given for pair in row.pairs]
-        found, fitted_on = {}, {}
-        for role, (load, verb) in ROLES.items():
-            if (name := getattr(self, role)) != NONE:
-                model: Any = getattr(models, load)(self.hardware.of(name))
-                answers = in_lots(getattr(model, verb), pairs)
-                found[role] = [[next(answers) for _ in row.passages] for row in given]
-                fitted_on[role] = model_name(model)
-        numbers = [
-            list_numbers(*(found[role][at] if role in found else () for role in ROLES))
-            for at in range(len(given))
-        ]
-        holds = [any(row.holds) for row in given]
+        rows = [judged_row(row) for row in objects(self.rows)]
+        pairs, found, fitted_on = [row.pairs for row in rows], dict[str, list[Any]](), {}
+        for role, model, call in self._judges():
+            found[role] = in_lists(in_lots(call), pairs)
+            fitted_on[role] = model_name(model)
+        unknown = [()] * len(rows)
+        numbers = list(map(list_numbers, *(found.get(role, unknown) for role in ROLES)))
+        holds = [any(row.holds) for row in rows]
         verdict, chances = fit_verdict(
             numbers, holds, fitted_on, correct=self.correct, incorrect=self.incorrect
         )
         verdict.save(self.out)
-        typer.echo(
-            describe(verdict, [verdict.action(chance) for chance in chances], holds), err=True
-        )
+        actions = [verdict.action(chance) for chance in chances]
+        typer.echo(describe(verdict, actions, holds), err=True)
+
+    def _judges(self) -> Iterator[tuple[str, object, Callable[[list[Pair]], Sequence[Any]]]]:
+        """Load the models that are not left out, each with its role and its call."""
+        if self.scorer != NONE:
+            scorer = models.load_scorer(self.hardware.of(self.scorer))
+            yield "scorer", scorer, scorer.score
+        if self.evaluator != NONE:
+            evaluator = models.load_evaluator(self.hardware.of(self.evaluator))
+            yield "evaluator", evaluator, evaluator.evaluate
+        if self.reader != NONE:
+            reader = models.load_reader(self.hardware.of(self.reader))
+            yield "reader", reader, reader.read
 
 
 @dataclass(frozen=True)
@@ -197,19 +203,21 @@ class CalibrateScores:
         kind = "bilabel" if self.model is None else models.model_kind(self.model)
         allowed = "a folder of `fitrag train bilabel` or `onepass`"
         refuse_if(kind not in ("bilabel", "onepass"), "--model", str(self.model), allowed)
-        given = rows_as(self.rows, list_row)
+        rows = rows_as(self.rows, list_row)
         scorer = models.load_scorer(
             self.hardware.of(None if self.model is None else str(self.model))
         )
-        scores = in_lots(scorer.score, [pair for pairs, _ in given for pair in pairs])
-        logits = [[next(scores).has_answer_logit for _ in pairs] for pairs, _ in given]
-        labeled = [
-            [(x, y) for x, y in zip(own, labels, strict=True) if y is not None]
-            for own, (_, labels) in zip(logits, given, strict=True)
-        ]
-        some = [list(zip(*each, strict=True)) for each in labeled if each]
-        others = [own for own, each in zip(logits, labeled, strict=True) if not each]
-        fitted = fit_scores([x for x, _ in some], [y for _, y in some], others, seed=self.seed)
+        scores = in_lists(in_lots(scorer.score), [pairs for pairs, _ in rows])
+        labeled, gold, unlabeled = list[list[float]](), list[list[int]](), list[list[float]]()
+        for own, (_, labels) in zip(scores, rows, strict=True):
+            logits = [check_number("has_answer_logit", each.has_answer_logit) for each in own]
+            known = [at for at, label in enumerate(labels) if label is not None]
+            if known:
+                labeled.append([logits[at] for at in known])
+                gold.append([label for label in labels if label is not None])
+            else:
+                unlabeled.append(logits)
+        fitted = fit_scores(labeled, gold, unlabeled, seed=self.seed)
         before, after = fitted.losses
         text = f"calibration error {fitted.errors[0]:.3f} without, {fitted.errors[1]:.3f} with it"
         if after >= before:
@@ -218,20 +226,18 @@ class CalibrateScores:
                 f"{after:.4f}): use the scorer without it, or label more lists"
             )
         source = "embedded" if self.model is None else os.path.relpath(self.model, self.out)
-        Correction(fitted.slope, fitted.shift, model_name(scorer), source).save(
-            self.out, **{k: v for k, v in asdict(fitted).items() if k not in ("slope", "shift")}
+        correction = Correction(fitted.slope, fitted.shift, model_name(scorer), source)
+        figures = {k: v for k, v in asdict(fitted).items() if k not in ("slope", "shift")}
+        correction.save(self.out, **figures)
+        slope, shift = (
+            "[{:.2f}, {:.2f}]".format(*ends)
+            for ends in (fitted.slope_interval, fitted.shift_interval)
         )
-        ends = [
-            f"[{low:.2f}, {high:.2f}]"
-            for low, high in (fitted.slope_interval, fitted.shift_interval)
-        ]
-        typer.echo(
-            f"slope {fitted.slope:.2f} {ends[0]}, shift {fitted.shift:.2f} {ends[1]}", err=True
-        )
+        typer.echo(f"slope {fitted.slope:.2f} {slope}, shift {fitted.shift:.2f} {shift}", err=True)
         typer.echo(f"{text}, on lists left out; {fitted.labels} labels", err=True)
 
 
-def list_row(row: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], list[int | None]]:
+def list_row(row: Mapping[str, object]) -> tuple[list[Pair], list[int | None]]:
     """Read a list: its pairs, and the label of each, None where it has none."""
     question = check_text("question", row.get("question"), blank=False)
     passages = check_many("passages", row.get("passages"), dict)

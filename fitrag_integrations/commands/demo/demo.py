@@ -18,13 +18,13 @@ from fitrag_integrations.commands.demo import stacks
 from fitrag_integrations.commands.demo.figures import Compared, Figures, is_right, recalls
 from fitrag_integrations.commands.demo.stacks import FirstPassages, Parts, Question, Worked
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.options import AsJson, ModelOptions
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.commands.run.answering import MARKS, PLAIN_MARKS, cost, kept_lines, shown
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.ports import Method
 from fitrag_integrations.training.fitted.savings import cost_of
 from fitrag_integrations.types import Excerpt, Passage

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.commands.engine.models import batched
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.answers import contains_answer
@@ -181,7 +182,7 @@ class Parts:
     ) -> Callable[[Sequence[Question]], list[Worked]]:
         """Build a pipeline around a method, FIT-RAG by default, and watch the method at work."""
         inner = self.method if method is None else method
-        watched, top_n = Watched(inner), getattr(inner, "top_n", self.k)
+        watched, top_n = Watched(inner), trait(inner, "top_n", int) or self.k
         answers = build(self, watched)
 
         def worked(question: Question, answer: str) -> Worked:
@@ -268,7 +269,7 @@ class Watched:
         """Return the method's flow."""
         flow, reply = self.method(question, ports), None
         found, scored = list[Passage](), list[Excerpt]()
-        weight = getattr(self.method, "weight", 0.5)
+        weight = trait(self.method, "weight", float)
         while True:
             try:
                 ask = flow.send(reply)
@@ -282,6 +283,10 @@ class Watched:
             elif ask.port.name in ("score", "score_sentences") and not scored:
                 labels = [each[0] if isinstance(each, tuple) else each for each in reply]
                 scored = [
-                    Excerpt.whole(item[1], score=label.combine(weight), labels=label)
+                    Excerpt.whole(
+                        item[1],
+                        score=label.combine(0.5 if weight is None else weight),
+                        labels=label,
+                    )
                     for item, label in zip(ask.items, labels, strict=True)
                 ]

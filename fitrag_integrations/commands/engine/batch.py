@@ -8,7 +8,6 @@ row that cannot be answered becomes an error row and the others go on.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
@@ -47,6 +46,9 @@ class Verb(Generic[T]):
     drops: tuple[str, ...] = ()
     lot: int = CHUNK
     weight: Callable[[Line], int] = lambda row: 1
+
+
+AnyVerb: TypeAlias = Verb[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Engine(Protocol):
 class Here:
     """Answer rows with a verb in this process, a lot at a time."""
 
-    verb: Verb[Any]
+    verb: AnyVerb
 
     def owned(self) -> Collection[str]:
         """Return the names of the fields that the verb adds and drops."""
@@ -146,7 +148,7 @@ def run_batch(
     return Done(Summary(target, count, earlier, reasons.total(), seconds), reasons, stopped)
 
 
-def answer(verb: Verb[Any], lot: list[Line]) -> Answered:
+def answer(verb: AnyVerb, lot: list[Line]) -> Answered:
     """Answer a lot of rows, up to the one whose flow had the run end."""
     asked = [row for row in lot if row.problem is None and row.kept is None]
     flows = iter(run_many([verb.flow(row.given) for row in asked]))
@@ -187,7 +189,7 @@ def check_names(source: str, target: str) -> None:
     refuse_if(same, "output", target, "another file than the input")
 
 
-def lots(rows: Iterable[Line], verb: Verb[Any], done: int = 0) -> Iterator[list[Line]]:
+def lots(rows: Iterable[Line], verb: AnyVerb, done: int = 0) -> Iterator[list[Line]]:
     """Cut rows into lots that share the models' batches, and so the last digits of their numbers.
 
     Behind `done` rows the first is shorter, for the others to be those of a run in one go.
@@ -201,9 +203,3 @@ def lots(rows: Iterable[Line], verb: Verb[Any], done: int = 0) -> Iterator[list[
             lot, weighs = [], 0
     if lot:
         yield lot
-
-
-def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Cut items into lists of `size`, the last one maybe shorter."""
-    rest = iter(items)
-    return iter(lambda: list(itertools.islice(rest, size)), [])

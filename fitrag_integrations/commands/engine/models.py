@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
 from fitrag_integrations.commands.engine.options import ModelOptions, Searching
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core import jsonl
@@ -208,7 +208,7 @@ def _named(name: str, home: str = "models") -> Any:
 T = TypeVar("T")
 
 
-def searched(verb: Verb[T], search: Searching) -> Verb[Any]:
+def searched(verb: Verb[T], search: Searching) -> AnyVerb:
     """Wrap a verb so that it retrieves for rows without passages, and keeps what it found."""
     if search.index is None:
         return verb

@@ -18,10 +18,10 @@ import typer
 
 from fitrag_integrations.commands.engine.batch import (
     Advance,
+    AnyVerb,
     Done,
     Engine,
     Here,
-    Verb,
     check_names,
     run_batch,
 )
@@ -39,6 +39,7 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import real_path
 from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.evaluation.result import grouped
 from fitrag_integrations.retrieval import FileNote
 
 REASONS = 5  # shown, the most frequent first
@@ -57,7 +58,7 @@ class RowsPlan(Protocol):
     def files(self) -> Files:
         """Return what is read and written."""
 
-    def verb(self) -> Verb[Any]:
+    def verb(self) -> AnyVerb:
         """Load what is needed."""
 
 
@@ -102,7 +103,7 @@ class NamedPlan:
     how: RunOptions
     files: Any
 
-    def verb(self) -> Verb[Any]:
+    def verb(self) -> AnyVerb:
         """Load what is needed."""
         raise NotImplementedError
 
@@ -225,10 +226,10 @@ def echo_notes(verb: str, notes: Sequence[FileNote], more: str = "") -> None:
         notes: What was left out or read in a guessed encoding.
         more: Where all of them are listed.
     """
-    reasons: dict[str, list[str]] = {}
-    for note in sorted(notes, key=lambda each: not each.is_bad):
-        where = note.file if note.line is None else f"{note.file}, line {note.line}"
-        reasons.setdefault(note.reason, []).append(where)
+    reasons = grouped(
+        (note.reason, note.file if note.line is None else f"{note.file}, line {note.line}")
+        for note in sorted(notes, key=lambda each: not each.is_bad)
+    )
     if not reasons:
         return
     typer.echo(f"fitrag {verb}: {len(notes)} left out or not read as usual:", err=True)

@@ -15,26 +15,28 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from fitrag_integrations.commands.engine.batch import (
     CHUNK,
     Answered,
     Answers,
+    AnyVerb,
     Here,
-    Verb,
     answer,
-    chunks,
     lots,
 )
+from fitrag_integrations.commands.engine.options import Hardware, ModelOptions
 from fitrag_integrations.commands.engine.progress import RowsPlan
 from fitrag_integrations.commands.engine.rows import Line, described
 from fitrag_integrations.commands.engine.verbs import Home, plan_of
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import EngineError, FitRagError, InputError, refuse_if
 
@@ -45,6 +47,7 @@ VERBS = {
     **dict.fromkeys(("gate", "read", "route", "score"), "judge"),
 }
 """The verbs that can run there, each with its module."""
+Table: TypeAlias = Any  # of pyarrow, or a list of rows
 TRIES = 3  # more, of a lot whose worker dies over it
 NEEDS = ("ray", "pyarrow", "pandas")  # what `ray[data]` brings
 QUIET = {
@@ -67,9 +70,12 @@ class MapRows:
             refuse_if(verb not in VERBS, "verb", verb, ", ".join(sorted(VERBS)))
             verb = Home(f"run.{VERBS[verb]}:{verb.capitalize()}Plan", "").plan_type()
         self._plan: Any = plan_of(verb, options)
-        self._verb: Verb[Any] | None = None
 
-    def __call__(self, batch: Any) -> Any:
+    @cached_property
+    def _verb(self) -> AnyVerb:
+        return cast(AnyVerb, self._plan.verb())
+
+    def __call__(self, batch: Table) -> Table:
         """Answer a pyarrow table or a list of rows; returns the same type.
 
         Rows keep their columns and gain those of the verb and `error`, the message of a failed row
@@ -77,14 +83,13 @@ class MapRows:
         """
         is_table = hasattr(batch, "to_pylist")
         rows: list[Row] = batch.to_pylist() if is_table else list(batch)
-        verb = self._verb = self._verb or self._plan.verb()
         packed = [Line({k: v for k, v in row.items() if v is not None}) for row in rows]
-        lines = [line for lot in lots(packed, verb) for line in answer(verb, lot).lines]
+        lines = [line for lot in lots(packed, self._verb) for line in answer(self._verb, lot).lines]
         added = []
         for line in map(json.loads, lines):
             error = line.get("error")
             message = error.get("message") if isinstance(error, dict) else error
-            added.append({**{name: line.get(name) for name in verb.adds}, "error": message})
+            added.append({**{name: line.get(name) for name in self._verb.adds}, "error": message})
         if not is_table:
             return [{**row, **fields} for row, fields in zip(rows, added, strict=True)]
         fields = type(batch).from_pylist(added)
@@ -150,8 +155,9 @@ class OnRay:
     def _use(self, ray: Any) -> tuple[int, dict[str, float]]:
         """Return how many workers there are and what each takes of the cluster."""
         there = ray.cluster_resources()
-        groups = (getattr(self.plan, name, None) for name in ("model", "hardware"))
-        wanted = next((str(group.device) for group in groups if group is not None), "")
+        model = trait(self.plan, "model", ModelOptions)
+        chosen = model or trait(self.plan, "hardware", Hardware) or Hardware()
+        wanted = str(chosen.device)
         gpus = 0 if wanted.startswith("cpu") else int(there.get("GPU", 0))
         size = self.workers or gpus or max(1, int(there.get("CPU", 1)))
         return size, {"num_cpus": 1, "num_gpus": min(1.0, gpus / size)}
@@ -162,17 +168,15 @@ class _Answering:
 
     def __init__(self, plan: RowsPlan, folder: str) -> None:
         self._plan, self._folder = plan, folder
-        self._verb: Verb[Any] | None = None
 
-    def verb(self) -> Verb[Any]:
-        """Load the verb, from the folder where its relative paths start, if it is here."""
-        if self._verb is None:
-            if Path(self._folder).is_dir():
-                os.chdir(self._folder)
-            self._verb = self._plan.verb()
-        return self._verb
+    @cached_property
+    def verb(self) -> AnyVerb:
+        """The verb, loaded from the folder where its relative paths start, if it is here."""
+        if Path(self._folder).is_dir():
+            os.chdir(self._folder)
+        return self._plan.verb()
 
-    def __call__(self, table: Any) -> Any:
+    def __call__(self, table: Table) -> Table:
         (packed,) = table.to_pylist()
         answered, failed = Answered([], []), packed["failed"]
         try:
@@ -182,7 +186,7 @@ class _Answering:
                     Line(json.loads(given), None if problem is None else InputError(problem), kept)
                     for given, problem, kept in zip(*columns, strict=True)
                 ]
-                answered = answer(self.verb(), lot)
+                answered = answer(self.verb, lot)
         except FitRagError as error:
             failed = str(error)
         packed = {"lot": packed["lot"], "failed": failed}
@@ -191,7 +195,7 @@ class _Answering:
 
 def _owned(plan: RowsPlan, folder: str) -> tuple[Collection[str], str | None]:
     try:
-        return Here(_Answering(plan, folder).verb()).owned(), None
+        return Here(_Answering(plan, folder).verb).owned(), None
     except FitRagError as error:
         return (), str(error)
 
@@ -216,7 +220,7 @@ def _started() -> Any:
     return ray
 
 
-def _stream(read: Callable[[], Iterator[Any]]) -> Any:
+def _stream(read: Callable[[], Iterator[Table]]) -> Any:
     """Make a source of Ray Data that one task reads, its blocks going on as they come."""
     data, block = map(importlib.import_module, ("ray.data", "ray.data.block"))
     unknown = dict.fromkeys(("num_rows", "size_bytes", "input_files", "exec_stats"))
@@ -231,7 +235,7 @@ def _stream(read: Callable[[], Iterator[Any]]) -> Any:
     return Lots()
 
 
-def _read(source: Iterable[Line], done: int) -> Iterator[Any]:
+def _read(source: Iterable[Line], done: int) -> Iterator[Table]:
     """Read lots of rows behind those that are done, in a worker."""
     number, rows = 0, islice(source, done, None)
     try:
@@ -242,13 +246,13 @@ def _read(source: Iterable[Line], done: int) -> Iterator[Any]:
         yield _packed(number + 1, [], str(error))
 
 
-def _packed(number: int, lot: list[Line], failed: str | None = None) -> Any:
+def _packed(number: int, lot: list[Line], failed: str | None = None) -> Table:
     problems = [row.problem and described(row.problem)["message"] for row in lot]
     given, kept = [jsonl.dump(row.given) for row in lot], [row.kept for row in lot]
     return _table(lot=number, given=given, problems=problems, kept=kept, failed=failed)
 
 
-def _table(**values: object) -> Any:
+def _table(**values: object) -> Table:
     """Make a table of one row, whose types do not hang on what is in it."""
     pa = importlib.import_module("pyarrow")
     kinds = {

@@ -18,11 +18,13 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import can
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import refuse_if
 
 Command: TypeAlias = Callable[..., object]
+PlanType: TypeAlias = type[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,11 @@ class Home:
         """Import the plan, as a function."""
         return as_function(self.plan_type())
 
-    def plan_type(self) -> type[Any]:
+    def plan_type(self) -> PlanType:
         """Import the plan."""
         module, _, name = self.plan.partition(":")
         home = importlib.import_module(f"{__package__.rpartition('.')[0]}.{module}")
-        found: type[Any] = getattr(home, name)
+        found: PlanType = getattr(home, name)
         return found
 
 
@@ -59,7 +61,7 @@ class Verbs(TyperGroup):
         return _command(Path(cmd_name.partition(":")[0]).stem, plan)
 
 
-def _command(name: str, plan: type[Any]) -> Any:
+def _command(name: str, plan: PlanType) -> Any:
     """Build the command of a plan, which also reads former spellings of its options."""
     now = {
         former.removeprefix("--"): (said.name or field.replace("_", "-"))
@@ -86,7 +88,7 @@ def register(group: typer.Typer, name: str, home: Home) -> None:
     group.command(name, help=home.help, cls=Later)(lambda: None)
 
 
-def as_function(plan: type[Any]) -> Command:
+def as_function(plan: PlanType) -> Command:
     """Make the function Typer reads: a parameter for each option, whose call runs the plan."""
 
     def run(**given: object) -> object:
@@ -107,7 +109,7 @@ def as_function(plan: type[Any]) -> Command:
     return run
 
 
-def _options(plan: type[Any], defaults: object = None) -> Iterator[tuple[str, Any, Option, object]]:
+def _options(plan: PlanType, defaults: object = None) -> Iterator[tuple[str, Any, Option, object]]:
     """Yield the name, type, description and default of each option of a plan.
 
     First come a plan's own options, then those of its bases, then those of its groups. An instance
@@ -128,7 +130,7 @@ def _options(plan: type[Any], defaults: object = None) -> Iterator[tuple[str, An
         yield field.name, hint, said, list(default) if isinstance(default, tuple) else default
 
 
-def _build(plan: type[Any], given: Mapping[str, object]) -> Any:
+def _build(plan: PlanType, given: Mapping[str, object]) -> Any:
     """Build a plan from the values of its options, its groups first."""
     hints, values = get_type_hints(plan), dict[str, object]()
     for each in fields(plan):
@@ -143,7 +145,7 @@ def _build(plan: type[Any], given: Mapping[str, object]) -> Any:
     return plan(**values)
 
 
-def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
+def plan_of(plan: PlanType, given: Mapping[str, object]) -> Any:
     """Build a plan from options by their names, its files aside, and check it.
 
     Raises `InputError` for an option it does not have.
@@ -153,7 +155,8 @@ def plan_of(plan: type[Any], given: Mapping[str, object]) -> Any:
     for name in given:
         refuse_if(name not in usual, "option", name, ", ".join(usual))
     made = _build(plan, {**usual, **given})
-    getattr(made, "check", lambda: None)()
+    if can(made, "check"):
+        made.check()
     return made
 
 

@@ -165,8 +165,7 @@ def compressed_row(row: Row) -> Compressed:
     question, passages, answers = question_of(row), passages_of(row), gold(row)
     given = row.get("excerpts")
     if not isinstance(given, list):
-        allowed = "a list, as fitrag compress adds it"
-        raise InputError.of("excerpts", given=given, allowed=allowed)
+        raise InputError.of("excerpts", given=given, allowed="a list, as fitrag compress adds it")
     allowed = "codepoints, as fitrag compress writes without --offsets"
     refuse_if(row.get("offsets") == "utf16", "offsets", "utf16", allowed)
     excerpts = []

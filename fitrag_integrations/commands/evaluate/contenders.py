@@ -15,11 +15,11 @@ from pathlib import Path
 
 from fitrag_integrations.commands.engine.batch import Answered as Lines
 from fitrag_integrations.commands.engine.batch import Answers as Batches
-from fitrag_integrations.commands.engine.batch import chunks
 from fitrag_integrations.commands.engine.rows import Line, described, passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import Ours
 from fitrag_integrations.commands.run.answering import DROPPED, Answers
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1
@@ -33,6 +33,7 @@ from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.compose.recipe import is_file, method_from, read_recipe
 from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import TokenCounter
+from fitrag_integrations.types import Excerpt
 
 CHUNK = 32  # questions that go through a method in lock step
 ADDS = (
@@ -168,23 +169,28 @@ def trace_fields(traced: Traced[Answered]) -> Row:
     with its passage's id, title and text, and `rounds` where it wrote in rounds, each with its
     document and answer. A question that ended in an error has its trace alone.
     """
-    kept: dict[str, object] = {"explained": traced.explain()}
+    explained = {"explained": traced.explain()}
     if traced.error is not None:
-        return kept
+        return explained
     context = traced.value.context
-    if context.decision is not None:
-        kept["decision"] = context.decision.to_dict()
-    if context.action is not None:
-        kept["action"] = context.action.value
-    if context.excerpts:
-        kept["excerpts"] = [
-            {
-                "passage": {name: getattr(one.passage, name) for name in ("id", "title", "text")},
-                **{name: getattr(one, name) for name in ("start", "end", "score")},
-            }
-            for one in context.excerpts
-        ]
-    rounds = [each for each in context.details.get("rounds", ()) if "document" in each]
-    if rounds:
-        kept["rounds"] = [{name: each[name] for name in ("document", "answer")} for each in rounds]
-    return kept
+    found = {
+        "decision": context.decision and context.decision.to_dict(),
+        "action": context.action and context.action.value,
+        "excerpts": list(map(_excerpt, context.excerpts)),
+        "rounds": [
+            {"document": each["document"], "answer": each["answer"]}
+            for each in context.details.get("rounds", ())
+            if "document" in each
+        ],
+    }
+    return {**explained, **{name: value for name, value in found.items() if value}}
+
+
+def _excerpt(excerpt: Excerpt) -> Row:
+    passage = excerpt.passage
+    return {
+        "passage": {"id": passage.id, "title": passage.title, "text": passage.text},
+        "start": excerpt.start,
+        "end": excerpt.end,
+        "score": excerpt.score,
+    }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import CHUNK, chunks
+from fitrag_integrations.commands.engine.batch import CHUNK
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Threshold
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.options import (
@@ -27,6 +27,7 @@ from fitrag_integrations.commands.evaluate.options import (
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.decisions import (

@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 import fitrag_integrations
 from fitrag_integrations.commands.doctor import installed_version
-from fitrag_integrations.commands.engine.batch import CHUNK, Advance, chunks
+from fitrag_integrations.commands.engine.batch import CHUNK, Advance
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
 from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.tables import show_notes
@@ -27,6 +27,7 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import is_own_file
 from fitrag_integrations.core.files import fingerprint
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
@@ -40,6 +41,9 @@ from fitrag_integrations.evaluation.result import (
     content_id,
     data_hash,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 DRAWINGS = (".png", ".svg", ".pdf")
 OURS, EMBEDDED = "fitrag", "embedded"
@@ -135,7 +139,7 @@ class Outcome:
         summary: Row | None = None,
         more: Row | None = None,
         drawn: int | None = None,
-        draw: Callable[[], Any] | None = None,
+        draw: Callable[[], Canvas] | None = None,
     ) -> None:
         """Write a result, draw it, and print it: a summary as JSON, else by `show`.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import CHUNK, Advance, chunks
+from fitrag_integrations.commands.engine.batch import CHUNK, Advance
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
@@ -22,6 +22,7 @@ from fitrag_integrations.commands.evaluate.options import (
 from fitrag_integrations.commands.evaluate.tables import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer, is_correct, normalize
@@ -35,8 +36,10 @@ from fitrag_integrations.evaluation.plots import plot_ranking
 from fitrag_integrations.evaluation.ranking import Candidates
 from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
 from fitrag_integrations.ports import Reader, Scorer
+from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import BiLabelScore
 
+T = TypeVar("T")
 WITH_CHANGE = "with the difference to the retriever's order and its interval"
 UNCHANGED = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
 CHANGE = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
@@ -200,29 +203,26 @@ def candidates(rows: Sequence[Row], scorer: Scorer | None, advance: Advance) -> 
     """Score the passages of each row, or take the scores that it brings where `scorer` is None."""
     made = []
     for chunk in chunks(rows, CHUNK):
-        pairs = [(row["question"], passage) for row in chunk for passage in passages_of(row)]
-        recorded = (score for row in chunk for score in _recorded(row))
-        scores = iter(scorer.score(pairs)) if scorer else recorded
-        for row in chunk:
-            prefer, trust = (
-                [
-                    None if value is None else check(f"passages[{i}].{name}", value)
-                    for i, value in enumerate(passage.get(name) for passage in row["passages"])
-                ]
-                for name, check in (("llm_prefer", check_label), ("reader_score", check_number))
-            )
-            own = tuple(next(scores) for _ in row["passages"])
-            one = Candidates(tuple(row["labels"]), own, set=set_of(row))
+        pairs = [[(row["question"], passage) for passage in passages_of(row)] for row in chunk]
+        scores = in_lists(scorer.score, pairs) if scorer else map(_recorded, chunk)
+        for row, own in zip(chunk, scores, strict=True):
+            prefer = _known(row, "llm_prefer", check_label)
+            trust = _known(row, "reader_score", check_number)
+            one = Candidates(tuple(row["labels"]), tuple(own), set=set_of(row))
             if any(value is not None for value in prefer):
-                one = replace(
-                    one,
-                    llm_prefer=tuple(None if value is None else int(value) for value in prefer),
-                    right=tuple(None if value is None else bool(value) for value in prefer),
-                    trust=None if None in trust else tuple(value or 0.0 for value in trust),
-                )
+                right = tuple(None if value is None else bool(value) for value in prefer)
+                sure = tuple(value for value in trust if value is not None)
+                read = sure if len(sure) == len(trust) else None
+                one = replace(one, llm_prefer=tuple(prefer), right=right, trust=read)
             made.append(one)
         advance(len(chunk))
     return made
+
+
+def _known(row: Row, name: str, check: Callable[[str, object], T]) -> list[T | None]:
+    """Return a checked field of every passage of a row; None where it is missing."""
+    values = enumerate(passage.get(name) for passage in row["passages"])
+    return [None if each is None else check(f"passages[{i}].{name}", each) for i, each in values]
 
 
 def read_first(
@@ -236,14 +236,14 @@ def read_first(
     orders, made = Ranking(ranked).orders, []
     for chunk in chunks(list(zip(rows, ranked, strict=True)), CHUNK):
         wanted = [sorted({i for by in orders for i in one.order(by)[:k]}) for _, one in chunk]
+        passages = [passages_of(row) for row, _ in chunk]
         pairs = [
-            (row["question"], passages_of(row)[i])
-            for (row, _), places in zip(chunk, wanted, strict=True)
-            for i in places
+            [(row["question"], own[i]) for i in places]
+            for (row, _), own, places in zip(chunk, passages, wanted, strict=True)
         ]
-        answers = iter(reader.read(pairs))
-        for (row, one), places in zip(chunk, wanted, strict=True):
-            found = {i: next(answers) for i in places}
+        read = in_lists(reader.read, pairs)
+        for (row, one), places, answers in zip(chunk, wanted, read, strict=True):
+            found = dict(zip(places, answers, strict=True))
             right = {i: is_correct(answer.text, row["answers"]) for i, answer in found.items()}
             every, labels = range(len(one.has_answer)), one.llm_prefer
             if labels is None and len(right) == len(every):

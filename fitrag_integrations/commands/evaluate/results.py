@@ -30,8 +30,9 @@ from fitrag_integrations.evaluation.figures.compare import (
     setting_differences,
 )
 from fitrag_integrations.evaluation.figures.figure import Figure, chance, number
+from fitrag_integrations.evaluation.figures.summaries import Question
 from fitrag_integrations.evaluation.report import html_report
-from fitrag_integrations.evaluation.result import Plot, Result
+from fitrag_integrations.evaluation.result import Plot, Result, grouped
 from fitrag_integrations.methods.compose.fitted import TRACES, Fitted
 
 LONG = 60  # characters of a setting that a note shows
@@ -57,19 +58,9 @@ class EvaluateCompare:
         pairs = paired(one, other, common=self.common)
         figures, differences = compared(pairs, self.outcome.draws), setting_differences(one, other)
         questions = [
-            {
-                "id": a["id"],
-                "question": a.get("question"),
-                "system": system,
-                "values": {
-                    f"{name}, {which}": value
-                    for which, row in (("first", a), ("second", b))
-                    for name, value in row["values"].items()
-                },
-                "predictions": {"first": a.get("prediction"), "second": b.get("prediction")},
-            }
-            for system, (first, second) in pairs.systems.items()
-            for a, b in zip(first, second, strict=True)
+            _side_by_side(system, a, b)
+            for system, parts in pairs.systems.items()
+            for a, b in zip(*parts, strict=True)
         ]
         chosen = {"common": self.common, "kind": one.kind}
         names, draws = [self.first, self.second], self.outcome.draws
@@ -93,13 +84,30 @@ class EvaluateCompare:
         self.outcome.publish(result, show, summary={**summary, "notes": list(pairs.notes)})
 
 
+def _side_by_side(system: str, first: Question, second: Question) -> Question:
+    """Set the values and predictions of a question in both results beside each other."""
+    both = {"first": first, "second": second}
+    return {
+        "id": first["id"],
+        "question": first.get("question"),
+        "system": system,
+        "values": {
+            f"{name}, {which}": value
+            for which, row in both.items()
+            for name, value in row["values"].items()
+        },
+        "predictions": {which: row.get("prediction") for which, row in both.items()},
+    }
+
+
 def _plots(figures: Sequence[Figure]) -> tuple[Plot, ...]:
     """Draw as bars what lies between 0 and 1."""
-    series: dict[str, list[list[object]]] = {}
-    for figure in figures:
-        ends = [end for end in figure.ends or () if end is not None and 0 <= end <= 1]
-        for which, end in zip(("first", "second"), ends, strict=True) if len(ends) == 2 else ():
-            series.setdefault(f"{figure.who} {which}".strip(), []).append([figure.name, end])
+    drawn = [f for f in figures if all(e is not None and 0 <= e <= 1 for e in f.ends or (None,))]
+    series = grouped(
+        (f"{figure.who} {which}".strip(), [figure.name, end])
+        for figure in drawn
+        for which, end in zip(("first", "second"), figure.ends or (), strict=True)
+    )
     return (Plot("comparison", "figure", "value", series, kind="bar"),) if series else ()
 
 

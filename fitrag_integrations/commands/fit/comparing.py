@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitrag_integrations.commands.engine.batch import chunks
+from fitrag_integrations.commands.engine.batch import Advance
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.figures.compress import KEPT, THERE, Compressed, compress_rows
 from fitrag_integrations.evaluation.figures.summaries import Draws, Question
-from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.ports import Ports
-from fitrag_integrations.training.fitted.once import SentencesScoredOnce
+from fitrag_integrations.ports import Scorer
+from fitrag_integrations.training.fitted.once import Found, SentencesScoredOnce, run_over
 from fitrag_integrations.training.fitted.questions import Asked
 from fitrag_integrations.training.fitted.savings import (
     EXCERPTS,
@@ -36,7 +36,7 @@ from fitrag_integrations.training.fitted.savings import (
     first_passages,
     verdict,
 )
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Context, Excerpt
 
 if TYPE_CHECKING:  # it loads torch
     from fitrag_integrations.training.fitted.oracle import Oracle
@@ -51,8 +51,8 @@ HEADS = {
     NO: "Not worth it",
     FEW: "Too few answers to say",
 }
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-Found = Mapping[str, Sequence[Passage]]
+Bar = Callable[[str, int], AbstractContextManager[Advance]]
+Shown = list[list[Sequence[Excerpt]]]  # the excerpts of each question at each budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Trial:
 def compare(
     asked: Sequence[Asked],
     found: Found,
-    scorer: Any,
+    scorer: Scorer,
     oracle: Oracle | None = None,
     *,
     draws: Draws,
@@ -99,8 +99,8 @@ def compare(
         return Trial([], [], None, failed)
     once.advance = None
     budgets = budgets_for(rows) if oracle is None else [0, *budgets_for(rows, LLM_BUDGETS)]
-    ours: list[list[Sequence[Excerpt]]] = [[] for _ in rows]
-    plain: list[list[Sequence[Excerpt]]] = [[] for _ in rows]
+    ours: Shown = [[] for _ in rows]
+    plain: Shown = [[] for _ in rows]
     with bar("cutting to budgets", len(budgets)) as advance:
         for budget in budgets:
             cut = _contexts(FitRag(once, max_tokens=budget), asked, found)[0] if budget else {}
@@ -127,28 +127,20 @@ def _contexts(
     method: FitRag, asked: Sequence[Asked], found: Found
 ) -> tuple[dict[str, Context], list[str]]:
     """Run a method over all questions; return contexts by question, and errors."""
-    ports = Ports(retrieve=lambda queries: [found[query] for query in queries])
-    made: dict[str, Context] = {}
-    failed = []
-    for some in chunks(asked, AT_ONCE):
-        for one, traced in zip(
-            some, run_many(method(one.question, ports) for one in some), strict=True
-        ):
-            if traced.error is None:
-                made[one.question] = traced.value
-            else:
-                failed.append(f"{one.question}: {traced.error}")
-    return made, failed
+    texts = [one.question for one in asked]
+    traces = list(zip(texts, run_over(method, texts, found, AT_ONCE), strict=True))
+    made = {question: traced.value for question, traced in traces if traced.error is None}
+    return made, [f"{question}: {t.error}" for question, t in traces if t.error is not None]
 
 
 def _answers(
-    rows: Sequence[Compressed], shown: Sequence[Sequence[Sequence[Any]]], oracle: Oracle
+    rows: Sequence[Compressed], shown: Sequence[Shown], oracle: Oracle
 ) -> Callable[[Compressed, Sequence[Excerpt]], bool]:
     """Generate the answers to all contexts with a language model, in one batch."""
     wanted = {
         (row.question, tuple(excerpts)): row
-        for at, row in enumerate(rows)
-        for excerpts in (row.whole, row.excerpts, *(e for way in shown for e in way[at]))
+        for row, *own in zip(rows, *shown, strict=True)
+        for excerpts in (row.whole, row.excerpts, *chain(*own))
     }
     answers = oracle.answers([Context(question, excerpts) for question, excerpts in wanted])
     right = {
@@ -193,7 +185,7 @@ def proof(trial: Trial, *, unsure: str = "", skipped: float | None, price: float
         either way needs to keep a fraction of the answers; and the `verdict`.
     """
     savings = trial.savings
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "questions": len(trial.rows),
         "there": 0,
         "tokens_in": 0.0,

@@ -14,6 +14,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
+from fitrag_integrations.commands.evaluate.options import Priced
 from fitrag_integrations.commands.fit.trial import OwnFiles
 from fitrag_integrations.commands.label.options import (
     EMBEDDED,
@@ -95,9 +96,7 @@ class FitPlan(OwnFiles):
 
     def run(self) -> None:
         """Print the estimate, and fit."""
-        prices = None
-        if self.price_in is not None or self.price_out is not None:
-            prices = Prices(self.price_in or 0.0, self.price_out or 0.0)
+        prices = Priced(self.price_in, self.price_out).prices()
         unpriced = self.budget is not None and prices is None
         refuse_if(unpriced, "--max-cost", self.budget, "with --price-in or --price-out")
         allowed = f"a folder that was fitted before, in which {NAME} is"

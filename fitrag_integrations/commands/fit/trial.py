@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.batch import chunks
+from fitrag_integrations.commands.engine.batch import Advance
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
@@ -22,6 +23,7 @@ from fitrag_integrations.commands.fit.comparing import Trial, compare, proof, se
 from fitrag_integrations.commands.label.options import Asking, Server, load_asker
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.figures.compress import MEANS, THERE
@@ -31,13 +33,15 @@ from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.questions import (
     Asked,
+    each_once,
     questions_from,
     questions_in,
     says_it_knows,
+    with_answers,
     written_questions,
 )
 from fitrag_integrations.training.journal import Account, AnswerJournal
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Passage
 
 if TYPE_CHECKING:  # it loads torch
     from fitrag_integrations.training.fitted.oracle import Oracle
@@ -55,7 +59,6 @@ OVER = (
 )
 DRAWS = Draws()
 BLOCK = 16  # passages or pairs of one call of a model: about a second on one core
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class TryPlan(OwnFiles):
         if not self.quiet:
             echo_notes("try", notes, str(self.out))
 
-    def _bar(self, label: str, total: int) -> Any:
+    def _bar(self, label: str, total: int) -> AbstractContextManager[Advance]:
         return progress_bar(label, total, shown=not self.quiet, verb="try")
 
     @contextmanager
@@ -163,8 +166,8 @@ class TryPlan(OwnFiles):
         asker = load_asker(Asking(self.llm, self.server), self.hardware)
         beside = self.out.with_name(f"{self.out.name}.asked")
         is_folder = self.server.url is None and os.path.isdir(self.llm)
-        journal = AnswerJournal(beside, {"llm": plain(self.llm) if is_folder else asker.name})
-        with closing(journal):
+        plan = {"llm": plain(self.llm) if is_folder else asker.name}
+        with closing(AnswerJournal(beside, plan)) as journal:
             account = Account(approximate_tokens, max_failures=100, tokens=journal.tokens)
             yield Oracle(asker, journal, account)
 
@@ -179,7 +182,7 @@ class TryPlan(OwnFiles):
         if not asked:
             allowed = "questions of yours: no sentence of the corpus makes one"
             raise InputError.of("questions", given=None, allowed=allowed)
-        return list({one.question: one for one in asked}.values())
+        return each_once(asked)
 
     def _found(
         self, passages: Sequence[Passage], asked: Sequence[Asked]
@@ -200,26 +203,22 @@ class TryPlan(OwnFiles):
         oracle: Oracle | None,
     ) -> list[Asked]:
         """Find an answer in the whole passages where none is known; leave out what has none."""
-        open_ = [one for one in asked if not one.answers]
-        if not open_:
+        if all(one.answers for one in asked):
             return list(asked)
-        texts: list[str | None] = []
         if oracle is not None:
-            wholes = [
-                Context(one.question, tuple(map(Excerpt.whole, found[one.question])))
-                for one in open_
-            ]
-            texts = oracle.answers(wholes)
-        else:
-            reader = models.load_reader(self.hardware.of(None))
-            with self._bar("reading answers", len(open_)) as advance:
-                for one in open_:
-                    spans = reader.read([(one.question, each) for each in found[one.question]])
+            return with_answers(asked, partial(oracle.answers_from, found))
+        reader = models.load_reader(self.hardware.of(None))
+
+        def read(questions: Sequence[str]) -> list[str]:
+            texts = []
+            with self._bar("reading answers", len(questions)) as advance:
+                for question in questions:
+                    spans = reader.read([(question, each) for each in found[question]])
                     texts.append(max(spans, key=lambda span: span.score).text)
                     advance(1)
-        own = {one.question: (text or "").strip() for one, text in zip(open_, texts, strict=True)}
-        whole = [replace(one, answers=one.answers or (own[one.question],)) for one in asked]
-        return [one for one in whole if one.answers != ("",)]
+            return texts
+
+        return with_answers(asked, read)
 
     def _write_page(
         self,

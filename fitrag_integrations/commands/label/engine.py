@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -101,7 +101,7 @@ class AskingPlan:
             random.Random(self.seed).shuffle(given)
         given = given[: self.limit or None]
         run = going(self.name, self, self.out, anew=self.how.overwrite)
-        with run as stopping, self._journal(target) as journal:
+        with run as stopping, closing(self._journal(target)) as journal:
             asker = load_asker(self.asking, self.hardware)
             if (
                 self.how.retry_failed and asker.keeps
@@ -122,8 +122,7 @@ class AskingPlan:
             raise typer.Exit(1)
         leave(replace(done, stopped=done.stopped and not account.stopped), self.how)
 
-    @contextmanager
-    def _journal(self, target: Path) -> Iterator[AnswerJournal]:
+    def _journal(self, target: Path) -> AnswerJournal:
         """Open the answers beside an output; raises `InputError` for an output that has none."""
         path = target.with_name(f"{target.name}.asked")
         if self.how.overwrite:
@@ -132,11 +131,7 @@ class AskingPlan:
         allowed = f"an output with {path.name} beside it, another one, or --overwrite"
         refuse_if(has_rows and not path.exists(), "output", str(target), allowed)
         kept = {"llm": self.asking.llm, "max-new-tokens": self.asking.max_new_tokens}
-        journal = AnswerJournal(path, kept, replan=not has_rows)
-        try:
-            yield journal
-        finally:
-            journal.close()
+        return AnswerJournal(path, kept, replan=not has_rows)
 
     def _summarize(self, account: Account, errors: int) -> None:
         text, counts = self.counted(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
 
 import typer
 
@@ -26,6 +26,9 @@ from fitrag_integrations.ports import Ports, YesNo, port_of
 from fitrag_integrations.training import collecting as teachers
 from fitrag_integrations.training.collecting import wordings
 from fitrag_integrations.types import Draft
+
+if TYPE_CHECKING:
+    from fitrag_integrations.models import LocalGenerator
 
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
 NewTokens: TypeAlias = Annotated[int | None, Option("Maximum tokens of an answer.", min=1)]
@@ -116,7 +119,9 @@ def _texts(written: Sequence[Draft]) -> list[str]:
     return [one.text if isinstance(one, Draft) else one for one in written]
 
 
-def answering(plan: LabelPlan, max_new_tokens: int | None, draft_tokens: int) -> Any:
+def answering(
+    plan: LabelPlan, max_new_tokens: int | None, draft_tokens: int
+) -> LocalGenerator | ServedAnswers:
     """Load whose knowledge is asked: a served model where there is a server, else a local one."""
     answers = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
     drafts = plan.server.generator(plan.llm, draft_tokens=draft_tokens)
@@ -126,7 +131,12 @@ def answering(plan: LabelPlan, max_new_tokens: int | None, draft_tokens: int) ->
 
 
 def known_verb(
-    model: Any, teacher: str, *, draft_tokens: int, judge: YesNo | None = None, theta: float = 0.5
+    model: LocalGenerator | ServedAnswers,
+    teacher: str,
+    *,
+    draft_tokens: int,
+    judge: YesNo | None = None,
+    theta: float = 0.5,
 ) -> Verb[Fields]:
     """Answer closed-book, cut the draft, and label the answer.
 
@@ -144,8 +154,7 @@ def known_verb(
     def cut(pairs: Sequence[tuple[str, str]]) -> list[str]:
         if isinstance(model, ServedAnswers):
             return model.drafts([question for question, _ in pairs])
-        texts: list[str] = model.first_tokens([answer for _, answer in pairs], draft_tokens)
-        return texts
+        return model.first_tokens([answer for _, answer in pairs], draft_tokens)
 
     cutting: Port[tuple[str, str], str] = Port.of("cut", cut)  # shared by the rows of a chunk
 

@@ -29,7 +29,7 @@ from fitrag_integrations.evaluation.loaders import read_questions
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.training.collecting import count_labels, passage_labels
 from fitrag_integrations.training.negatives import candidates, mine_negatives
-from fitrag_integrations.training.options import Out, Pool, Rows
+from fitrag_integrations.training.options import Out, Rows
 from fitrag_integrations.training.rows import (
     Judged,
     judged_json,
@@ -138,7 +138,7 @@ class LabelNegatives:
 
     rows: Rows
     out: Out
-    pool: Pool
+    pool: Annotated[Path, Option("Passages (title, text) to search for candidates: .jsonl.")]
     depth: Annotated[int, Option("Passages to retrieve per question.")] = 40
     keep: Annotated[int, Option("Negatives per question.")] = 8
 

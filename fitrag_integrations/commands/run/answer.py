@@ -35,15 +35,6 @@ from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.ports import Retriever
 from fitrag_integrations.text.tokens import counter_for
 
-METHOD_FIELDS = {
-    "top_n": "top_n",
-    "max_tokens": "max_tokens",
-    "window": "window",
-    "stride": "stride",
-    "weight": "weight",
-    "tokenizer": "count_tokens",
-}
-"""Options that are fields of the method, and their names there."""
 LLM: TypeAlias = Annotated[
     str | None,
     Option(
@@ -186,8 +177,15 @@ class AnswerPlan:
             generate = load_writer(self._llm, self.server, hardware)
         elif self.method is not None or fitted is not None:
             generate = EMBEDDED_GENERATOR
-        options = {name: getattr(self, option) for option, name in METHOD_FIELDS.items()}
-        chosen = {name: value for name, value in options.items() if value is not None}
+        chosen: dict[str, Any] = {
+            "top_n": self.top_n,
+            "max_tokens": self.max_tokens,
+            "window": self.window,
+            "stride": self.stride,
+            "weight": self.weight,
+            "count_tokens": self.tokenizer,
+        }
+        chosen = {name: value for name, value in chosen.items() if value is not None}
         if fitted is not None:
             method = fitted.method(generate)
         elif self.method is not None:

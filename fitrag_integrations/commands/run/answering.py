@@ -105,13 +105,15 @@ def show_answer(traced: Traced[Answered]) -> None:
     """Print the answer, what was kept to read it from, and how it was come by."""
     marks = MARKS if sys.stdout.isatty() else PLAIN_MARKS
     answered = traced.value
-    typer.echo(answered.text or "(no answer)")
-    typer.echo("")
-    for line in kept_lines(kept(answered), answered.text, marks):
-        typer.echo(line)
-    typer.echo(saved(traced))
-    typer.echo("")
-    typer.echo(Traced(answered.context, traced.steps).explain())
+    lines = [
+        answered.text or "(no answer)",
+        "",
+        *kept_lines(kept(answered), answered.text, marks),
+        saved(traced),
+        "",
+        Traced(answered.context, traced.steps).explain(),
+    ]
+    typer.echo("\n".join(lines))
 
 
 def kept_lines(excerpts: Sequence[Excerpt], answer: str, marks: tuple[str, str]) -> Iterator[str]:

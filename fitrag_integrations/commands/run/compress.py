@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
 from fitrag_integrations.commands.engine.models import searched
 from fitrag_integrations.commands.engine.progress import SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
@@ -104,7 +104,7 @@ class CompressPlan(SearchingPlan):
         self.reducing()  # refuses what does not fit together before a model loads
         super().run()
 
-    def verb(self) -> Verb[Any]:
+    def verb(self) -> AnyVerb:
         """Load the scorer."""
         step = self.reducing(models.load_scorer(self.model))
         verb = compress_verb(step, explain=self.explain, offsets=self.offsets)
@@ -120,8 +120,8 @@ class CompressPlan(SearchingPlan):
             "scoring": ONE_PASS if self.one_pass else self.scoring,
         }
         settings: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
-        for name in ("top_n", "per_passage"):
-            if (most := getattr(self, name)) is not None:
+        for name, most in (("top_n", self.top_n), ("per_passage", self.per_passage)):
+            if most is not None:
                 settings[name] = most or None
         return Reducing(
             scorer=scorer,

@@ -17,6 +17,7 @@ from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
 from fitrag_integrations.commands.engine.progress import echo_notes, run_plan
 from fitrag_integrations.commands.engine.rows import Shard, question_of
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
@@ -81,7 +82,7 @@ class IndexPlan:
             for number, item in enumerate(
                 read_corpus(self.corpus, on_bad="yield", notes=notes), start=1
             )
-            if shard is None or shard.has(getattr(item, "id", None), number)
+            if shard is None or shard.has(trait(item, "id", str), number)
         )
         added = made.add(passages, on_bad="skip", show_progress=shown)
         made.save(self.folder)

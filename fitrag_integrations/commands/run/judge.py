@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
 from fitrag_integrations.commands.engine.models import searched
 from fitrag_integrations.commands.engine.progress import ModelPlan, SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
@@ -40,7 +40,7 @@ class ScorePlan(SearchingPlan):
 
     name: ClassVar = "score"
 
-    def verb(self) -> Verb[Any]:
+    def verb(self) -> AnyVerb:
         """Load the scorer, which scores the passages of a row in one call."""
         port = score_port(models.load_scorer(self.model))
 
@@ -147,7 +147,7 @@ class RoutePlan(SearchingPlan):
         ),
     ] = None
 
-    def verb(self) -> Verb[Any]:
+    def verb(self) -> AnyVerb:
         """Load the evaluator."""
         judge = None if self.verdict is None else judge_of(self.verdict)
         evaluator = models.load_evaluator(self.model)
@@ -201,7 +201,7 @@ class ReadPlan(SearchingPlan):
     name: ClassVar = "read"
     abstain: Annotated[bool, Option("Return no answer below the reader's threshold.")] = False
 
-    def verb(self) -> Verb[Any]:
+    def verb(self) -> AnyVerb:
         """Load the reader, which reads all passages of a row in one call."""
         reader = models.load_reader(self.model)
         port = port_of("read", reader, "read")

@@ -116,6 +116,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         """Return the figures that Prometheus reads."""
         return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4")
 
+    _answer_errors(app)
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """Answer what a route raises with a status and a reason."""
+
     @app.exception_handler(RequestValidationError)
     async def shape(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
@@ -133,8 +140,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> Response:
         return Reply(worded("Request", str(error.detail)), error.status_code)
-
-    return app
 
 
 def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> Reply:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.batch import AnyVerb
 from fitrag_integrations.commands.engine.options import Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
@@ -100,7 +100,7 @@ class Row(Shape):
     model_config = ConfigDict(extra="allow")
     question: Query
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """Return the row as the verb reads it."""
         return self.model_dump()
 
@@ -125,7 +125,7 @@ class Ranked:
     index: int
     text: str
     relevance: float
-    spans: list[dict[str, Any]] | None = None
+    spans: list[dict[str, float]] | None = None
 
     @property
     def logit(self) -> float:
@@ -140,7 +140,7 @@ class Service:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
         self._scorer: Any = None
-        self._verbs: dict[str, Verb[Any]] = {}
+        self._verbs: dict[str, AnyVerb] = {}
 
     @property
     def name(self) -> str:
@@ -176,12 +176,15 @@ class Service:
             self._scorer.unload()
         self._verbs.clear()
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, object]:
         """Return the names of the models and the limits; never the key."""
         given = self._settings
         limits = {
-            name: getattr(given, name)
-            for name in ("documents", "sentences", "payload", "concurrency", "deadline")
+            "documents": given.documents,
+            "sentences": given.sentences,
+            "payload": given.payload,
+            "concurrency": given.concurrency,
+            "deadline": given.deadline,
         }
         return {"model_id": self.name, "model_type": {"reranker": {}}, "limits": limits}
 
@@ -236,7 +239,7 @@ class Service:
             check_text(f"{field}[{i}]", passage.text, blank=False)
         return passages
 
-    async def row(self, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    async def row(self, name: str, row: Mapping[str, object]) -> dict[str, object]:
         """Answer a row as the verb of that name does; gives the fields it adds."""
         given, most = row.get("passages"), self._settings.documents
         passages = given if isinstance(given, list) else []

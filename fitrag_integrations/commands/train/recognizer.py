@@ -20,12 +20,12 @@ from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER, Row, fit_recognizer
 from fitrag_integrations.training.options import Out, Rows, Seed
-from fitrag_integrations.training.rows import split
+from fitrag_integrations.training.rows import Listed, in_lists, split
 from fitrag_integrations.types import Passage
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Known(Listed):
     """A question, what was retrieved for it, and whether it was answered without it."""
 
     question: str
@@ -66,10 +66,9 @@ class TrainRecognizer:
         known = [row.known for row in near]
         bank = QuestionBank.build([row.question for row in near], known, encoder)
         scorer = models.load_scorer(self.hardware.of(self.scorer))
-        pairs = [(row.question, passage) for row in asked for passage in row.passages]
-        scores = iter(scorer.score(pairs))
+        scores = in_lists(scorer.score, [row.pairs for row in asked])
         rows: list[Row] = [
-            (row.question, [next(scores) for _ in row.passages], row.known) for row in asked
+            (row.question, own, row.known) for row, own in zip(asked, scores, strict=True)
         ]
         fitted = fit_recognizer(
             rows,

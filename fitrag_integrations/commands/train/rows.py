@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import typer
 
@@ -27,7 +27,7 @@ def labelled(paths: Sequence[Path]) -> list[Labelled]:
     """
     found, left = list[Labelled](), Counter[str]()
 
-    def read(row: dict[str, Any]) -> None:
+    def read(row: Mapping[str, object]) -> None:
         if row.get("error") is not None:
             left["error rows"] += 1
         elif not row.get("passages"):
@@ -42,6 +42,6 @@ def labelled(paths: Sequence[Path]) -> list[Labelled]:
     return found
 
 
-def rows_as(paths: Sequence[Path], read: Callable[[dict[str, Any]], T]) -> list[T]:
+def rows_as(paths: Sequence[Path], read: Callable[[Mapping[str, object]], T]) -> list[T]:
     """Read every row; raises `InputError` naming the file, the row and the field that is wrong."""
     return [row for path in paths for row in each_row(read_jsonl(path), read, f"{path.name}, ")]

@@ -36,6 +36,7 @@ from fitrag_integrations.evaluation.result import (
     SETS,
     Plot,
     each_row,
+    grouped,
     question_id,
     set_of,
     with_ids,
@@ -130,11 +131,11 @@ def answer_figures(questions: Sequence[Question], draws: Draws) -> list[Figure]:
 def answer_plots(figures: Sequence[Figure], questions: Sequence[Question]) -> tuple[Plot, ...]:
     """Build the bars of the measures, and accuracy against tokens if they were counted."""
     several = len({figure.of["system"] for figure in figures}) > 1
-    series: dict[str, list[list[object]]] = {}
-    for figure in figures:
-        if figure.name in MEASURES and (figure.set == ALL or not several):
-            name = figure.of["system"] if several else figure.set
-            series.setdefault(name, []).append([figure.name, figure.value])
+    series = grouped(
+        (figure.of["system"] if several else figure.set, [figure.name, figure.value])
+        for figure in figures
+        if figure.name in MEASURES and (figure.set == ALL or not several)
+    )
     bars = Plot("answers", "measure", "share", series, kind="bar")
     points: dict[str, list[list[object]]] = {}
     for figure in figures:

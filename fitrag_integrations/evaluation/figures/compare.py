@@ -18,6 +18,7 @@ from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
     Question,
+    Statistic,
     area_of,
     difference,
     statistic_change,
@@ -94,20 +95,20 @@ def compared(pairs: Pairs, draws: Draws) -> list[Figure]:
                 change = difference(one, other, draws, name=name)
                 ends = float(np.mean(one)), float(np.mean(other))
                 found.append(Figure(name, ends[1], None, len(both), change, of, ends))
-        ours, theirs = (  # areas under ROC curves, and a gate's figures that are no means
-            {
-                name: area
-                for name in dict.fromkeys(name for q in part for name in q.get("pairs", {}))
-                if (area := area_of(part, name)) is not None
-            }
-            | (gate_statistics(part) if pairs.kind == "gate" else {})
-            for part in (first, second)
-        )
+        ours, theirs = (_statistics(part, pairs.kind) for part in (first, second))
         for name in (name for name in ours if name in theirs):
             change = statistic_change(ours[name], theirs[name], size, draws)
             a, b = (each[name](np.arange(size)) for each in (ours, theirs))
             found.append(Figure(name, b, None, size, change, of, (a, b)))
     return found
+
+
+def _statistics(questions: Sequence[Question], kind: str) -> dict[str, Statistic]:
+    """Return the areas under ROC curves, and a gate's other figures that are no means."""
+    names = dict.fromkeys(name for question in questions for name in question.get("pairs", {}))
+    areas = {name: area_of(questions, name) for name in names}
+    found = {name: area for name, area in areas.items() if area is not None}
+    return found | (gate_statistics(questions) if kind == "gate" else {})
 
 
 def setting_differences(first: Result, second: Result) -> list[Row]:

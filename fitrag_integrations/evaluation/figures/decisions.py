@@ -37,6 +37,7 @@ from fitrag_integrations.evaluation.result import (
     Plot,
     content_id,
     each_row,
+    grouped,
     question_id,
     set_of,
     with_ids,
@@ -273,9 +274,7 @@ def confusion(questions: Sequence[Question]) -> list[Figure]:
 
 def route_plots(questions: Sequence[Question]) -> tuple[Plot, ...]:
     """Build the plots of the confusion, and of the best grades with and without an answer."""
-    counts: dict[str, list[list[object]]] = {}
-    for figure in confusion(questions):
-        counts.setdefault(figure.of["truth"], []).append([figure.of["action"], figure.value])
+    counts = grouped((f.of["truth"], [f.of["action"], f.value]) for f in confusion(questions))
     bars = Plot("actions", "action", "questions", counts, kind="bar")
     if not any(q["grades"] for q in questions):
         return (bars,)

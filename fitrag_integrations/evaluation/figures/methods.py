@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.errors import InputError
@@ -232,8 +233,8 @@ def _tokens(value: object, count_tokens: TokenCounter) -> int:
         return count_tokens(f"{value.title} {value.text}")
     if isinstance(value, Sequence):
         return sum(_tokens(each, count_tokens) for each in value)
-    text = getattr(value, "text", None)
-    return count_tokens(text) if isinstance(text, str) else 0
+    text = trait(value, "text", str)
+    return 0 if text is None else count_tokens(text)
 
 
 def methods_table(

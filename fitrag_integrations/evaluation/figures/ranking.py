@@ -36,7 +36,7 @@ from fitrag_integrations.evaluation.ranking import (
     reciprocal_rank,
     share_at,
 )
-from fitrag_integrations.evaluation.result import question_id, with_ids
+from fitrag_integrations.evaluation.result import grouped, question_id, with_ids
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Ranking:
             pairs = [
                 (value, label)
                 for row in self.rows
-                for value, label in zip(row.values(by), getattr(row, by) or (), strict=False)
+                for value, label in zip(row.values(by), row.known(by), strict=False)
                 if label is not None
             ]
             if pairs:
@@ -138,9 +138,7 @@ class Ranking:
         return {by: (own - base) / room if room > 1e-9 else None for by, own in rank.items()}
 
     def _over_sets(self, values: Sequence[float]) -> float:
-        groups: dict[str, list[float]] = {}
-        for row, value in zip(self.rows, values, strict=True):
-            groups.setdefault(row.set, []).append(value)
+        groups = grouped((row.set, value) for row, value in zip(self.rows, values, strict=True))
         return math.fsum(math.fsum(g) / len(g) for g in groups.values()) / len(groups)
 
     def _compared(

@@ -24,6 +24,7 @@ from fitrag_integrations.evaluation.figures.figure import (
     paired_interval,
 )
 from fitrag_integrations.evaluation.ranking import Area
+from fitrag_integrations.evaluation.result import grouped
 
 Question: TypeAlias = Row
 Statistic: TypeAlias = Callable[[Places], float | None]
@@ -51,12 +52,9 @@ class Draws:
 
 def by_set(questions: Sequence[Question]) -> dict[str, list[Question]]:
     """Group questions by data set, under `ALL` all of them."""
-    names = dict.fromkeys(str(each.get("set") or "") for each in questions)
-    parts = {ALL: list(questions)}
-    if len(names) > 1:
-        for name in names:
-            parts[name or "-"] = [q for q in questions if str(q.get("set") or "") == name]
-    return parts
+    sets = grouped((str(each.get("set") or ""), each) for each in questions)
+    named = {name or "-": part for name, part in sets.items()} if len(sets) > 1 else {}
+    return {ALL: list(questions), **named}
 
 
 def column(questions: Iterable[Question], name: str) -> list[float]:

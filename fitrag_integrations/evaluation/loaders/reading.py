@@ -127,8 +127,7 @@ def read_records(source: str, *, split: str | None = None) -> list[Row]:
         return _from_hub(source)
     path = Path(source)
     if not path.is_file():
-        allowed = f"a file that is there, or {HUB_NAMES}"
-        raise InputError.of("rows", given=source, allowed=allowed)
+        raise InputError.of("rows", given=source, allowed=f"a file that is there, or {HUB_NAMES}")
     end = Path(path.name.removesuffix(".gz")).suffix
     if end == LINES:
         return list(read_jsonl(path))
@@ -137,8 +136,9 @@ def read_records(source: str, *, split: str | None = None) -> list[Row]:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        allowed = f"whole text in UTF-8: {error}"
-        raise InputError.of("rows", given=source, allowed=allowed) from error
+        raise InputError.of(
+            "rows", given=source, allowed=f"whole text in UTF-8: {error}"
+        ) from error
     if end == ".tsv":
         before = csv.field_size_limit(LONGEST)
         try:

@@ -74,14 +74,12 @@ def drawings(result: Result, place: int, prices: Prices | None) -> list[Shown]:
         place: Its number in the page.
         prices: Prices, for the costs of systems.
     """
-    made = [
-        _plotted(plot, series, f"fig-{place}-{at}")
-        for at, plot in enumerate(result.plots, start=1)
-        if plot.name != AGAINST_TOKENS or not systems(result)  # is drawn with intervals below
-        if any(
-            (series := {name: _numbers(plot, each) for name, each in plot.series.items()}).values()
-        )
-    ]
+    made = []
+    for at, plot in enumerate(result.plots, start=1):
+        series = {name: _numbers(plot, each) for name, each in plot.series.items()}
+        is_below = plot.name == AGAINST_TOKENS and systems(result)  # drawn with intervals
+        if any(series.values()) and not is_below:
+            made.append(_plotted(plot, series, f"fig-{place}-{at}"))
     made += _right_by_depth(result, f"fig-{place}-read")
     return [*made, *system_drawings(result, f"fig-{place}", prices)]
 

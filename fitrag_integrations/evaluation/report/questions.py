@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.figures.figure import counted, cut, number
@@ -174,7 +173,9 @@ class Kept:
         return not self.before.strip() and not self.after.strip()
 
 
-def excerpts(given: Iterable[Any], gold: Sequence[str], room: int) -> tuple[list[Kept], int, int]:
+def excerpts(
+    given: Iterable[object], gold: Sequence[str], room: int
+) -> tuple[list[Kept], int, int]:
     """Return the excerpts that fit into a page.
 
     Args:
@@ -219,6 +220,6 @@ def _of(excerpt: Row, right: re.Pattern[str]) -> Kept | None:
     return Kept(name, score, before, kept, after, pieces)
 
 
-def many(value: object) -> list[Any]:
+def many(value: object) -> list[object]:
     """Return a list unchanged, and an empty one for anything else."""
     return list(value) if isinstance(value, list | tuple) else []

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from fitrag_integrations.evaluation.figures.figure import visible
@@ -111,7 +110,7 @@ class Drawing:
         return made
 
     def add(
-        self, tag: str, kind: str = "", text: str = "", hint: str = "", **given: Any
+        self, tag: str, kind: str = "", text: str = "", hint: str = "", **given: float | str
     ) -> Element:
         """Add an element of a class; `hint` is its tooltip."""
         attributes = {"class": kind} if kind else {}
@@ -182,6 +181,6 @@ def stroke(series: int) -> str:
     return f"line s{series % SHAPES} d{series // SHAPES % 3}"
 
 
-def _place(value: Any) -> str:
+def _place(value: float | str) -> str:
     """Write a coordinate in hundredths; texts as they are."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float | int) else str(value)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.evaluation.outcomes import Floats
 from fitrag_integrations.methods.crag.verdict import INPUTS, ListVerdict
 
 SMALLEST = 0.02  # of the questions: too few for a fraction otherwise
@@ -112,7 +112,6 @@ def fit_strip(
     return found
 
 
-Floats = NDArray[np.float64]
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 FOLDS = 5
 FEWEST = 4 * FOLDS  # lists of each kind
@@ -156,7 +155,7 @@ def fit_verdict(
         guessed[ridge] = np.empty(len(truth))
         for each in range(FOLDS):
             weights, bias = _fit(table[fold != each], truth[fold != each], ridge)
-            guessed[ridge][fold == each] = _chances(table[fold == each] @ weights + bias)
+            guessed[ridge][fold == each] = chances(table[fold == each] @ weights + bias)
 
     def loss(ridge: float) -> float:
         kept = np.clip(guessed[ridge], 1e-9, 1 - 1e-9)
@@ -179,9 +178,9 @@ def _fit(table: Floats, truth: Floats, ridge: float) -> tuple[Floats, float]:
     penalty = np.append(np.full(table.shape[1], ridge), 0.0)
     found = np.zeros(len(penalty))
     for _ in range(_STEPS):
-        chances = _chances(alike @ found)
-        slope = alike.T @ (truth - chances) - penalty * found
-        bent = (alike * (chances * (1 - chances))[:, None]).T @ alike + np.diag(penalty)
+        chance = chances(alike @ found)
+        slope = alike.T @ (truth - chance) - penalty * found
+        bent = (alike * (chance * (1 - chance))[:, None]).T @ alike + np.diag(penalty)
         step = np.linalg.solve(bent + _NEAR * np.eye(len(found)), slope)
         found += step
         if np.abs(step).max() < _NEAR:
@@ -190,7 +189,8 @@ def _fit(table: Floats, truth: Floats, ridge: float) -> tuple[Floats, float]:
     return weights, float(found[-1] - weights @ mean)
 
 
-def _chances(logits: Floats) -> Floats:
+def chances(logits: Floats) -> Floats:
+    """Return the probabilities of logits."""
     return 1 / (1 + np.exp(-np.clip(logits, -60, 60)))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.evaluation.figures.figure import Places
 from fitrag_integrations.evaluation.outcomes import Floats, Outcomes
 
 # Thresholds are named before any row is seen. Even in log-odds: gates crowd near 0 and 1.
@@ -142,7 +143,6 @@ def _checked(max_drop: float, confidence: float) -> tuple[float, float]:
 
 
 LEAST_SAVED = 0.05  # of the cost: a setting that saves less is not looked at
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,12 +206,9 @@ def cheapest(
         passed += 1
     if passed:
         return Choice(path[passed - 1], tuple(path), passed)
-    needed = rows_needed(max_drop, confidence)
-    reason = (
-        "no setting is cheaper"
-        if not path
-        else f"{len(test)} questions are too few, it takes {needed} at least"
-        if len(test) < needed
-        else f"a larger drop cannot be ruled out for any of {len(path)} settings"
-    )
+    reason = f"a larger drop cannot be ruled out for any of {len(path)} settings"
+    if not path:
+        reason = "no setting is cheaper"
+    elif len(test) < (needed := rows_needed(max_drop, confidence)):
+        reason = f"{len(test)} questions are too few, it takes {needed} at least"
     return Choice(plain, tuple(path), 0, reason)

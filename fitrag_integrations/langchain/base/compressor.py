@@ -7,7 +7,7 @@ that does, and the compressor's two methods call it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -20,7 +20,7 @@ from fitrag_integrations.langchain.base.convert import Documents, to_documents, 
 from fitrag_integrations.langchain.base.fields import Settings
 from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
 from fitrag_integrations.langchain.base.tools import AskedOfDocuments
-from fitrag_integrations.methods.explaining import Compression, explained
+from fitrag_integrations.methods.explaining import Compression, Step, explained
 from fitrag_integrations.types import Context, Passage
 
 if TYPE_CHECKING:
@@ -32,12 +32,11 @@ class FlowCompressor(Settings, BaseDocumentCompressor):
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Return the flow that ends in the excerpts to keep for ``query``."""
-        flow: Flow[Context] = self.step().context(query, passages)
-        return flow
+        return self.step().context(query, passages)
 
-    def step(self) -> Any:
+    def step(self) -> Step:
         """Return the step with the options as they are now."""
-        return self.made(**self.settings())
+        return cast(Step, self.made(**self.settings()))
 
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
         """Run it for `query`, and return what was kept and dropped, with the reasons.

@@ -13,9 +13,8 @@ from typing import Literal, TypeAlias
 
 from langchain_core.documents import Document
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import check_mapping
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.adapting import (
     first_text,
@@ -89,14 +88,7 @@ def to_passage(document: Document) -> Passage:
 
 def to_passages(documents: object) -> list[Passage]:
     """Read what a retriever gave, or raise ``InputError`` naming what is no Document."""
-    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Iterable):
-        raise InputError.of("documents", given=documents, allowed="a sequence of Document")
-    passages = []
-    for i, document in enumerate(documents):
-        if not isinstance(document, Document):
-            raise InputError.of(f"documents[{i}]", given=document, allowed="a Document")
-        passages.append(to_passage(document))
-    return passages
+    return list(map(to_passage, check_many("documents", documents, Document)))
 
 
 def to_pages(found: object) -> list[Passage]:

@@ -15,7 +15,7 @@ from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from fitrag_integrations.core.checks import can
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.langchain.base.models import is_language_model, is_tool
 from fitrag_integrations.methods.adapting import Named, check_method
 from fitrag_integrations.methods.settings import restored, saved, settings_of
@@ -36,9 +36,8 @@ def runnable_of(value: Any) -> Runnable[Any, Any]:
 
 
 def _finding(value: object) -> object:
-    if is_language_model(value):
-        allowed = "a Runnable that finds documents; what a language model writes is no source"
-        raise InputError.of("runnable", given=value, allowed=allowed)
+    allowed = "a Runnable that finds documents; what a language model writes is no source"
+    refuse_if(is_language_model(value), "runnable", value, allowed)
     return runnable_of(value)
 
 

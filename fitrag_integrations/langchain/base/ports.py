@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import to_pages, to_passages
 from fitrag_integrations.langchain.base.models import is_tool, language_model, model_name
@@ -156,9 +156,8 @@ class Writer:
             writes_text = _is_text(self.llm.OutputType)
         except TypeError:  # not declared
             writes_text = True
-        if not writes_text:
-            allowed = "a language model or another Runnable from a prompt to text"
-            raise InputError.of("model", given=self.llm, allowed=allowed)
+        allowed = "a language model or another Runnable from a prompt to text"
+        refuse_if(not writes_text, "model", self.llm, allowed)
 
     @property
     def name(self) -> str | None:

@@ -12,13 +12,13 @@ from pydantic import Field, field_validator
 
 from fitrag_integrations.core.checks import can, check_many
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
 from fitrag_integrations.langchain.base.fields import Count
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
 from fitrag_integrations.methods.adapting import described, faiss_index, searched
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.types import Context
 
 
 class FaissRetriever(FlowRetriever):
@@ -50,8 +50,7 @@ class FaissRetriever(FlowRetriever):
     def _load(cls, index: object) -> object:
         if isinstance(index, str | PathLike):
             return faiss_index().load(index)
-        if not can(index, "search"):
-            raise InputError.of("index", given=index, allowed="a FaissIndex or a folder")
+        refuse_if(not can(index, "search"), "index", index, "a FaissIndex or a folder")
         return index
 
     @classmethod
@@ -119,12 +118,10 @@ class FaissRetriever(FlowRetriever):
             **options: `k`, the maximum number of documents returned.
         """
         index, most = self.index, self.most(**options)
-        asearch: Any = getattr(index, "asearch", None)
 
-        async def found(queries: Sequence[str]) -> list[list[Passage]]:
-            passages: list[list[Passage]] = await asearch(queries, most)
-            return passages
+        async def found(queries: Sequence[str]) -> Any:
+            return await index.asearch(queries, most)
 
-        acall = found if callable(asearch) else None
+        acall = found if can(index, "asearch") else None
         port = Port.of("search", lambda queries: index.search(queries, most), acall, owner=index)
         return [searched(query, port) for query in inputs]

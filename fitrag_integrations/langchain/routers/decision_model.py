@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, Field
 
-from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.core.checks import check_is, check_number, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.langchain.base.ports import internal
@@ -165,9 +165,7 @@ class Decided:
     """One ``Noul`` question of a decision model about each of several states, in one batch."""
 
     def __init__(self, model: object, *, instructions: str) -> None:
-        if not isinstance(model, Base):
-            raise InputError.of("model", given=model, allowed="a BaseDecisionModel")
-        self.model = model
+        self.model = check_is("model", model, Base, "a BaseDecisionModel")
         self.instructions = check_text("instructions", instructions, blank=False)
 
     @property

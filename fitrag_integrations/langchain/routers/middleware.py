@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 
 from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.langchain.routers.gate import RetrievalGate
 from fitrag_integrations.methods.compose.fitted import FromFitted
 
@@ -167,7 +167,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
             return request
         kept = [tool for tool in request.tools if _name(tool) not in self.retrieval_tools]
         choice = request.tool_choice
-        if not kept or _chosen(choice) in self.retrieval_tools:
+        if not kept or _name(choice) in self.retrieval_tools:
             choice = None  # nobody can be made to call what is not there
         return request.override(tools=kept, tool_choice=choice)
 
@@ -205,19 +205,15 @@ def _names(tools: object) -> frozenset[str]:
     allowed = "the names of retrieval tools, or the tools"
     if not isinstance(given, Iterable):
         raise InputError.of("tools", given=tools, allowed=allowed)
-    names = frozenset(tool if isinstance(tool, str) else _name(tool) for tool in given)
-    if not names or "" in names:
-        raise InputError.of("tools", given=tools, allowed=allowed)
+    names = frozenset(map(_name, given))
+    refuse_if(not names or "" in names, "tools", tools, allowed)
     return names
 
 
 def _name(tool: object) -> str:
-    """Return a tool's name; a provider's own tool is a dict in one of two shapes."""
+    """Return the name of a tool, or a name itself; a provider's own is one of two dicts."""
+    if isinstance(tool, str):
+        return tool
     if isinstance(tool, dict):
         return str(tool.get("name") or tool.get("function", {}).get("name") or "")
     return str(getattr(tool, "name", ""))
-
-
-def _chosen(choice: object) -> str:
-    """Return the name of the tool that a call is to be made of, if it is a certain one."""
-    return choice if isinstance(choice, str) else _name(choice)

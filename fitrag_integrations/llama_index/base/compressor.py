@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
@@ -14,7 +14,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import ImageNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.tools import FunctionTool
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_is, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.convert import passages_of, piece_node, whole_node
@@ -23,7 +23,7 @@ from fitrag_integrations.llama_index.base.fields import made_from, signed
 from fitrag_integrations.llama_index.base.tools import AskedOfTexts, nodes_of, tool_of
 from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.plain import Reranking
+from fitrag_integrations.methods.plain import Reducing, Refining, Reranking
 from fitrag_integrations.methods.settings import restored, saved, settings_of
 from fitrag_integrations.types import Context
 
@@ -80,9 +80,10 @@ class Postprocessor(BaseNodePostprocessor):
         """The trace of the run of this object that ended last, None where none has."""
         return self._last
 
-    def step(self) -> Any:
+    def step(self) -> Reranking | Reducing | Refining:
         """Return the step with the options as they are now."""
-        return self.made(**self._fields(), **self._models)
+        made = self.made(**self._fields(), **self._models)
+        return cast("Reranking | Reducing | Refining", made)
 
     def as_tool(
         self,
@@ -131,8 +132,7 @@ class Postprocessor(BaseNodePostprocessor):
 
     def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
         question, passages = question_of(query_bundle), passages_of(nodes)
-        flow: Flow[Context] = self.step().context(question, passages)
-        return flow
+        return self.step().context(question, passages)
 
     @contextmanager
     def _reduced(
@@ -213,7 +213,6 @@ class Postprocessor(BaseNodePostprocessor):
 
 def question_of(query_bundle: QueryBundle | None) -> str:
     """Require a query with a visible character."""
-    if not isinstance(query_bundle, QueryBundle):
-        allowed = "a query: pass query_str or query_bundle"
-        raise InputError.of("query_bundle", given=query_bundle, allowed=allowed)
-    return check_text("query_str", query_bundle.query_str, blank=False)
+    allowed = "a query: pass query_str or query_bundle"
+    bundle = check_is("query_bundle", query_bundle, QueryBundle, allowed)
+    return check_text("query_str", bundle.query_str, blank=False)

@@ -16,9 +16,9 @@ was cut from. All that is written into the metadata is flat and plain, as vector
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from llama_index.core.schema import (
     DEFAULT_TEXT_NODE_TMPL,
@@ -31,9 +31,8 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
-from fitrag_integrations.core.checks import check_many
-from fitrag_integrations.core.record import plain
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import check_many, check_one, trait
+from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.methods.adapting import MARKS, first_text, marks, relevance_of
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id
@@ -57,7 +56,7 @@ class NodePassage(Passage):
     @property
     def origin(self) -> tuple[Hashable, int] | None:
         """The document that the node was cut from, and where in it the node begins."""
-        if self.node is None or getattr(self.node, "start_char_idx", None) is None:
+        if self.node is None or trait(self.node, "start_char_idx", int) is None:
             return super(NodePassage, self).origin
         source, start = _source(self.node, self.text)
         return (source.node_id,), start
@@ -122,9 +121,7 @@ def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
 
 def check_ids(ids: Any) -> Ids:
     """Require one of the two ways to name a piece."""
-    if ids not in ("pieces", "source"):
-        raise InputError.of("ids", given=ids, allowed="'pieces' or 'source'")
-    return cast(Ids, ids)
+    return cast(Ids, check_one("ids", ids, get_args(Ids)))
 
 
 def whole_node(excerpt: Excerpt, method: str) -> NodeWithScore:
@@ -186,7 +183,7 @@ def _copied(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
 
 def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:
     """Find the node whose text the offsets of pieces count in, and what to add to them."""
-    start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
+    start, end = (trait(node, name, int) for name in ("start_char_idx", "end_char_idx"))
     parted = NodeRelationship.PARENT in node.relationships
     if parted or start is None or (end is not None and end - start != len(text)):
         return node.as_related_node_info(), 0
@@ -205,7 +202,7 @@ def _metadata(node: BaseNode, excerpt: Excerpt, method: str) -> dict[str, Any]:
     }
 
 
-def _present(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _present(values: Row, keys: Iterable[str]) -> dict[str, Any]:
     return {key: values[key] for key in keys if values.get(key) is not None}
 
 
@@ -213,7 +210,7 @@ def _excluded(keys: Iterable[str]) -> list[str]:
     return list(dict.fromkeys((*keys, *BOOKKEEPING)))
 
 
-def _unread(keys: Iterable[str], metadata: Mapping[str, Any]) -> list[str]:
+def _unread(keys: Iterable[str], metadata: Row) -> list[str]:
     """Return the keys no language model reads: of a web node all but a few."""
     web = [key for key in metadata if key not in _WEB_SHOWN] if metadata.get("web") is True else []
     return _excluded((*keys, *web))

@@ -11,6 +11,7 @@ from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.types import TokenAsyncGen, TokenGen
 
+from fitrag_integrations.core.checks import trait
 from fitrag_integrations.methods.adapting import check_judged
 from fitrag_integrations.methods.ik.decider import Decider
 
@@ -34,8 +35,7 @@ def model_name(llm: Any) -> str | None:
     if isinstance(llm, LLM):
         name = llm.metadata.model_name
         return None if name == _UNKNOWN else name
-    own = getattr(llm, "name", None)
-    return own if isinstance(own, str) else None
+    return trait(llm, "name", str)
 
 
 def check_model(decider: Decider, llm: Any) -> None:

@@ -19,6 +19,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType
 from llama_index.core.tools import AsyncBaseTool, BaseTool, ToolOutput
 
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Port, Traced
 from fitrag_integrations.llama_index.base.convert import passages_of
@@ -168,8 +169,7 @@ class LLMDrafter:
     llm: LLM
 
     def __post_init__(self) -> None:
-        if not isinstance(self.llm, LLM):
-            raise InputError.of("model", given=self.llm, allowed="an LLM of LlamaIndex")
+        check_is("model", self.llm, LLM, "an LLM of LlamaIndex")  # type: ignore[type-abstract]
 
     @property
     def name(self) -> str | None:
@@ -230,9 +230,7 @@ def bundle_of(query: QueryType) -> QueryBundle:
     """Make a bundle of a query; a bundle passes through."""
     if isinstance(query, QueryBundle):
         return query
-    if not isinstance(query, str):
-        raise InputError.of("query", given=query, allowed="a string or a QueryBundle")
-    return QueryBundle(query)
+    return QueryBundle(check_is("query", query, str, "a string or a QueryBundle"))
 
 
 def settled(traces: Sequence[Traced[Any]], return_exceptions: bool) -> list[object]:

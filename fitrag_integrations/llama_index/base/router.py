@@ -21,7 +21,7 @@ from llama_index.core.settings import Settings
 from llama_index.core.tools import FunctionTool
 from llama_index.core.types import TokenAsyncGen, TokenGen
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.flow import Flow, Port, Traced, arun, arun_many, run, run_many
 from fitrag_integrations.llama_index.base.events import dispatcher, emit
 from fitrag_integrations.llama_index.base.fields import Configured
@@ -240,10 +240,8 @@ class Handed:
 
 def check_engine(field: str, engine: object) -> BaseQueryEngine:
     """Require a query engine."""
-    if not isinstance(engine, BaseQueryEngine):
-        allowed = "a BaseQueryEngine, such as index.as_query_engine()"
-        raise InputError.of(field, given=engine, allowed=allowed)
-    return engine
+    allowed = "a BaseQueryEngine, such as index.as_query_engine()"
+    return check_is(field, engine, BaseQueryEngine, allowed)  # type: ignore[type-abstract]
 
 
 def can(engine: BaseQueryEngine, name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from fitrag_integrations.core.checks import can, check_many, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
@@ -85,7 +86,7 @@ class FaissRetriever(FlowRetriever):
         cls,
         texts: Sequence[str],
         *,
-        metadatas: Sequence[Mapping[str, Any]] | None = None,
+        metadatas: Sequence[Row] | None = None,
         ids: Sequence[str] | None = None,
         encoder: Any = None,
         **settings: Any,
@@ -133,10 +134,10 @@ class FaissRetriever(FlowRetriever):
         return self.index.search(queries, self.similarity_top_k)
 
     async def _asearch(self, queries: Sequence[str]) -> Any:
-        asearch = getattr(self._index, "asearch", None)
-        if asearch is None:  # not read yet, or an index without an async side
+        index: Any = self._index
+        if not can(index, "asearch"):  # not read yet, or an index without an async side
             return await asyncio.to_thread(self._search, queries)
-        return await asearch(queries, self.similarity_top_k)
+        return await index.asearch(queries, self.similarity_top_k)
 
 
 def _passage(text: str, metadata: dict[str, Any], name: str) -> Passage:

@@ -13,7 +13,7 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.tools.types import ToolMetadata
 
 from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Traced, arun, run
 from fitrag_integrations.llama_index.base.events import emit_decision, explanation
 from fitrag_integrations.llama_index.base.fields import Configured
@@ -37,9 +37,8 @@ class _Sides:
     def __post_init__(self) -> None:
         check_whole("known", self.known, low=0)
         check_whole("unknown", self.unknown, low=0)
-        if self.known == self.unknown:
-            allowed = f"another choice than known={self.known}"
-            raise InputError.of("unknown", given=self.unknown, allowed=allowed)
+        allowed = f"another choice than known={self.known}"
+        refuse_if(self.known == self.unknown, "unknown", self.unknown, allowed)
 
 
 class KnowledgeSelector(FromFitted, Configured, BaseSelector):

@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar, Literal
 
 from fitrag_integrations.core.checks import Checked, Count, Share, can, check_callable, check_text
 from fitrag_integrations.core.show import describe_error
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.baselines.direct import Direct
@@ -133,9 +133,8 @@ class SelfEval(Checked):
         if not self.draft:
             return kind(model, draft_tokens=0)
         gate = kind(model, drafter=model if kind is AskGate else None)
-        if gate.drafter is None:
-            allowed = "False, or a model that also writes, with 'draft' or 'generate'"
-            raise InputError.of("draft", given=True, allowed=allowed)
+        allowed = "False, or a model that also writes, with 'draft' or 'generate'"
+        refuse_if(gate.drafter is None, "draft", True, allowed)
         return gate
 
 

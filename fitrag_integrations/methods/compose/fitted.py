@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import InputError, ThresholdMismatchError, refuse_if
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.settings import settings_of
 from fitrag_integrations.ports import Gate, Method, model_name, writer_of
@@ -137,9 +137,8 @@ class Fitted(Record):
             **GATES,
         }
         assert self.threshold is not None
-        if self.gate in asking and llm is None:
-            allowed = f"the language model, {self.llm}, whom the gate asks"
-            raise InputError.of("llm", given=None, allowed=allowed)
+        allowed = f"the language model, {self.llm}, whom the gate asks"
+        refuse_if(self.gate in asking and llm is None, "llm", None, allowed)
         gate: Any = None
         if self.gate == "neighbours":
             gate = NeighbourGate(self._model("SkrKnn", "bank"), NEIGHBOURS)

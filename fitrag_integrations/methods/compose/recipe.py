@@ -20,8 +20,8 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_callable, meant
 from fitrag_integrations.core.extras import from_own_file, is_own_file
 from fitrag_integrations.core.files import read_file
-from fitrag_integrations.core.record import check_mapping
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.core.record import Row, check_mapping
+from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.flow import Flow, Port, run_many
 from fitrag_integrations.methods.adapting import template_of
 from fitrag_integrations.methods.baselines import MODULE_OF
@@ -90,9 +90,7 @@ class Models:
             return self._once("Recognizer", found)
         if field in ("gate", "judge"):
             kind = GATE_KINDS.get(str(manifest_of(Path(found)).get("kind")), kind)
-        if not kind:
-            allowed = f"an object given to {method} in Python"
-            raise InputError.of(f"{at}{field}", given=name, allowed=allowed)
+        refuse_if(not kind, f"{at}{field}", name, f"an object given to {method} in Python")
         return self._once(kind, found)
 
     def _once(self, kind: str, name: str) -> Any:
@@ -126,7 +124,7 @@ def manifest_of(folder: Path) -> dict[str, Any]:
     return manifest if isinstance(manifest, dict) else {}
 
 
-Recipe: TypeAlias = "str | Path | Mapping[str, Any]"
+Recipe: TypeAlias = str | Path | Row
 
 HOME = "fitrag_integrations.methods"
 PAPERS = {"fitrag": "fitrag", "crag": "crag", "iknow": "ik", "slimplm": "slimplm", "itrg": "itrg"}
@@ -228,8 +226,7 @@ class Over:
 
     def __post_init__(self) -> None:
         for name in ("method", "retriever"):
-            if getattr(self, name) is None:
-                raise InputError.of(name, given=None, allowed="a method, such as Crag()")
+            refuse_if(getattr(self, name) is None, name, None, "a method, such as Crag()")
             check_callable(name, getattr(self, name))
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
@@ -327,9 +324,8 @@ def _made(kind: type, table: Mapping[str, object], at: str, models: Models) -> M
     names = ["inner" if name == "method" else name for name in known]
     values = {}
     for name, value in table.items():
-        if name not in names:
-            allowed = ", ".join(["method", *names, "retriever"])
-            raise InputError.of(f"{at}{name}", given=value, allowed=allowed)
+        allowed = ", ".join(["method", *names, "retriever"])
+        refuse_if(name not in names, f"{at}{name}", value, allowed)
         if name == "inner":
             values["method"] = _composed(value, f"{at}inner", models)
         else:
@@ -348,8 +344,7 @@ def _value(kind: str, name: str, value: object, at: str, models: Models) -> Any:
     if name in MODEL_FIELDS and isinstance(value, str):
         return models.named(kind, name, value, at)
     if isinstance(value, Mapping):
-        if name not in TABLES:
-            raise InputError.of(f"{at}{name}", given=value, allowed="a number, a text or a list")
+        refuse_if(name not in TABLES, f"{at}{name}", value, "a number, a text or a list")
         return ActionThresholds.from_dict(value)
     if isinstance(value, str) and name == "count_tokens":
         return counter_for(value)

@@ -22,7 +22,7 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR
@@ -74,8 +74,7 @@ def check_without(field: str, without: Any) -> frozenset[Action]:
         removed = frozenset(map(Action, [without] if isinstance(without, str) else without))
     except (TypeError, ValueError):
         raise InputError.of(field, given=without, allowed=allowed) from None
-    if len(removed) == len(Action):
-        raise InputError.of(field, given=without, allowed=allowed)
+    refuse_if(len(removed) == len(Action), field, without, allowed)
     return removed
 
 
@@ -131,8 +130,7 @@ def thresholds_of(
 def check_thresholds(given: ActionThresholds | str) -> ActionThresholds:
     """Require thresholds, or the name of one of the paper's presets."""
     if isinstance(given, str):
-        if given not in PRESETS:
-            raise InputError.of("thresholds", given=given, allowed=", ".join(PRESETS))
+        refuse_if(given not in PRESETS, "thresholds", given, ", ".join(PRESETS))
         return PRESETS[given]
     return check_is("thresholds", given, ActionThresholds)
 

@@ -12,13 +12,13 @@ strip spans two paragraphs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
 
 from fitrag_integrations.core.checks import Checked, Count, check_text, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.budget import Budget, Counting
@@ -96,7 +96,7 @@ class Refined(Shown):
 
     excerpts: tuple[Excerpt, ...] = ()
     notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    details: Row = field(default_factory=dict, hash=False)
     graded: tuple[Excerpt, ...] = field(default=(), compare=False, repr=False)
     selection: tuple[Selected, ...] = field(default=(), compare=False, repr=False)
 

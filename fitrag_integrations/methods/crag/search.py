@@ -16,9 +16,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fitrag_integrations.core.checks import check_is, check_many, check_text
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import error_line, shortened
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.flow import Flow
@@ -67,11 +68,8 @@ def key_phrases(text: str, most: int) -> list[str]:
     foreign = (letter for letter in text if letter > "\u024f" and letter.isalpha())
     if any(not "\u1e00" <= letter <= "\u1eff" and letter not in "ʻʼʹ" for letter in foreign):
         return []
-    first: dict[str, Ranked] = {}
-    for candidate in _candidates(text):
-        start, end = candidate[2]
-        first.setdefault(text[start:end].casefold(), candidate)
-    places = sorted(place for _, _, place in sorted(first.values())[:most])
+    candidates = unique(_candidates(text), lambda one: text[slice(*one[2])].casefold())
+    places = sorted(place for _, _, place in sorted(candidates)[:most])
     return [text[start:end] for start, end in places]
 
 
@@ -240,7 +238,7 @@ class Searched:
     passages: tuple[Passage, ...] = ()
     queries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    details: Row = field(default_factory=dict, hash=False)
 
 
 def search_web(

@@ -20,11 +20,12 @@ from typing import Any, Self
 from fitrag_integrations.core.checks import Checked, Number, Share, check_is, check_text
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record, check_mapping
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.defaults import EMBEDDED_READER, EMBEDDED_SCORER
 from fitrag_integrations.ports import AnswerLike, Pair, model_name, port_of, scorer_of
 from fitrag_integrations.types import Action, BiLabelScore
+from fitrag_integrations.values.score import logit
 from fitrag_integrations.values.thresholds import refuse_other
 
 EMBEDDED = "embedded"
@@ -42,7 +43,7 @@ ROLES = {
 """The numbers of a list by who is asked for them; `length`, its logarithm, needs nobody."""
 INPUTS = (*(name for names in ROLES.values() for name in names), LENGTH)
 _WORD = re.compile(r"[^\W_]+")
-_MOST = 1e-6  # how near to 0 and 1 a probability may be for its logit
+_SURE = 1e-6  # how near to 0 and 1 a probability may be for its logit
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,12 @@ class ListVerdict(Record, Checked):
         Checked.__post_init__(self)
         weights = check_mapping("weights", self.weights)
         for name, weight in weights.items():
-            if name not in INPUTS:
-                raise InputError.of("weights", given=name, allowed=", ".join(INPUTS))
+            refuse_if(name not in INPUTS, "weights", name, ", ".join(INPUTS))
             check_is(f"weights[{name!r}]", weight, float)
         for role, model in check_mapping("models", self.models).items():
             check_text(f"models[{role!r}]", model)
-        if self.lower > self.upper:
-            allowed = f"a number of at most upper={self.upper:g}"
-            raise InputError.of("lower", given=self.lower, allowed=allowed)
+        allowed = f"a number of at most upper={self.upper:g}"
+        refuse_if(self.lower > self.upper, "lower", self.lower, allowed)
 
     @classmethod
     def read(cls, folder: str | Path) -> Self:
@@ -182,9 +181,8 @@ def judge_of(given: object, *, allow_other_model: bool = False) -> ListJudge:
         return given
     found = ListVerdict.read(given) if isinstance(given, str | Path) else given
     allowed = f"{EMBEDDED!r}, a folder, a ListVerdict or a ListJudge"
-    if not isinstance(found, ListVerdict):
-        raise InputError.of("verdict", given=given, allowed=allowed)
-    return ListJudge(found, allow_other_model=allow_other_model)
+    verdict = check_is("verdict", found, ListVerdict, allowed)
+    return ListJudge(verdict, allow_other_model=allow_other_model)
 
 
 def list_numbers(
@@ -199,13 +197,13 @@ def list_numbers(
     """
     columns: dict[str, list[float]] = {}
     if scores:
-        columns["has_answer"] = [_logit(one.has_answer) for one in scores]
+        columns["has_answer"] = [logit(one.has_answer, _SURE) for one in scores]
         second = [one.has_answer if one.llm_prefer is None else one.llm_prefer for one in scores]
-        columns["llm_prefer"] = list(map(_logit, second))
+        columns["llm_prefer"] = [logit(label, _SURE) for label in second]
     if grades:
-        columns[GRADE] = [_logit((grade + 1) / 2) for grade in grades]
+        columns[GRADE] = [logit((grade + 1) / 2, _SURE) for grade in grades]
     if answers:
-        columns[TRUST] = [_logit(answer.score) for answer in answers]
+        columns[TRUST] = [logit(answer.score, _SURE) for answer in answers]
     numbers = {LENGTH: math.log(max(map(len, columns.values())))}
     for name, column in columns.items():
         ranked = sorted(column, reverse=True)
@@ -229,8 +227,3 @@ def _agreement(answers: Sequence[AnswerLike]) -> dict[str, float]:
         sum(said in name or name in said for name in names) / len(names),
     )
     return dict(zip(AGREEMENT, values, strict=True))
-
-
-def _logit(chance: float) -> float:
-    kept = min(max(chance, _MOST), 1 - _MOST)
-    return math.log(kept / (1 - kept))

@@ -26,7 +26,7 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.ports import Call, model_name
 from fitrag_integrations.types import BiLabelScore, RetrievalDecision
@@ -67,8 +67,7 @@ class RecognizerThresholds(Checked, Record):
 
 def check_bank(field: str, bank: object) -> object:
     """Require an object that knows neighbours."""
-    if not can(bank, "neighbours"):
-        raise InputError.of(field, given=bank, allowed="an object with 'neighbours'")
+    refuse_if(not can(bank, "neighbours"), field, bank, "an object with 'neighbours'")
     return bank
 
 
@@ -153,9 +152,8 @@ class SelfKnowledgeRecognizer(Checked):
 def share_above(scores: Sequence[BiLabelScore], delta: float) -> float:
     """Return the share of passages whose Has_Answer logit is above delta (equation 12)."""
     logits = [check_is("scores", score, BiLabelScore).has_answer_logit for score in scores]
-    if not logits or None in logits:
-        allowed = "at least one score, each with a has_answer_logit"
-        raise InputError.of("scores", given=scores, allowed=allowed)
+    allowed = "at least one score, each with a has_answer_logit"
+    refuse_if(not logits or None in logits, "scores", scores, allowed)
     return sum(logit > delta for logit in logits if logit is not None) / len(logits)
 
 
@@ -202,16 +200,14 @@ def fit_recognizer(
         InputError: If there are no rows, or scores without logits.
     """
     labelled = list(rows)
-    if not labelled or not ks:
-        raise InputError.of("rows, ks", given=(labelled, ks), allowed="at least one of each")
+    refuse_if(not labelled or not ks, "rows, ks", (labelled, ks), "at least one of each")
     truths = [check_is("rows.known", known, bool) for _, _, known in labelled]
     near = bank.neighbours([question for question, _, _ in labelled], max(ks))
     shares = {k: [sum(map(bool, known[:k])) / len(known[:k]) for known in near] for k in ks}
     if deltas is None:
         given = (score.has_answer_logit for _, scores, _ in labelled for score in scores)
         logits = sorted(logit for logit in given if logit is not None)
-        if not logits:
-            raise InputError.of("rows.scores", given=(), allowed="scores with a has_answer_logit")
+        refuse_if(not logits, "rows.scores", (), "scores with a has_answer_logit")
         deltas = sorted({logits[len(logits) * tenth // 10] for tenth in range(10)})
     found = []
     for delta in deltas:

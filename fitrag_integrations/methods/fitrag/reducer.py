@@ -7,7 +7,6 @@ agrees.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -44,6 +43,7 @@ from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.score import logit
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import (
     apart,
@@ -151,6 +151,29 @@ def compress(
     """
     kept, _ = yield from TokenReducer(**settings)(question, passages, score)
     return kept
+
+
+def readable(
+    question: str,
+    passages: Sequence[Passage],
+    scorer: object,
+    selection: Selection,
+    *,
+    deduplicate: bool,
+    max_passages: int | None,
+    max_sentences: int | None,
+    split: SentenceSplitter | None = None,
+) -> tuple[list[Passage], dict[Passage, int], tuple[str, ...]]:
+    """Return the passages that are read, where reading ends in them, and what there is to note."""
+    given, notes = usable(passages, deduplicate=deduplicate, selection=selection)
+    given, ends, more = bounded(
+        given,
+        max_passages=max_passages,
+        max_sentences=max_sentences,
+        split=split,
+        selection=selection,
+    )
+    return given, ends, (*notes, *more, *script_note(scorer, EMBEDDED_SCORER, question, given))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,24 +320,24 @@ class TokenReducer(Counting, Reducing):
         scoring = scoring_of(score, found.scoring, self.weight, logits=self.logits)
         low, least = self.min_score, trait(score.owner, "sentence_threshold", float)
         if low is None and least and found.scoring == ONE_PASS:  # a pruner's own
-            inside = min(least, 1 - 1e-7)
-            low = 2 * (math.log(inside / (1 - inside)) if self.logits else least)
+            low = 2 * (logit(least) if self.logits else least)
         return replace(self, **asdict(found), min_score=low), scoring
 
     def readable(
         self, passages: Sequence[Passage], asked: Scoring, selection: Selection
     ) -> tuple[list[Passage], Scoring, tuple[str, ...]]:
         """Return what is read of passages, the scoring that stops where it ends, and notes."""
-        given, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
-        given, ends, more = bounded(
-            given,
+        given, ends, notes = readable(
+            asked.question,
+            passages,
+            asked.port,
+            selection,
+            deduplicate=self.deduplicate,
             max_passages=self.max_passages,
             max_sentences=self.max_sentences,
             split=self.split,
-            selection=selection,
         )
-        more += script_note(asked.port, EMBEDDED_SCORER, asked.question, given)
-        return given, replace(asked, ends=ends), (*notes, *more)
+        return given, replace(asked, ends=ends), notes
 
     def cut(self, passage: Passage, ends: Mapping[Passage, int] | None = None) -> list[Excerpt]:
         """Cut a passage into its windows, in the order of the text, up to where reading ends."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from fitrag_integrations.core.checks import can
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, WINDOWS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, embedded_detector
 from fitrag_integrations.methods.ik.decider import limit_of
@@ -191,8 +191,7 @@ def score_port(scorer: Scorer | None = None) -> ScorePort:
 def check_scoring(field: str, given: str | None) -> str | None:
     """Read one of the two ways to score windows; None leaves it to the scorer."""
     named = {None: None, WINDOWS: WINDOWS, ONE_PASS: ONE_PASS, "one-pass": ONE_PASS}
-    if given not in named:
-        raise InputError.of(field, given=given, allowed="'windows', 'one_pass' or None")
+    refuse_if(given not in named, field, given, "'windows', 'one_pass' or None")
     return named[given]
 
 
@@ -205,9 +204,8 @@ def scoring_of(
     """
     if named == WINDOWS:
         return Windows(port, weight, logits)
-    if not reads_once(port):
-        allowed = "for scoring='one_pass', one with score_sentences, such as OnePassScorer"
-        raise InputError.of("scorer", given=port.owner or port, allowed=allowed)
+    allowed = "for scoring='one_pass', one with score_sentences, such as OnePassScorer"
+    refuse_if(not reads_once(port), "scorer", port.owner or port, allowed)
     return OnePass(sentence_port(port), weight, logits)
 
 

@@ -32,7 +32,7 @@ from fitrag_integrations.core.checks import (
     check_number,
     check_text,
 )
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port, arun_many, run_many
 from fitrag_integrations.methods.ik.decider import check_fitted, draft_port, write_draft
 from fitrag_integrations.ports import Drafter, port_of, rescore_port, writer_of
@@ -84,9 +84,8 @@ class FlowGate(Checked, ABC):
 
     def _flows(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Flow[float]]:
         asked, given = check_many("questions", questions, str), check_many("drafts", drafts, str)
-        if len(asked) != len(given):
-            allowed = f"as many as questions: {len(asked)}, blank where there is none"
-            raise InputError.of("drafts", given=len(given), allowed=allowed)
+        allowed = f"as many as questions: {len(asked)}, blank where there is none"
+        refuse_if(len(asked) != len(given), "drafts", len(given), allowed)
         return [self.known(question, draft) for question, draft in zip(asked, given, strict=True)]
 
 
@@ -164,9 +163,8 @@ class PTrueGate(_SelfGate):
     @property
     def port(self) -> Port[str, object]:
         """The port of `p_yes`."""
-        if not can(self.judged, "p_yes"):
-            allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
-            raise InputError.of("model", given=self.model, allowed=allowed)
+        allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
+        refuse_if(not can(self.judged, "p_yes"), "model", self.model, allowed)
         return port_of("p_yes", self.judged, "p_yes", argument="model")
 
     @staticmethod

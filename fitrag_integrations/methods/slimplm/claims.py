@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from fitrag_integrations.methods.writing import THOUGHT
 from fitrag_integrations.values import slimplm as _slimplm
+from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.slimplm import GRAMMARS, Lead, Leads, render
 
@@ -233,16 +234,14 @@ class _Open:
 
 def _leads(events: Iterable[Event]) -> tuple[list[tuple[str, Lead]], list[str]]:
     found = [(one.kind, *_closed(one)) for one in _gathered(events)]
-    kept: dict[tuple[str, str, str], tuple[str, Lead]] = {}
     repairs = [each for _, _, mended in found for each in mended]
     leads = [(kind, lead) for kind, lead, _ in found if lead.text or lead.query]
-    for kind, lead in leads:
-        kept.setdefault((kind, lead.text.casefold(), lead.query.casefold()), (kind, lead))
+    kept = unique(leads, lambda one: (one[0], one[1].text.casefold(), one[1].query.casefold()))
     if len(kept) < len(leads):
         repairs.append(REPEATED)
     if len(kept) > MOST_LEADS:
         repairs.append(TOO_MANY)
-    return list(kept.values())[:MOST_LEADS], repairs
+    return kept[:MOST_LEADS], repairs
 
 
 def _gathered(events: Iterable[Event]) -> list[_Open]:

@@ -27,6 +27,7 @@ from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_pad
 from fitrag_integrations.models.causal.words import cut_at, until_stop
 from fitrag_integrations.models.runtime.worker import Steps, Worker, abandoned
 from fitrag_integrations.types import Draft
+from fitrag_integrations.values.excerpt import grouped
 from fitrag_integrations.values.prompt import Completion
 
 X = TypeVar("X")
@@ -229,8 +230,7 @@ def by_how(
 ) -> Steps[list[T]]:
     """Run items with the same options together; results in the order of the items."""
     found: dict[int, T] = {}
-    for how in dict.fromkeys(how for _, how in items):
-        places = [i for i, (_, own) in enumerate(items) if own == how]
+    for how, places in grouped(range(len(items)), lambda at: items[at][1]).items():
         found.update(zip(places, (yield from run([items[i][0] for i in places], how)), strict=True))
     return [found[i] for i in range(len(items))]
 

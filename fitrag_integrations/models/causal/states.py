@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from fitrag_integrations.models.causal.decoding import token_facts
 from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
+from fitrag_integrations.models.causal.words import FACTS, SINGLE
 from fitrag_integrations.models.runtime.worker import Steps
 
-SINGLE = 8  # tokens of the draft whose numbers stand by themselves
-# first margin and entropy; mean and worst of three; two sums; is there a draft; single
-FACTS = 11 + 3 * SINGLE
 WEIGHT = 48  # ordinary features that all states together weigh as much as
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_text
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import whole
 from fitrag_integrations.models.scorer.items import sigmoid
 from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
@@ -20,6 +20,9 @@ PROMPTS = {
     "Do you know the answer by yourself? Yes or No:",
 }
 """Of IK, without and with a draft."""
+SINGLE = 8  # tokens of a draft whose numbers stand by themselves among IK's features
+# first margin and entropy; mean and worst of three; two sums; is there a draft; single
+FACTS = 11 + 3 * SINGLE
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
@@ -40,10 +43,10 @@ def choice_ids(tokenizer: Any, words: tuple[str, str], *, spaced: bool) -> tuple
             ids = first[0], second[0]
             if tokenizer.unk_token_id not in ids:
                 return ids
-    name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
     raise ModelLoadError(
-        f"tokenizer {name!r} has no single token for {words[0]!r} and another for {words[1]!r}; "
-        f"tried {', '.join(tried)}: choose another base, or a head on its hidden states"
+        f"tokenizer {_name_of(tokenizer)!r} has no single token for {words[0]!r} and another for "
+        f"{words[1]!r}; tried {', '.join(tried)}: choose another base, or a head on its hidden "
+        "states"
     )
 
 
@@ -57,9 +60,13 @@ def parting(
     """
     shared = common_prefix(one, other)
     if not 0 < shared < min(len(one), len(other)):
-        name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
-        raise ModelLoadError(f"tokenizer {name!r} writes two verdicts alike: {one}, {other}")
+        written = f"writes two verdicts alike: {one}, {other}"
+        raise ModelLoadError(f"tokenizer {_name_of(tokenizer)!r} {written}")
     return one[:shared], (one[shared], other[shared])
+
+
+def _name_of(tokenizer: object) -> str:
+    return getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
@@ -124,8 +131,7 @@ def checked_pairs(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple
     """Check questions and their drafts, one each; blank drafts become empty ones."""
     asked = checked_texts("questions", questions)
     given = [whole(draft.strip()) for draft in check_many("drafts", drafts, str)]
-    if len(given) != len(asked):
-        raise InputError.of("drafts", given=len(given), allowed=f"{len(asked)}, one per question")
+    refuse_if(len(given) != len(asked), "drafts", len(given), f"{len(asked)}, one per question")
     return list(zip(asked, given, strict=True))
 
 

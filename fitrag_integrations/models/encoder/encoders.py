@@ -127,15 +127,8 @@ def load_encoder(
     return trunk, PairTokenizer(tokenizer, max_length=length)
 
 
-def save_encoder(
-    trunk: Trunk,
-    folder: Path,
-    *,
-    base: str,
-    max_length: int = MAX_LENGTH,
-    dtype: torch.dtype = torch.float16,
-) -> None:
-    """Save what was tuned: the peft adapter if there is one, else the parameters that train."""
+def save_encoder(trunk: Trunk, folder: Path, *, base: str, max_length: int = MAX_LENGTH) -> None:
+    """Save what was tuned: the peft adapter, else the parameters that train, in half precision."""
     folder.mkdir(parents=True, exist_ok=True)
     fields: dict[str, Any] = {"base": base, "pooling": trunk.pooling, "max_length": max_length}
     fields |= {"rounded": True} if trunk.rounded else {}
@@ -144,7 +137,7 @@ def save_encoder(
         encoder.save_pretrained(folder)
         fields["adapter"] = True
     else:
-        tuned = {n: p.to(dtype) for n, p in encoder.named_parameters() if p.requires_grad}
+        tuned = {n: p.half() for n, p in encoder.named_parameters() if p.requires_grad}
         fields["tuned"] = write_tensors(folder, "tuned.safetensors", tuned) if tuned else None
     write_manifest(folder, MANIFEST, kind="encoder", fields=fields)
 

@@ -14,7 +14,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.encoders import load_encoder, save_encoder
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
-from fitrag_integrations.models.runtime.batching import in_blocks
+from fitrag_integrations.models.runtime.batching import in_blocks, in_groups
 from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import (
     EngineModel,
@@ -48,10 +48,8 @@ class Engine(SharedEngine):
         """
 
         def one_block(some: Sequence[Pair]) -> Steps[list[list[T]]]:
-            groups = self.tokenizer.encode(some)
-            flat = [chunk for group in groups for chunk in group]
-            results = iter((yield from self.run_chunks(flat, forward)))
-            return [[next(results) for _ in group] for group in groups]
+            chunks = self.tokenizer.encode(some)
+            return in_groups(chunks, lambda flat: self.run_chunks(flat, forward))
 
         return in_blocks(pairs, one_block)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.types import Passage
@@ -123,9 +124,7 @@ def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
         if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Passage)):
             raise InputError.of(f"pairs[{i}]", given=given, allowed="a (question, Passage) tuple")
         question, passage = given
-        if not isinstance(question, str) or not question.strip():
-            allowed = "a string that is not blank"
-            raise InputError.of(f"pairs[{i}].question", given=question, allowed=allowed)
+        check_text(f"pairs[{i}].question", question, blank=False)
         if not passage.text.strip():
             allowed = "a passage with text"
             raise InputError.of(f"pairs[{i}].passage.text", given=passage.text, allowed=allowed)

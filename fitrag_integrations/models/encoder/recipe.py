@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
 
@@ -83,7 +84,7 @@ KNOWN = {
 }
 
 
-def recipe_of(name: str, source: str, config: Any, given: Mapping[str, Any]) -> Recipe:
+def recipe_of(name: str, source: str, config: Any, given: Row) -> Recipe:
     """Return a checkpoint's recipe.
 
     Args:
@@ -109,7 +110,7 @@ def recipe_of(name: str, source: str, config: Any, given: Mapping[str, Any]) -> 
     return made
 
 
-def _written(source: str, config: Any, chosen: Mapping[str, Any]) -> Recipe:
+def _written(source: str, config: Any, chosen: Row) -> Recipe:
     """Read the recipe from the files beside the weights."""
     decoder = str((getattr(config, "architectures", None) or [""])[0]).endswith("ForCausalLM")
     bare = Recipe("last" if decoder else "mean")

@@ -28,7 +28,7 @@ class Trunk(nn.Module):
         self.pooling = pooling
         config: Any = encoder.config
         self.width: int = getattr(config, "hidden_size", None) or config.d_model
-        self.uses_types = getattr(config, "type_vocab_size", 0) > 1
+        self.uses_types = has_types(config)
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return token states. Shape: (batch, tokens, width), float32."""
@@ -44,6 +44,11 @@ class Trunk(nn.Module):
         places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         at = (mask * (places if self.pooling == "last" else places.flip(0))).argmax(1)
         return states[torch.arange(len(states), device=mask.device), at]
+
+
+def has_types(config: object) -> bool:
+    """Check whether an architecture distinguishes the two texts of a pair by types of tokens."""
+    return getattr(config, "type_vocab_size", 0) > 1
 
 
 def is_decoder(model_type: str) -> bool:

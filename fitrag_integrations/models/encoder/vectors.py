@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.recipe import (
@@ -37,7 +38,7 @@ _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 class DenseLayer(nn.Module):
     """Linear layer, activation and residual, as sentence-transformers' `Dense` module."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Row) -> None:
         super().__init__()
         size = config["in_features"], config["out_features"]
         self.linear = nn.Linear(*size, bias=config.get("bias", True))

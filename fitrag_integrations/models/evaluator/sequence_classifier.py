@@ -22,6 +22,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
+from fitrag_integrations.models.runtime.batching import in_groups
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.folder import kind_in, read_manifest, reading
 from fitrag_integrations.models.runtime.loading import T5_LIKE, check_vocabulary, checked_length
@@ -101,10 +102,11 @@ class SequenceGrader(SharedEngine):
 
     @torch.inference_mode()
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
-        groups = [self._encoded(question, passage) for question, passage in pairs]
-        flat = [chunk for group in groups for chunk in group]
-        grades = iter((yield from self.batched(flat, self._outputs, length=len)))
-        return [max(next(grades) for _ in group) for group in groups]
+        chunks = [self._encoded(question, passage) for question, passage in pairs]
+        grades = yield from in_groups(
+            chunks, lambda flat: self.batched(flat, self._outputs, length=len)
+        )
+        return [max(each) for each in grades]
 
     def logits(self, batch: Sequence[Sequence[int]], device: torch.device) -> Tensor:
         """Run encoded inputs; gives their outputs as the model has them. Shape: (batch,)."""

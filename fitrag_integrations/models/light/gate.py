@@ -9,6 +9,8 @@ import numpy as np
 
 from fitrag_integrations.models.calls import KnowledgeGate, Writer
 from fitrag_integrations.models.causal.words import (
+    FACTS,
+    SINGLE,
     common_prefix,
     filled,
     joined,
@@ -25,9 +27,6 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 
 Item: TypeAlias = tuple[str, int]  # a prompt, and the tokens of its reply at most
 BATCH = 16  # rows of one pass
-SINGLE = 8
-FACTS = 11 + 3 * SINGLE
-"""What `causal.states` measures of a draft beside the states."""
 
 
 class LightGenerator(Writer, Shipped):

@@ -35,6 +35,7 @@ from fitrag_integrations.models.light import heads
 from fitrag_integrations.models.light.engine import Floats, LightEngine, engine_of
 from fitrag_integrations.models.light.heads import Weights
 from fitrag_integrations.models.runtime import choosing
+from fitrag_integrations.models.runtime.batching import in_groups
 from fitrag_integrations.models.runtime.choosing import Way
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
@@ -102,11 +103,8 @@ class LightModel(Shipped):
 
     def _found(self, pairs: Sequence[Pair], forward: Any) -> Steps[list[list[Any]]]:
         """Give, per pair, the result of each of its chunks."""
-        groups = self._engine.tokenizer.encode(pairs)
-        flat = [chunk for group in groups for chunk in group]
-        quick = is_quick(self._engine)
-        results = iter((yield from self._engine.run(flat, forward, quick=quick)))
-        return [[next(results) for _ in group] for group in groups]
+        chunks, quick = self._engine.tokenizer.encode(pairs), is_quick(self._engine)
+        return in_groups(chunks, lambda flat: self._engine.run(flat, forward, quick=quick))
 
     def _best_span(self, states: Floats, batch: Batch) -> Floats:
         scores, _, _ = heads.best_spans(heads.linear(self._head, "span", states), batch)

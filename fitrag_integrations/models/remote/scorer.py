@@ -20,8 +20,10 @@ from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused
-from fitrag_integrations.models.scorer.items import logit, of_logits
+from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.excerpt import grouped
+from fitrag_integrations.values.score import logit
 
 CONTENT = {400, 413, 422}  # status codes by which one document may fail its whole request
 SIZE = re.compile(r"too (?:large|long|big|many)|exceed|length|maximum|batch size", re.IGNORECASE)
@@ -169,15 +171,16 @@ class RemoteScorer:
         refuse_if(known.needs_model and not model, "model", model, allowed)
         self._scale = check_number("scale", scale, low=1e-6)
         self._shift = check_number("shift", shift)
+        server = check_text("url", url, blank=False).rstrip("/").removesuffix(known.path)
+        if deadline is None:
+            deadline = 4 * check_number("timeout", timeout, low=0.001)
         self._client = OpenAIClient(
-            check_text("url", url, blank=False).rstrip("/").removesuffix(known.path),
+            server,
             api_key=api_key,
             timeout=timeout,
             max_retries=max_retries,
             concurrency=concurrency,
-            deadline=4 * check_number("timeout", timeout, low=0.001)
-            if deadline is None
-            else deadline,
+            deadline=deadline,
             replies=list if known.found is None else dict,
         )
         self.name = model or f"{dialect} at {self._client.base_url}"
@@ -372,11 +375,8 @@ def _text(passage: Passage) -> str:
 
 def _requests(pairs: Sequence[Pair], most: int) -> list[list[int]]:
     """Group the places of pairs by question, within the limits of a request."""
-    groups: dict[str, list[int]] = {}
-    for at, (question, _) in enumerate(pairs):
-        groups.setdefault(question, []).append(at)
     made: list[list[int]] = []
-    for places in groups.values():
+    for places in grouped(range(len(pairs)), lambda at: pairs[at][0]).values():
         size = PAYLOAD
         for at in places:
             cost = 2 * len(_text(pairs[at][1]).encode())  # escapes may double it

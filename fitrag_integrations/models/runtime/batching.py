@@ -91,6 +91,14 @@ def in_blocks(
     return found
 
 
+def in_groups(
+    groups: Sequence[Sequence[Item]], run: Callable[[list[Item]], Steps[list[T]]]
+) -> Steps[list[list[T]]]:
+    """Run the items of all groups as one list; return their results by group."""
+    results = iter((yield from run([item for group in groups for item in group])))
+    return [[next(results) for _ in group] for group in groups]
+
+
 def _fitting(ranked: Sequence[int], at: int, budget: int) -> int:
     """Count how many items from `at` on, the longest first, make a batch; at least one."""
     longest, real, best = max(1, ranked[at]), 0, 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypedDict, TypeVar
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_is, check_whole
-from fitrag_integrations.core.record import Row, check_mapping
+from fitrag_integrations.core.record import Keywords, Row, check_mapping
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
@@ -48,15 +48,15 @@ class BaseOptions(TypedDict, total=False):
     device: str | None
     dtype: str | None
     batch_tokens: int | None
-    model_kwargs: Mapping[str, Any] | None
-    tokenizer_kwargs: Mapping[str, Any] | None
+    model_kwargs: Keywords | None
+    tokenizer_kwargs: Keywords | None
 
 
 class LoadOptions(BaseOptions, total=False):
     """Keyword arguments for models over a language model."""
 
-    chat_template_kwargs: Mapping[str, Any] | None
-    generation_kwargs: Mapping[str, Any] | None
+    chat_template_kwargs: Keywords | None
+    generation_kwargs: Keywords | None
     merge_adapter: bool
 
 
@@ -108,10 +108,10 @@ class Options:
         batch_tokens: int | None = None,
         backend: str | None = None,
         *,
-        model_kwargs: Mapping[str, Any] | None = None,
-        tokenizer_kwargs: Mapping[str, Any] | None = None,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        generation_kwargs: Mapping[str, Any] | None = None,
+        model_kwargs: Keywords | None = None,
+        tokenizer_kwargs: Keywords | None = None,
+        chat_template_kwargs: Keywords | None = None,
+        generation_kwargs: Keywords | None = None,
         merge_adapter: bool = False,
         max_length: int | None = None,
     ) -> Self:

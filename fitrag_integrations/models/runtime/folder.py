@@ -28,7 +28,7 @@ from safetensors import SafetensorError
 from safetensors import numpy as safe_arrays
 
 from fitrag_integrations.core.checks import check_number, check_whole
-from fitrag_integrations.core.files import read_file, replacing, write_whole
+from fitrag_integrations.core.files import read_file, replacing, sha256_of, write_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models.runtime.sources import check_digest
@@ -144,7 +144,7 @@ def write_arrays(folder: Path, file: str, arrays: Arrays) -> dict[str, str]:
 def _written(path: Path, save: Callable[[Path], None]) -> dict[str, str]:
     with replacing(path) as beside:
         save(beside)
-    return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    return {"file": path.name, "sha256": sha256_of(path)}
 
 
 def load_head(make: Callable[[], N], path: Path, tensors: Mapping[str, Tensor]) -> N:

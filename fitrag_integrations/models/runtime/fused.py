@@ -96,20 +96,7 @@ class Layers:
         self._dtype = layers[0]["output.dense.weight"].dtype
         self._kept: dict[str, Tensor] = {}
         pack = sum(each.nbytes for layer in layers for each in layer.values()) <= PACKED
-        names = [f"attention.self.{name}" for name in ("query", "key", "value")]
-        single = ("attention.output.dense", "intermediate.dense", "output.dense")
-        self._layers = [
-            (
-                _joined([layer[f"{name}.weight"] for name in names], pack=pack),
-                torch.cat([layer[f"{name}.bias"] for name in names]),
-                [(_joined([layer[f"{n}.weight"]], pack=pack), layer[f"{n}.bias"]) for n in single],
-                [
-                    (layer[f"{name}.LayerNorm.weight"], layer[f"{name}.LayerNorm.bias"])
-                    for name in ("attention.output", "output")
-                ],
-            )
-            for layer in layers
-        ]
+        self._layers = [_packed(layer, pack=pack) for layer in layers]
 
     def __call__(self, states: Tensor, mask: Tensor | None) -> Tensor:
         """Return the states after the last layer, of shape (batch, tokens, width) as given.
@@ -173,6 +160,23 @@ class Layers:
                 out.copy_(F.scaled_dot_product_attention(query, key, value, attn_mask=some))
         back = seen.view(batch, self._heads, tokens, size).transpose(1, 2)
         return self._memory("back", *back.shape).copy_(back).view(rows, width)
+
+
+def _packed(
+    layer: Mapping[str, Tensor], *, pack: bool
+) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]], list[tuple[Tensor, Tensor]]]:
+    """Return a layer's first product, weight and bias, its further products, and its norms."""
+
+    def weight(*names: str) -> Tensor:
+        return _joined([layer[f"{name}.weight"] for name in names], pack=pack)
+
+    heads = [f"attention.self.{name}" for name in ("query", "key", "value")]
+    bias = torch.cat([layer[f"{name}.bias"] for name in heads])
+    single = ("attention.output.dense", "intermediate.dense", "output.dense")
+    further = [(weight(name), layer[f"{name}.bias"]) for name in single]
+    normal = [f"{name}.LayerNorm" for name in ("attention.output", "output")]
+    norms = [(layer[f"{name}.weight"], layer[f"{name}.bias"]) for name in normal]
+    return weight(*heads), bias, further, norms
 
 
 def _joined(weights: list[Tensor], *, pack: bool) -> Tensor:

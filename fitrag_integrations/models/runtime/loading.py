@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 
+from fitrag_integrations.core.record import Keywords, Row
 from fitrag_integrations.errors import FitRagError, ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
 
@@ -84,8 +85,8 @@ class Checkpoint:
 
     source: str
     what: str
-    model_kwargs: Mapping[str, Any] = dataclass_field(default_factory=dict)
-    tokenizer_kwargs: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    model_kwargs: Keywords = dataclass_field(default_factory=dict)
+    tokenizer_kwargs: Keywords = dataclass_field(default_factory=dict)
 
     def config(self) -> Any:
         """Load the configuration."""
@@ -204,7 +205,7 @@ class Checkpoint:
             raise ModelLoadError(f"{self.what} could not be loaded: {reason}") from error
 
 
-def inner_config(fields: Mapping[str, Any], what: str) -> Any:
+def inner_config(fields: Row, what: str) -> Any:
     """Build the configuration that another one holds; raises `ModelLoadError` if it is unusable."""
     from transformers import AutoConfig
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import resources
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from fitrag_integrations.core.progress import bar
-from fitrag_integrations.core.record import Row
+from fitrag_integrations.core.record import Keywords, Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.runtime.worker import Task, Worker
 
@@ -25,7 +25,7 @@ class Origin:
     """Where a model was loaded from: a folder or a name, and the options."""
 
     source: str
-    options: Mapping[str, Any]
+    options: Keywords
 
 
 def remembered(

@@ -6,12 +6,12 @@ weights are used only if they are the published ones, to the byte.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import re
 from functools import cache
 from pathlib import Path
 
+from fitrag_integrations.core.files import sha256_of
 from fitrag_integrations.errors import ChecksumError, ModelLoadError
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -90,5 +90,4 @@ def _digest(path: Path, state: tuple[int, ...]) -> str:
 
     The time of change of its entry (ctime) is part of it: that one cannot be set back.
     """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)

@@ -23,7 +23,7 @@ from fitrag_integrations.models.encoder.pairs import (
     title_of,
     whole,
 )
-from fitrag_integrations.models.encoder.trunk import is_decoder
+from fitrag_integrations.models.encoder.trunk import has_types, is_decoder
 from fitrag_integrations.models.runtime.loading import (
     T5_LIKE,
     Checkpoint,
@@ -160,7 +160,7 @@ class OneOutput(nn.Module):
         super().__init__()
         float32_head(encoder)
         self.encoder = encoder
-        self.uses_types = types and getattr(encoder.config, "type_vocab_size", 0) > 1
+        self.uses_types = types and has_types(encoder.config)
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return the output of each pair. Shape: (batch,)."""

@@ -100,12 +100,6 @@ def sigmoid(logit: float) -> float:
     return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
 
 
-def logit(probability: float, smallest: float = 1e-7) -> float:
-    """Return the logit of a probability, which stays `smallest` from 0 and 1."""
-    inside = min(1 - smallest, max(smallest, probability))
-    return math.log(inside / (1 - inside))
-
-
 def token_ranges(chunk: EncodedPair, spans: Sequence[Range] | Places) -> list[Range]:
     """Return the tokens [first, end) that touch each span of characters; empty where none does."""
     places = np.flatnonzero(chunk.tokens[3] >= 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.calls import Judged, SentenceScorer
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.trunk import has_types
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
@@ -39,9 +41,10 @@ from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.families import SHORTEST_LENGTH, OutputRows
-from fitrag_integrations.models.scorer.items import Item, logit, of_logits
+from fitrag_integrations.models.scorer.items import Item, of_logits
 from fitrag_integrations.models.scorer.one_pass import Ranges, run_spans
 from fitrag_integrations.types import BiLabelScore
+from fitrag_integrations.values.score import logit
 
 KIND = "open_provence"
 THRESHOLD = 0.1  # of folders that name none
@@ -179,7 +182,7 @@ class RankAndPrune(nn.Module):
         self.encoder = encoder
         self.head = OutputRows(head, [0, 1])
         self.norm = norm and hasattr(encoder.base_model, "final_norm")
-        self.uses_types = getattr(encoder.config, "type_vocab_size", 0) > 1
+        self.uses_types = has_types(encoder.config)
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return the ranking logit, at each token, and the token's logit of being kept.
@@ -217,7 +220,7 @@ def _fields(folder: Path, what: str) -> dict[str, Any]:
     return dict(fields)
 
 
-def _base_config(fields: Mapping[str, Any], what: str) -> Any:
+def _base_config(fields: Row, what: str) -> Any:
     """Build the configuration of the classifier inside."""
     given = fields.get("base_model_config")
     outputs = fields.get("num_labels") or 1, fields.get("num_pruning_labels") or 2

@@ -27,8 +27,9 @@ from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer import causal_families
 from fitrag_integrations.models.scorer.families import CLASSIFIER, MONOT5, Family, Folder, Scale
-from fitrag_integrations.models.scorer.items import logit, of_logits
+from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore
+from fitrag_integrations.values.score import logit
 
 FAMILIES = {family.name: family for family in (MONOT5, *causal_families.FAMILIES, CLASSIFIER)}
 """By name, in the order in which they are tried."""

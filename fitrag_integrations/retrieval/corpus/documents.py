@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations.core.checks import check_callable, check_text, check_whole
+from fitrag_integrations.core.checks import check_callable, check_one, check_text, check_whole
 from fitrag_integrations.core.jsonl import parse
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.retrieval.corpus.extract import Extractor
 from fitrag_integrations.retrieval.corpus.files import (
     KINDS,
@@ -73,8 +74,7 @@ def read_corpus(
         InputError: If the path holds no file of these kinds, or an option is out of range.
     """
     root = Path(path).expanduser()
-    if on_bad not in ON_BAD:
-        raise InputError.of("on_bad", given=on_bad, allowed=" or ".join(map(repr, ON_BAD)))
+    check_one("on_bad", on_bad, ON_BAD)
     check_callable("split", split)
     words = check_whole("max_words", max_words, low=1)
     noted = [] if notes is None else notes
@@ -223,9 +223,8 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
             row = next(rows)
             if not head:
                 head = tuple(row)
-                if set(head) != set(COLUMNS):
-                    allowed = f"the columns {', '.join(COLUMNS)}"
-                    raise InputError.of("columns", given=", ".join(head), allowed=allowed)
+                allowed = f"the columns {', '.join(COLUMNS)}"
+                refuse_if(set(head) != set(COLUMNS), "columns", ", ".join(head), allowed)
             elif len(row) != len(head):
                 raise InputError.of("", given=len(row), allowed=f"{len(head)} columns")
             else:
@@ -263,9 +262,7 @@ def _bad(name: str, number: int, error: Exception) -> FileNote:
     return FileNote(name, str(error).removeprefix(": "), number)
 
 
-def _page(
-    row: Mapping[str, Any], name: str, split: SentenceSplitter, max_words: int
-) -> Iterator[Passage]:
+def _page(row: Row, name: str, split: SentenceSplitter, max_words: int) -> Iterator[Passage]:
     """Cut a page of KILT's; its first paragraph is the title, headings and bullets lose a mark."""
     page = check_text("wikipedia_id", row.get("wikipedia_id", row.get("_id")), blank=False)
     title = check_text("wikipedia_title", row.get("wikipedia_title") or "")

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError, refuse_if
 
-MODES = ("none", "fixed", "corrected", "literal")
+MODES, DIRECTIONS = ("none", "fixed", "corrected", "literal"), ("optimizer", "sgd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,15 @@ class Imbalance:
     )
 
     def __post_init__(self) -> None:
-        right = {
-            "imbalance": (self.mode in MODES, ", ".join(MODES)),
-            "direction": (self.direction in ("optimizer", "sgd"), "optimizer or sgd"),
-            "weight": (self.weight is None or 0 <= self.weight <= 1, "0 to 1, or None"),
-            "clip": (0 <= self.clip < 0.5, "0 or more, below 0.5"),
-            "alpha": (0 <= self.alpha < float("inf"), "a number of 0 or more"),
-            "pairs": (self.pairs >= 1, "1 or more"),
-        }
-        for name, (fine, allowed) in right.items():
-            given = self.mode if name == "imbalance" else getattr(self, name)
+        sure = self.weight is None or 0 <= self.weight <= 1
+        for name, given, fine, allowed in (
+            ("imbalance", self.mode, self.mode in MODES, ", ".join(MODES)),
+            ("direction", self.direction, self.direction in DIRECTIONS, "optimizer or sgd"),
+            ("weight", self.weight, sure, "0 to 1, or None"),
+            ("clip", self.clip, 0 <= self.clip < 0.5, "0 or more, below 0.5"),
+            ("alpha", self.alpha, 0 <= self.alpha < float("inf"), "a number of 0 or more"),
+            ("pairs", self.pairs, self.pairs >= 1, "1 or more"),
+        ):
             refuse_if(not fine, name, given, allowed)
 
     @property

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
@@ -72,7 +73,7 @@ class Lists:
         """Encode the questions at some places, each pair as its first chunk."""
         chosen = list(places)
         rows = [self.rows[i] for i in chosen]
-        pairs = [(row.question, passage) for row in rows for passage in row.passages]
+        pairs = [pair for row in rows for pair in row.pairs]
         labels = [self.labels[slice(*self.pairs_of(i, i + 1))] for i in chosen]
         sizes = [self.sizes[i] for i in chosen]
         return Batch(self._tokenizer.encode_cut(pairs), torch.cat(labels), sizes)
@@ -80,7 +81,7 @@ class Lists:
     def batches(self, within: range | None = None) -> Iterator[Batch]:
         """Encode all questions in their order, or those `within`."""
         places = range(len(self)) if within is None else within
-        return (self.encoded(places[at : at + AT_ONCE]) for at in range(0, len(places), AT_ONCE))
+        return map(self.encoded, chunks(places, AT_ONCE))
 
     def pairs_of(self, first: int, last: int) -> tuple[int, int]:
         """Return the first and one past the last pair of the questions from `first` to `last`."""

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
@@ -27,14 +29,9 @@ from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs, s
 from fitrag_integrations.training.loop.parallel import ALONE, Processes
 from fitrag_integrations.training.options import (
     Accumulate,
-    Alpha,
-    BatchRows,
     Checkpointing,
     Device,
-    DeviceMap,
     Dropout,
-    EpochsOver,
-    FourBit,
     Rank,
     Rate,
     Seed,
@@ -116,25 +113,29 @@ def base_from(out: Path, base: str) -> str:
     if not folder.is_dir():
         return base
     folder, out = folder.resolve(), out.resolve()
-    near = folder.parent == out.parent
-    return os.path.relpath(folder, out) if near else str(folder)
+    return os.path.relpath(folder, out) if folder.parent == out.parent else str(folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalPlan:
     """Settings for training what stands on a causal model."""
 
-    batch: BatchRows = 16
+    batch: Annotated[int, Option("Rows per batch.", min=1)] = 16
     rank: Rank = 16
-    alpha: Alpha = 32
+    alpha: Annotated[int, Option("Scale of the LoRA adapter (lora_alpha).", min=1)] = 32
     dropout: Dropout = 0.05
     validation: Validation = 0.1
     seed: Seed = 13
     device: Device = None
     accumulate: Accumulate = 1
     checkpointing: Checkpointing = False
-    four_bit: FourBit = False
-    device_map: DeviceMap = None
+    four_bit: Annotated[
+        bool, Option("Load the base in 4 bits with bitsandbytes and train an adapter (QLoRA).")
+    ] = False
+    device_map: Annotated[
+        str | None,
+        Option("Device map of the base: auto, balanced or sequential.", default="one device"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,7 @@ class AdapterPlan(CausalPlan):
     3.2).
     """
 
-    epochs: EpochsOver = 1.0
+    epochs: Annotated[float, Option("Passes over the rows.")] = 1.0
     rate: Rate = 1e-4
 
 
@@ -265,5 +266,5 @@ def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> floa
         held: Examples.
         batch: Examples per pass.
     """
-    parts = [held[at : at + batch] for at in range(0, len(held), batch)]
-    return sum(float(module(part)["word"]) * len(part) for part in parts) / len(held)
+    losses = (float(module(part)["word"]) * len(part) for part in chunks(held, batch))
+    return sum(losses) / len(held)

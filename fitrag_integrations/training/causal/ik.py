@@ -22,13 +22,12 @@ from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.states import (
-    FACTS,
     KnownHead,
     default_layers,
     feature_count,
     features,
 )
-from fitrag_integrations.models.causal.words import PROMPT, PROMPTS
+from fitrag_integrations.models.causal.words import FACTS, PROMPT, PROMPTS
 from fitrag_integrations.models.gate.gate import cut_drafts
 from fitrag_integrations.models.gate.ik import VARIANTS, IKClassifier, ask_text, head_rows
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
@@ -229,8 +228,7 @@ def _fit_words(
         return IKClassifier(engine, manifest=manifest)
     name = fit_adapter(engine, lesson, out / "run", how, team)
     if team.first:
-        base = manifest["base"]
-        manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
+        manifest["weights"] = causal_adapters.save(engine.model, out, name, base=manifest["base"])
     return IKClassifier(engine, manifest=manifest, adapter=name)
 
 

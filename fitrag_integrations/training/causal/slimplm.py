@@ -36,7 +36,7 @@ from fitrag_integrations.training.causal.adapter import (
 )
 from fitrag_integrations.training.collecting import Gold, gold_answers, matching_ratio
 from fitrag_integrations.training.loop.checkpoints import only_run
-from fitrag_integrations.training.losses import figures_of, fit_temperatures
+from fitrag_integrations.training.losses import figures_of, fit_temperature
 from fitrag_integrations.training.options import CausalBase, DraftTokens, JudgedModel, Template
 from fitrag_integrations.training.rows import (
     KnownRow,
@@ -127,12 +127,12 @@ def fit_necessity(
         name = fit_adapter(engine, lesson, out / "run", plan)
         manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
         judge = NecessityJudge(engine, manifest=manifest, adapter=name)
-        found = finished(judge.gaps([(row.question, row.draft) for row in held]))
-        gaps, known = torch.tensor([found] * 2).T, [row.known for row in held]
-        temperature, _ = fit_temperatures(gaps, torch.tensor([known] * 2).T.float())
+        gaps = torch.tensor(finished(judge.gaps([(row.question, row.draft) for row in held])))
+        known = [row.known for row in held]
+        temperature = fit_temperature(gaps, torch.tensor(known).float())
         judge.manifest["temperature"] = temperature
         write_manifest(out, "model.json", kind=NecessityJudge.kind, fields=judge.manifest)
-        return figures_of("judge", (gaps[:, 0] / temperature).sigmoid().tolist(), known)
+        return figures_of("judge", (gaps / temperature).sigmoid().tolist(), known)
     finally:
         engine.release()
 

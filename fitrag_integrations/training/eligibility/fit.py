@@ -41,7 +41,7 @@ from fitrag_integrations.training.eligibility.rows import (
     eligibility_rows,
 )
 from fitrag_integrations.training.loop.checkpoints import only_run
-from fitrag_integrations.training.losses import figures_of, fit_temperatures
+from fitrag_integrations.training.losses import figures_of, fit_temperature
 from fitrag_integrations.training.options import Seed
 from fitrag_integrations.values.thresholds import FittedThreshold
 
@@ -187,7 +187,7 @@ def fit_eligibility(
                 logits[i] = network(inputs[i]).squeeze(1)
     epochs = max(1, round(median(counts)))
     flat, gold = torch.cat(logits), torch.cat(labels)
-    (temperature, _) = fit_temperatures(torch.stack([flat, flat], 1), torch.stack([gold, gold], 1))
+    temperature = fit_temperature(flat, gold)
     chances = [(one / temperature).sigmoid().tolist() for one in logits]
     stop = choose_stop(known, chances, keep=plan.keep, max_share=plan.max_share)
     network = _trained(table(range(len(known))), plan, epochs=epochs)

@@ -13,6 +13,7 @@ import torch
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, save_encoder
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
@@ -188,9 +189,8 @@ def fit_evaluator(
     )
 
     def loss() -> float:
-        parts = [kept[at : at + size] for at in range(0, len(kept), size)]
-        each = [float(sum(module(part).values())) * len(part) for part in parts]
-        return sum(each) / len(kept)
+        losses = (float(sum(module(part).values())) * len(part) for part in chunks(kept, size))
+        return sum(losses) / len(kept)
 
     Loop(
         module,

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
@@ -67,8 +68,7 @@ class EvaluatorModule(nn.Module):
 
     def encoded(self, rows: Sequence[Judged]) -> list[EncodedPair]:
         """Encode all pairs of some rows, each as its first chunk."""
-        pairs = [(row.question, passage) for row in rows for passage in row.passages]
-        return self.tokenizer.encode_cut(pairs)
+        return self.tokenizer.encode_cut([pair for row in rows for pair in row.pairs])
 
     def logits(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, list[Tensor]]:
         """Return each pair's logit, shape (pairs,), and its token scores, shape (tokens, 2)
@@ -90,7 +90,7 @@ class EvaluatorModule(nn.Module):
     def grades(self, rows: Sequence[Judged]) -> list[float]:
         """Grade the pairs of some rows in [-1, 1], as the saved evaluator does."""
         self.eval()
-        parts = [self.logits(self.encoded(rows[at : at + 8]))[0] for at in range(0, len(rows), 8)]
+        parts = [self.logits(self.encoded(some))[0] for some in chunks(rows, 8)]
         return [grade(logit) for part in parts for logit in part.tolist()]
 
     def graded(self, pooled: Tensor, batch: Sequence[EncodedPair], best: Tensor) -> Tensor:
@@ -152,9 +152,7 @@ LabelledPair: TypeAlias = tuple[str, Passage, int]
 def labelled_pairs(rows: Sequence[Judged]) -> list[LabelledPair]:
     """Split judged questions into pairs, which are the paper's batches."""
     return [
-        (row.question, passage, holds)
-        for row in rows
-        for passage, holds in zip(row.passages, row.holds, strict=True)
+        (*pair, holds) for row in rows for pair, holds in zip(row.pairs, row.holds, strict=True)
     ]
 
 
@@ -205,8 +203,7 @@ class RegressionModule(nn.Module):
         self.eval()
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1].text))
         found: dict[int, float] = {}
-        for at in range(0, len(order), at_once):
-            places = order[at : at + at_once]
+        for places in chunks(order, at_once):
             outputs = self.outputs([pairs[i] for i in places]).clamp(-1, 1).tolist()
             found |= dict(zip(places, outputs, strict=True))
         return [found[i] for i in range(len(pairs))]

@@ -11,19 +11,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_is, check_whole
+from fitrag_integrations.core.checks import Checked, Count, check_is
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.jsonl import write_jsonl
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, cheapest
+from fitrag_integrations.evaluation.figures.figure import Places
+from fitrag_integrations.evaluation.thresholds.risk import Choice, cheapest
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.adapting import first_text, made_id
 from fitrag_integrations.methods.compose.fitted import CORPUS, TRACES, WITH, WITHOUT, Fitted
@@ -38,8 +42,10 @@ from fitrag_integrations.training.fitted.proof import Proof, write_page
 from fitrag_integrations.training.fitted.questions import (
     Asked,
     asked_of,
+    each_once,
     questions_in,
     refreshed,
+    with_answers,
     write_questions,
     written_questions,
 )
@@ -54,7 +60,7 @@ from fitrag_integrations.training.fitted.trying import (
     try_all,
 )
 from fitrag_integrations.training.journal import Account, AnswerJournal
-from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
+from fitrag_integrations.types import Context, Passage, RetrievalDecision
 from fitrag_integrations.values.thresholds import FittedThreshold
 from fitrag_integrations.values.windows import usable
 
@@ -64,7 +70,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Checked):
     """Settings of `fitrag fit`.
 
     Args:
@@ -79,21 +85,17 @@ class Wish:
 
     drop: float = 0.05
     confidence: float = 0.9
-    count: int = 200
-    k: int = DEFAULTS.k
-    depth: int = 5
+    count: Count = 200
+    k: Count = DEFAULTS.k
+    depth: Count = 5
     seed: int = 0
     train: bool = True
 
-    def __post_init__(self) -> None:
-        for name in ("count", "k", "depth"):
-            check_whole(name, getattr(self, name), low=1)
-
 
 def fit(
-    retriever: Any,
-    llm: Any,
-    questions: Path | str | Iterable[Mapping[str, Any]] | None = None,
+    retriever: object,
+    llm: object,
+    questions: Path | str | Iterable[Mapping[str, object]] | None = None,
     *,
     out: str | Path,
     wish: Wish = Wish(),  # noqa: B008 (it is frozen)
@@ -129,8 +131,7 @@ def fit(
     folder = Path(out)
     asker = llm if isinstance(llm, AskLLM | AskReader) else _asker(llm)
     plan = {"llm": asker.name, "prompts": _digest([WITH.text, WITHOUT.text])}
-    journal = AnswerJournal(folder / JOURNAL, plan)
-    try:
+    with closing(AnswerJournal(folder / JOURNAL, plan)) as journal:
         account = Account(
             approximate_tokens,
             price_read=0.0 if prices is None else prices.tokens_in,
@@ -149,8 +150,6 @@ def fit(
         texts = [one.question for one in asked]
         found = dict(zip(texts, finder(retriever, wish.k)(texts), strict=True))
         return _fitted(asked, found, passages, folder, wish, oracle, run, prices)
-    finally:
-        journal.close()
 
 
 def _fitted(
@@ -164,7 +163,11 @@ def _fitted(
     prices: Prices | None,
 ) -> Fitted:
     """Label, try, choose, certify and write."""
-    asked, notes = _answered([one for one in asked if found[one.question]], found, oracle)
+    asked = [one for one in asked if found[one.question]]
+    made, open_ = sum(bool(one.passage) for one in asked), sum(not one.answers for one in asked)
+    notes = [f"{made} of the questions were written from the corpus"] * bool(made)
+    notes += [f"{open_} without an answer got the one given with all passages"] * bool(open_)
+    asked = with_answers(asked, partial(oracle.answers_from, found))
     mixed = np.random.default_rng(wish.seed).permutation(len(asked))
     half = {asked[at].question for at in mixed[: len(mixed) // 2]}
     rows = label([one for one in asked if one.question in half], found, oracle, wish.depth)
@@ -228,25 +231,6 @@ def _fitted(
     return fitted
 
 
-def _answered(
-    asked: Sequence[Asked], found: Mapping[str, Sequence[Passage]], oracle: Oracle
-) -> tuple[list[Asked], list[str]]:
-    """Answer the questions without a known answer with the language model, from all passages."""
-    open_ = [one.question for one in asked if not one.answers]
-    from_all = [Context(each, tuple(map(Excerpt.whole, found[each]))) for each in open_]
-    answers = dict(zip(open_, oracle.answers(from_all), strict=True))
-    whole = [
-        replace(one, answers=one.answers or ((answers[one.question] or "").strip(),))
-        for one in asked
-    ]
-    made, notes = sum(bool(one.passage) for one in asked), list[str]()
-    if made:
-        notes.append(f"{made} of the questions were written from the corpus")
-    if open_:
-        notes.append(f"{len(open_)} without an answer got the one given with all passages")
-    return [one for one in whole if one.answers != ("",)], notes
-
-
 def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
     """Write down what was searched, to see later what has changed."""
     write_whole(folder / CORPUS, json.dumps(passage_hashes(passages), indent=0) + "\n")
@@ -261,7 +245,7 @@ def _digest(texts: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _asker(llm: Any) -> AskLLM | AskReader:
+def _asker(llm: object) -> AskLLM | AskReader:
     if llm == "embedded":
         from fitrag_integrations.models import ExtractiveReader
 
@@ -270,7 +254,7 @@ def _asker(llm: Any) -> AskLLM | AskReader:
 
 
 def _questions(
-    given: Path | str | Iterable[Mapping[str, Any]] | None,
+    given: Path | str | Iterable[Mapping[str, object]] | None,
     passages: Sequence[Passage],
     kept: Path,
     wish: Wish,
@@ -278,7 +262,7 @@ def _questions(
 ) -> list[Asked]:
     """Return the stored questions, else those passed, else generated ones; store them."""
     if kept.exists():
-        return _once(questions_in(kept, wish.count))
+        return each_once(questions_in(kept, wish.count))
     if isinstance(given, str | Path):
         asked = questions_in(Path(given), wish.count)
     elif given is not None:
@@ -286,24 +270,21 @@ def _questions(
     elif passages:
         asked = written_questions(passages, wish.count, oracle)
     else:
-        allowed = "questions, or passages to write some about"
-        raise InputError.of("questions", given=None, allowed=allowed)
-    asked = _once(asked)
+        raise InputError.of(
+            "questions", given=None, allowed="questions, or passages to write some about"
+        )
+    asked = each_once(asked)
     write_questions(kept, asked)
     return asked
 
 
-def _once(asked: Iterable[Asked]) -> list[Asked]:
-    return list({one.question: one for one in asked}.values())
-
-
 def _traces(
     table: Table, settings: Mapping[str, Setting], choice: Choice, test: Places
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return the rows that the chosen setting would have left, of the questions held out."""
     chosen = settings[choice.chosen]
     way = choice.chosen.partition(";")[0]
-    rows = []
+    rows = list[Row]()
     for at in test.tolist():
         context = table.contexts[way][at]
         if chosen.gate:
@@ -321,7 +302,7 @@ def _traces(
 Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]
 
 
-def finder(retriever: Any, k: int) -> Find:
+def finder(retriever: object, k: int) -> Find:
     """Return the search for several questions.
 
     Args:
@@ -350,8 +331,8 @@ def _passage(found: Any) -> Passage:
         text, metadata = found.page_content, found.metadata
         name = found.id or made_id(text)
     else:
-        node: Any = getattr(found, "node", None)
-        refuse_if(node is None, "nodes", found, "nodes with scores")
+        refuse_if(not hasattr(found, "node"), "nodes", found, "nodes with scores")
+        node = found.node
         name, text, metadata = node.node_id, node.get_content(), node.metadata
     title, source = (first_text(metadata, (key,)) for key in ("title", "source"))
     return Passage(name, check_is("text", text, str), title, source)

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,10 +19,11 @@ from fitrag_integrations.evaluation.ranking import Area
 from fitrag_integrations.evaluation.thresholds.fits import fit_actions
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.runtime.saved import embedded_folder
+from fitrag_integrations.ports import Scorer
 from fitrag_integrations.training.collecting import Question, Told, passage_labels
 from fitrag_integrations.training.fitted.oracle import Oracle
 from fitrag_integrations.training.fitted.questions import Asked
-from fitrag_integrations.training.rows import Labelled, split
+from fitrag_integrations.training.rows import Labelled, in_lists, split
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -61,14 +61,10 @@ def label(
     rows = [
         Question(one.question, one.answers, tuple(found[one.question][:depth])) for one in questions
     ]
-    contexts = [
-        Context(row.text, (Excerpt.whole(passage),)) for row in rows for passage in row.passages
-    ]
-    answers = iter(oracle.answers(contexts))
+    contexts = [[Context(row.text, (Excerpt.whole(p),)) for p in row.passages] for row in rows]
     labelled = []
-    for row in rows:
-        replies = [None if (a := next(answers)) is None else Told(a) for _ in row.passages]
-        labels = passage_labels(row, replies)
+    for row, answers in zip(rows, in_lists(oracle.answers, contexts), strict=True):
+        labels = passage_labels(row, [None if a is None else Told(a) for a in answers])
         has, prefer = ([one[name] for one in labels] for name in ("has_answer", "llm_prefer"))
         labelled.append(Labelled(row.text, row.passages, tuple(has), tuple(prefer)))
     return [row for row in labelled if row.passages]
@@ -104,11 +100,9 @@ def fit_scorer(rows: Sequence[Labelled], out: Path, *, seed: int, train: bool) -
     return FittedScorer(own.weight, own.area, out.name, f"a {tune}")
 
 
-def _weighed(rows: Sequence[Labelled], scorer: Any) -> FittedScorer:
+def _weighed(rows: Sequence[Labelled], scorer: Scorer) -> FittedScorer:
     """Choose the weight that ranks best what holds the answer and is answered from."""
-    pairs = [(row.question, passage) for row in rows for passage in row.passages]
-    scores = iter(scorer.score(pairs))
-    scored = [[next(scores) for _ in row.passages] for row in rows]
+    scored = in_lists(scorer.score, [row.pairs for row in rows])
     good = [
         [int(bool(has and prefer)) for has, prefer in zip(r.has_answer, r.llm_prefer, strict=True)]
         for r in rows
@@ -128,8 +122,7 @@ def fit_crag(rows: Sequence[Labelled]) -> ActionThresholds | None:
     if not 0 < sum(holds) < len(holds):
         return None
     evaluator = RetrievalEvaluator.embedded()
-    grades = iter(evaluator.evaluate([(row.question, p) for row in rows for p in row.passages]))
-    best = [max(next(grades) for _ in row.passages) for row in rows]
+    best = [max(grades) for grades in in_lists(evaluator.evaluate, [row.pairs for row in rows])]
     upper, lower = fit_actions(best, holds, correct=CORRECT, incorrect=INCORRECT)
     own = evaluator.thresholds
     assert own is not None

@@ -18,6 +18,7 @@ from fitrag_integrations.errors import PortError
 from fitrag_integrations.methods.compose.fitted import FittedTemplate
 from fitrag_integrations.methods.ik.gates import GATES, KNOW_PROMPT, TRUE_PROMPT
 from fitrag_integrations.models import LocalGenerator
+from fitrag_integrations.ports import AnswerLike
 from fitrag_integrations.training.asking_llm import AskLLM, AskReader
 from fitrag_integrations.training.collecting import Failed, Told
 from fitrag_integrations.training.journal import Account, AnswerJournal
@@ -46,7 +47,7 @@ class Oracle:
     journal: AnswerJournal
     account: Account
     tell: Callable[[str], None] | None = None
-    _spans: dict[tuple[str, Passage], Any] = field(default_factory=dict)
+    _spans: dict[tuple[str, Passage], AnswerLike] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -111,6 +112,17 @@ class Oracle:
         self._fill(dict(zip(prompts, contexts, strict=True)))
         return [self._text(prompt) for prompt in prompts]
 
+    def answers_from(
+        self, found: Mapping[str, Sequence[Passage]], questions: Sequence[str]
+    ) -> list[str | None]:
+        """Answer questions from all of their passages.
+
+        Args:
+            found: Passages by question.
+            questions: The questions.
+        """
+        return self.answers([Context(q, tuple(map(Excerpt.whole, found[q]))) for q in questions])
+
     def texts(self, prompts: Sequence[str]) -> list[str | None]:
         """Answer prompts of any kind."""
         self._fill({prompt: Context(prompt) for prompt in prompts})
@@ -151,7 +163,7 @@ class Oracle:
     def _read(self, asker: AskReader, contexts: Open) -> None:
         """Read the excerpts; what has none is for the small language model that is embedded."""
         bare = {prompt: c.question for prompt, c in contexts.items() if not c.excerpts}
-        answers: Any = LocalGenerator.embedded().answer(list(bare.values())) if bare else []
+        answers = LocalGenerator.embedded().answer(list(bare.values())) if bare else []
         for prompt, answer in zip(bare, answers, strict=True):
             self.journal.add(prompt, Told(str(answer)))
         read = {prompt: c for prompt, c in contexts.items() if c.excerpts}

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fitrag_integrations import __version__
 from fitrag_integrations.core.files import write_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.answers import answer_figures, answer_plots, answer_rows
+from fitrag_integrations.evaluation.figures.figure import Places
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, Tried
+from fitrag_integrations.evaluation.thresholds.risk import Choice, Tried
 from fitrag_integrations.methods.compose.fitted import Fitted
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.trying import DEFAULT, PLAIN, Setting, Table
@@ -79,10 +80,8 @@ class Proof:
     def sentence(self) -> str:
         """Return one sentence: what was chosen and what it saves, or that nothing is better."""
         plain, own = self.systems[PLAIN], self.systems[FITTED]
-        right, cost = (
-            [float(getattr(one, name)[self.test].mean()) for one in (plain, own)]
-            for name in ("right", "cost")
-        )
+        right = [float(one.right[self.test].mean()) for one in (plain, own)]
+        cost = [float(one.cost[self.test].mean()) for one in (plain, own)]
         promise = self.fitted.promise
         count = f"{len(self.test)} questions held out are right"
         if not self.choice.passed:
@@ -128,7 +127,7 @@ def write_page(
 
 
 def _result(proof: Proof, table: Table, places: Places, part: str, notes: Sequence[str]) -> Result:
-    rows: list[dict[str, Any]] = [
+    rows: list[Row] = [
         {
             "question": table.questions[at].question,
             "answers": list(table.questions[at].answers),

@@ -8,13 +8,13 @@ write; for it, a name or a number is left out of a sentence.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.evaluation.answers import is_correct, tokens
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT, AskGate
 from fitrag_integrations.text.blocks import PROSE, blocks_of
@@ -67,23 +67,14 @@ def questions_in(file: Path, count: int) -> list[Asked]:
     return spread(asked, count)
 
 
-def asked_of(row: Mapping[str, Any], place: str) -> Asked:
+def asked_of(row: Mapping[str, object], place: str) -> Asked:
     """Read a row of question and maybe answers or answer; errors name `place`."""
-    question: Any = row.get("question")
-    refuse_if(
-        not isinstance(question, str) or not question.strip(),
-        f"{place}: question",
-        question,
-        "a text",
-    )
-    given = row.get("answers", row.get("answer"))
+    question, given = row.get("question"), row.get("answers", row.get("answer"))
+    if not isinstance(question, str) or not question.strip():
+        raise InputError.of(f"{place}: question", given=question, allowed="a text")
     answers = [given] if isinstance(given, str) else given or []
-    refuse_if(
-        not isinstance(answers, list) or not all(isinstance(each, str) for each in answers),
-        f"{place}: answers",
-        given,
-        "a text or a list of texts",
-    )
+    if not isinstance(answers, list) or not all(isinstance(each, str) for each in answers):
+        raise InputError.of(f"{place}: answers", given=given, allowed="a text or a list of texts")
     made_of = row.get("made_of", "")
     return Asked(question, tuple(answers), made_of if isinstance(made_of, str) else "")
 
@@ -156,6 +147,28 @@ def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
 
     prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
     return [verdict(reply) for reply in oracle.texts(prompts)]
+
+
+def with_answers(
+    asked: Sequence[Asked], answer: Callable[[list[str]], Sequence[str | None]]
+) -> list[Asked]:
+    """Answer the questions without a known answer; leave out those that get none.
+
+    Args:
+        asked: Questions.
+        answer: Function that answers some questions.
+    """
+    open_ = [one.question for one in asked if not one.answers]
+    found = dict(zip(open_, answer(open_), strict=True))
+    whole = [
+        replace(one, answers=one.answers or ((found[one.question] or "").strip(),)) for one in asked
+    ]
+    return [one for one in whole if one.answers != ("",)]
+
+
+def each_once(asked: Iterable[Asked]) -> list[Asked]:
+    """Keep one of several equal questions, the last of them in the place of the first."""
+    return list({one.question: one for one in asked}.values())
 
 
 def different(asked: Sequence[Asked]) -> list[Asked]:

@@ -15,17 +15,22 @@ import numpy as np
 
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.evaluation.answers import is_correct
+from fitrag_integrations.evaluation.figures.figure import Places
 from fitrag_integrations.evaluation.outcomes import Floats
-from fitrag_integrations.evaluation.thresholds.risk import Places, Tried
-from fitrag_integrations.flow import run_many
+from fitrag_integrations.evaluation.thresholds.risk import Tried
 from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
 from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT
 from fitrag_integrations.models import BiLabelScorer, IKClassifier
-from fitrag_integrations.ports import Ports
+from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.fitted.once import ScoredOnce, SentencesScoredOnce
+from fitrag_integrations.training.fitted.once import (
+    Found,
+    ScoredOnce,
+    SentencesScoredOnce,
+    run_over,
+)
 from fitrag_integrations.training.fitted.oracle import (
     AT_ONCE,
     P_TRUE,
@@ -34,13 +39,12 @@ from fitrag_integrations.training.fitted.oracle import (
     surenesses,
 )
 from fitrag_integrations.training.fitted.questions import Asked, says_it_knows
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.types import Context
 
 PLAIN, DEFAULT = "plain", "fitrag"
 THRESHOLDS = 15  # of a gate, evenly over the questions
 LEAST_SKIPPED = 0.1  # a gate that spares fewer retrievals is not worth a place on the path
 Recipe = dict[str, Any]
-Found = Mapping[str, Sequence[Passage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +151,9 @@ def _contexts(
     recipe: Recipe, questions: Sequence[Asked], found: Found, scorer: ScoredOnce
 ) -> list[Context]:
     own = {"scorer": scorer} if recipe["method"] == "fitrag" else {}
-    method = method_from({**recipe, **own})
-    ports = Ports(retrieve=lambda queries: [found[query] for query in queries])
-    made: list[Context] = []
-    for start in range(0, len(questions), AT_ONCE):
-        some = questions[start : start + AT_ONCE]
-        made += [t.value for t in run_many(method(one.question, ports) for one in some)]
-    return made
+    texts = [one.question for one in questions]
+    traces = run_over(method_from({**recipe, **own}), texts, found, AT_ONCE)
+    return [traced.value for traced in traces]
 
 
 def _tried(asked: Sequence[Asked], answers: Sequence[str], contexts: Sequence[Context]) -> Tried:
@@ -162,7 +162,7 @@ def _tried(asked: Sequence[Asked], answers: Sequence[str], contexts: Sequence[Co
     return Tried(np.array(right, float), np.array(cost, float))
 
 
-def ask_bank(table: Table, bank: Any, banked: Sequence[int]) -> None:
+def ask_bank(table: Table, bank: QuestionBank, banked: Sequence[int]) -> None:
     """Store for every question how many of its nearest questions in a bank were known.
 
     Args:

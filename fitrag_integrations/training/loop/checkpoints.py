@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fitrag_integrations.core.files import only_writer, replacing, storing, write_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, TrainingError
 
 Given = ParamSpec("Given")
@@ -62,7 +63,7 @@ def save_checkpoint(
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
     at: int,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
 ) -> None:
     """Write a checkpoint; a run killed meanwhile keeps the last one whole.
 
@@ -75,10 +76,9 @@ def save_checkpoint(
     """
     names = _names(module)
     state: dict[str, Tensor] = {
-        f"{key}/{names[p]}": value.float().clone()
-        for p in names
-        for values in [optimizer.state[p]]
-        for key, value in values.items()
+        f"{key}/{name}": value.float().clone()
+        for p, name in names.items()
+        for key, value in optimizer.state[p].items()
     }
     state |= {f"weight/{name}": p.detach().clone() for p, name in names.items()}
     with replacing(path) as beside:
@@ -112,10 +112,15 @@ def load_checkpoint(path: Path, module: nn.Module, optimizer: torch.optim.Optimi
 
 def step_of(path: Path) -> int:
     """Read after how many steps a checkpoint was written; 0 where there is none."""
+    return int(_metadata(path).get("step", 0))
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    """Read what was stored beside the weights; nothing where there is no file."""
     if not path.exists():
-        return 0
+        return {}
     with safe_open(path, framework="pt") as file:
-        return int(file.metadata()["step"])
+        return dict(file.metadata())
 
 
 def _names(module: nn.Module) -> dict[nn.Parameter, str]:
@@ -143,10 +148,7 @@ class Best:
         value = self.loss()
         if math.isnan(value):
             raise TrainingError("the held-out loss is no number: training diverged; lower the rate")
-        lowest = math.inf
-        if self.path.exists():
-            with safe_open(self.path, framework="pt") as file:
-                lowest = float(file.metadata()["loss"])
+        lowest = float(_metadata(self.path).get("loss", math.inf))
         if self.writes and value < lowest:
             kept = {name: p.detach().clone() for p, name in _names(self.module).items()}
             with replacing(self.path) as beside:
@@ -164,7 +166,7 @@ class Best:
 Log = list[dict[str, Any]]
 
 
-def begin(folder: Path, fields: Mapping[str, Any]) -> None:
+def begin(folder: Path, fields: Mapping[str, object]) -> None:
     """Begin a run, or continue one that was begun with the same fields.
 
     Without a checkpoint the folder's earlier files are dropped, else the log is kept up to it.
@@ -193,7 +195,7 @@ def begin(folder: Path, fields: Mapping[str, Any]) -> None:
     write_whole(plan, json.dumps(fields, indent=1, sort_keys=True) + "\n")
 
 
-def run_fields(plan: Any, processes: int, *parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def run_fields(plan: Any, processes: int, *parts: Iterable[Row]) -> dict[str, Any]:
     """Return what a run depends on: the plan, the batches of a step, and a digest of all rows.
 
     Args:

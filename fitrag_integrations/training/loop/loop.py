@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.files import storing
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.core.progress import Stopping, Terminated
+from fitrag_integrations.core.progress import Stopping, Terminated, chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.training.loop.checkpoints import Best, load_checkpoint, save_checkpoint
 from fitrag_integrations.training.loop.parallel import ALONE, Processes, device_of, has_bfloat16
@@ -51,10 +51,9 @@ def epochs(
     def plan(epoch: int) -> list[list[int]]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         order = torch.randperm(len(lengths), generator=generator).tolist()
-        batches = []
-        for at in range(0, len(order), size * bucket):
-            run = sorted(order[at : at + size * bucket], key=lengths.__getitem__)
-            batches += [run[i : i + size] for i in range(0, len(run), size)]
+        batches = list[list[int]]()
+        for run in chunks(order, size * bucket):
+            batches += chunks(sorted(run, key=lengths.__getitem__), size)
         return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
     return lambda step: plan(step // per_epoch)[step % per_epoch]

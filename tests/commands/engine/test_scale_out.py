@@ -130,10 +130,7 @@ def test_rows_that_fail_are_told_in_their_place(scorer):
 
 @pytest.mark.parametrize(
     "verb, options, said",
-    [
-        ("label", {}, "verb: given 'label'"),
-        ("score", {"wait": 1}, "option: given 'wait'"),
-    ],
+    [("label", {}, "verb: given 'label'"), ("score", {"wait": 1}, "option: given 'wait'")],
 )
 def test_a_verb_that_is_none_is_refused(verb, options, said):
     with pytest.raises(InputError, match=said):

@@ -132,7 +132,7 @@ def test_kills_at_random_moments_under_load(start):
     load = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(4)]
     try:
         service, chance = start(2), random.Random(3)
-        for _ in range(12):
+        for _ in range(6):
             victim = chance.choice(sorted(service.serving(2)))
             time.sleep(chance.uniform(0.0, 1.2))
             os.kill(victim, signal.SIGKILL)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from baseline_fakes import spelled
+from by_hand import finished
 from gate_fakes import DigitDrafter, LengthGate
 
 from fitrag_integrations.errors import InputError, PortError
@@ -23,10 +24,7 @@ from fitrag_integrations.methods.baselines import (
 )
 from fitrag_integrations.methods.baselines.flare import masked
 from fitrag_integrations.methods.baselines.replug import UNSCORED, softmax
-from fitrag_integrations.methods.baselines.self_rag import (
-    critique,
-    retrieval_share,
-)
+from fitrag_integrations.methods.baselines.self_rag import critique, retrieval_share
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
 
@@ -34,12 +32,6 @@ QUESTION = "Who designed bridge 7?"
 ONE = Passage("1", "Ilse Marbach designed it.")
 TWO = Passage("2", "The bridge is of stone.")
 PORTS = Ports(lambda queries: [[ONE, TWO] for _ in queries], None, lambda prompts: ["Yes"])
-
-
-def finished(flow, reply):
-    with pytest.raises(StopIteration) as stopped:
-        flow.send(reply)
-    return stopped.value.value
 
 
 class Bank:

@@ -1,18 +1,12 @@
 """The baselines that write their answer, driven by hand: every prompt, query and order."""
 
 import pytest
+from by_hand import asked, finished
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import PromptTemplate
-from fitrag_integrations.methods.baselines import (
-    CoT,
-    GenRead,
-    IterRetgen,
-    Refeed,
-    SelfAsk,
-    Vanilla,
-)
+from fitrag_integrations.methods.baselines import CoT, GenRead, IterRetgen, Refeed, SelfAsk, Vanilla
 from fitrag_integrations.methods.baselines.flare import Continuation
 from fitrag_integrations.methods.baselines.refeed import in_turns
 from fitrag_integrations.methods.baselines.self_ask import read_step
@@ -26,16 +20,6 @@ ONE = Passage("1", "Ilse Marbach designed it.", "Tirva bridge")
 TWO = Passage("2", "The Tirva is a river.")
 THREE = Passage("3", "The bridge is of stone.")
 PORTS = Ports(retrieve=lambda queries: 1 / 0, generate=lambda prompts: 1 / 0)  # driven by hand
-
-
-def finished(flow, reply):
-    with pytest.raises(StopIteration) as stopped:
-        flow.send(reply)
-    return stopped.value.value
-
-
-def asked(ask):
-    return ask.port.name, list(ask.items)
 
 
 def only(ask, port="generate"):

@@ -1,8 +1,5 @@
 """Methods put together by name, from mappings and from TOML."""
 
-import subprocess
-import sys
-
 import pytest
 
 from fitrag_integrations.errors import InputError
@@ -309,17 +306,6 @@ def test_one_question_that_fails_inside_leaves_the_others():
 def test_over_wants_methods(arguments):
     with pytest.raises(InputError, match=next(iter(arguments))):
         Over(**{"method": Direct(), "retriever": Direct(), **arguments})
-
-
-def test_putting_together_loads_no_torch():
-    script = (
-        "from fitrag_integrations.methods import method_from; import sys\n"
-        "method_from({'method': 'slimplm', 'retriever': 'crag'}); print('torch' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
 
 
 def test_the_types_of_the_short_names():

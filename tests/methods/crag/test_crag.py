@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from by_eye import THRESHOLDS, ByEye, ByEyeAsync, passage, texts
+from by_hand import asked, finished
 
 from fitrag_integrations.errors import InputError, PortError, SearchError, ThresholdMismatchError
 from fitrag_integrations.flow import arun, arun_many, run, run_many
@@ -56,16 +57,6 @@ class World:
 
 def corrected(world, ports=None, evaluator=None, **options):
     return run(Crag(evaluator or ByEye(), **options)(QUESTION, ports or world.ports)).value
-
-
-def finished(flow, reply):
-    with pytest.raises(StopIteration) as stopped:
-        flow.send(reply)
-    return stopped.value.value
-
-
-def asked(ask):
-    return ask.port.name, [item if isinstance(item, str) else item[1].text for item in ask.items]
 
 
 def strips_of(passage, *cuts):

@@ -1,6 +1,7 @@
 """Queries of at most three keywords: what a model may write, and how they are found without one."""
 
 import pytest
+from by_hand import finished
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -141,9 +142,7 @@ def test_a_model_is_asked_with_the_question_on_one_line():
     assert ask.items == [keyword_prompt("Who wrote it?")]
     assert ask.items[0].endswith("\nquestion: Who wrote it?\nquery:")
     assert "at most three keywords" in ask.items[0]
-    with pytest.raises(StopIteration) as stopped:
-        flow.send(["Amarcord, score"])
-    assert stopped.value.value == Rewritten("Amarcord, score", "llm")
+    assert finished(flow, ["Amarcord, score"]) == Rewritten("Amarcord, score", "llm")
 
 
 def test_without_a_model_the_fall_back_is_no_failure():

@@ -10,12 +10,7 @@ from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag
 from fitrag_integrations.methods.crag.evaluator import ActionJudge
-from fitrag_integrations.methods.crag.verdict import (
-    INPUTS,
-    ListJudge,
-    ListVerdict,
-    list_numbers,
-)
+from fitrag_integrations.methods.crag.verdict import INPUTS, ListJudge, ListVerdict, list_numbers
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Passage
 from fitrag_integrations.values.thresholds import ActionThresholds

@@ -16,12 +16,7 @@ from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.blocks import HEADING, blocks_of
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
-from fitrag_integrations.values.windows import (
-    by_score,
-    fit,
-    merge,
-    windows,
-)
+from fitrag_integrations.values.windows import fit, merge, windows
 
 QUESTION = "Who wrote the score?"
 SENTENCES = st.sampled_from(
@@ -193,12 +188,6 @@ def test_of_equal_scores_the_passage_given_first_comes_first():
     for order in (given, given[::-1]):
         kept, _ = run(TokenReducer(detector=False)(QUESTION, order, same)).value
         assert [excerpt.passage for excerpt in kept] == order
-
-
-def test_within_a_passage_the_first_of_equals_is_kept():
-    passage = Passage("p", "One is. Two is. Three is.")
-    cut = windows(passage, size=1)
-    assert by_score(cut) == cut
 
 
 def test_the_prompt_shows_excerpts_in_document_order_with_their_title():

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 
 import pytest
+from by_hand import finished
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,9 +87,7 @@ def test_the_flow_by_hand():
     assert [passage.title for _, passage in ask.items] == ["Amarcord"] * 3 + ["Nino Rota"]
     assert ask.items[0][1].text == "Amarcord is a film. Rota wrote the score. It won."
     windows = [BiLabelScore(n / 10, n / 10) for n in (2, 4, 3, 5)]
-    with pytest.raises(StopIteration) as done:
-        flow.send(windows)
-    context = done.value.value
+    context = finished(flow, windows)
     assert [excerpt.passage.id for excerpt in context.excerpts] == ["rota", "film"]
     assert [excerpt.score for excerpt in context.excerpts] == [1.0, 0.8]
     assert context.excerpts[1].text == "Rota wrote the score. It won. Prizes came."

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from by_hand import finished
 from gate_fakes import QUESTIONS, AsyncGate, DigitDrafter, LengthGate
 
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
@@ -44,11 +45,10 @@ def test_the_flow_by_hand():
     assert (ask.port.name, list(ask.items)) == ("draft", [QUESTION])
     ask = flow.send([Draft("about ninety")])
     assert (ask.port.name, list(ask.items)) == ("gate", [(QUESTION, "about ninety")])
-    with pytest.raises(StopIteration) as done:
-        flow.send([0.75])
+    decided = finished(flow, [0.75])
     decision = RetrievalDecision(False, 0.75, 0.5, "the model seems to know it")
-    assert done.value.value == Decided(decision, "about ninety")
-    assert Decided.from_dict(done.value.value.to_dict()) == done.value.value
+    assert decided == Decided(decision, "about ninety")
+    assert Decided.from_dict(decided.to_dict()) == decided
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,7 @@ class Generating:
 
 
 @pytest.mark.parametrize(
-    "drafter",
-    [
-        Generating(),
-        Generating().generate,
-        Port.of("llm", Generating().generate),
-    ],
+    "drafter", [Generating(), Generating().generate, Port.of("llm", Generating().generate)]
 )
 def test_whoever_continues_prompts_can_draft(drafter):
     trace = run(Decider(LengthGate(), drafter=drafter)(QUESTION))

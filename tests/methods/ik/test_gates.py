@@ -158,8 +158,7 @@ def test_a_reply_that_is_neither_retrieves(reply):
 
 
 @pytest.mark.parametrize(
-    "gate",
-    [lambda **more: MarginGate(Fixed(), **more), lambda **more: PTrueGate(Sure(), **more)],
+    "gate", [lambda **more: MarginGate(Fixed(), **more), lambda **more: PTrueGate(Sure(), **more)]
 )
 def test_a_fitted_threshold_belongs_to_its_model(gate):
     other, own = FittedThreshold(0.3, model="other"), FittedThreshold(0.3, model="fixed")

@@ -5,6 +5,7 @@ import json
 from zlib import crc32
 
 import pytest
+from by_hand import asked, finished
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,16 +40,6 @@ B = Passage("b", "Klara Marbach is her mother.", "Marbachs")
 C = Passage("c", "Klara Marbach was born in 1931.", "Klara Marbach")
 D = Passage("d", "The Marbach is a brook.")
 SHOT = ("Who built it?", "Anna Vell built it in 1870.", "Anna Vell")
-
-
-def asked(ask):
-    return ask.port.name, list(ask.items)
-
-
-def finished(flow, reply):
-    with pytest.raises(StopIteration) as stopped:
-        flow.send(reply)
-    return stopped.value.value
 
 
 def ids(context):

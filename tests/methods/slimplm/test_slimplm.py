@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from by_hand import finished
 from slim_fakes import CLAIMS, QUESTIONS, Judge, Proxy, Rewriter, World
 
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
@@ -45,12 +46,6 @@ BY_TEXT = {"proxy": text_model, "judge": text_model, "rewriter": text_model}
 
 def asked(ask):
     return ask.port.name, list(ask.items)
-
-
-def finished(flow, reply):
-    with pytest.raises(StopIteration) as stopped:
-        flow.send(reply)
-    return stopped.value.value
 
 
 def filled(template, question, draft):

@@ -4,15 +4,7 @@ import random
 
 import pytest
 import torch
-from tiny_causal import (
-    CPU,
-    DRAFTS,
-    QUESTIONS,
-    write_gpt2,
-    write_ik,
-    write_judge,
-    write_llama,
-)
+from tiny_causal import CPU, DRAFTS, QUESTIONS, write_gpt2, write_ik, write_judge, write_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import InputError, ModelLoadError

@@ -10,11 +10,7 @@ from tiny_causal import CPU, QUESTIONS, write_gpt2, write_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models import (
-    LocalGenerator,
-    NecessityJudge,
-    RetrievalEvaluator,
-)
+from fitrag_integrations.models import LocalGenerator, NecessityJudge, RetrievalEvaluator
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.causal.words import cut_at
 from fitrag_integrations.models.encoder.encoders import load_base

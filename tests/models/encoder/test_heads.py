@@ -15,8 +15,7 @@ logits = st.integers(-9, 9).map(float)
 
 @settings(max_examples=60)
 @given(
-    st.lists(st.tuples(logits, logits, st.booleans()), min_size=1, max_size=12),
-    st.integers(1, 5),
+    st.lists(st.tuples(logits, logits, st.booleans()), min_size=1, max_size=12), st.integers(1, 5)
 )
 def test_the_best_span_by_brute_force(rows, max_tokens):
     starts, ends, allowed = zip(*rows, strict=True)
@@ -24,9 +23,7 @@ def test_the_best_span_by_brute_force(rows, max_tokens):
     spans = [(i, j) for i in places for j in places if i <= j < i + max_tokens]
     expected = max((starts[i] + ends[j] for i, j in spans), default=-math.inf)
     best, first, last = best_spans(
-        torch.tensor([starts, ends]).T.unsqueeze(0),
-        torch.tensor([allowed]),
-        max_tokens=max_tokens,
+        torch.tensor([starts, ends]).T.unsqueeze(0), torch.tensor([allowed]), max_tokens=max_tokens
     )
     assert best.tolist() == [expected]
     if spans:

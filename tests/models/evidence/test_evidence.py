@@ -68,8 +68,6 @@ def test_features_are_in_range_whatever_the_order_and_the_budget(base):
 
 
 def test_a_passage_is_read_apart_from_the_question(base):
-    (king,), (river,) = tokenizer_of(base).encode(
-        [("king", PAIRS[0][1]), ("river", PAIRS[0][1])],
-    )
+    (king,), (river,) = tokenizer_of(base).encode([("king", PAIRS[0][1]), ("river", PAIRS[0][1])])
     assert _part(king, 2) == _part(river, 2)
     assert _part(king, 1) != _part(river, 1)

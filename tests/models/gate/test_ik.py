@@ -6,15 +6,7 @@ import shutil
 
 import pytest
 import torch
-from tiny_causal import (
-    DRAFTS,
-    QUESTIONS,
-    fitted,
-    set_field,
-    write_gpt2,
-    write_ik,
-    write_llama,
-)
+from tiny_causal import DRAFTS, QUESTIONS, fitted, set_field, write_gpt2, write_ik, write_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import (

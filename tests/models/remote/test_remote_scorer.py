@@ -14,14 +14,7 @@ from dataclasses import replace
 import pytest
 from rerank_server import KEY, Server, share
 
-from fitrag_integrations import (
-    InputError,
-    Passage,
-    PortError,
-    Ports,
-    ThresholdMismatchError,
-    run,
-)
+from fitrag_integrations import InputError, Passage, PortError, Ports, ThresholdMismatchError, run
 from fitrag_integrations.methods import ActionThresholds, Crag, FitRag
 from fitrag_integrations.models import RemoteScorer
 from fitrag_integrations.models.remote.client import _Breaker

@@ -40,8 +40,7 @@ def write(folder, kind, *, seed=0, positions=4096, pad=True, head=False, layers=
     texts = ["yes", "no", "Yes", "No"] * 9 + ["the query and the document is a river or a king"] * 4
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     fast.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, show_progress=False),
+        texts, trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, show_progress=False)
     )
     fast.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
     tokenizer = PreTrainedTokenizerFast(

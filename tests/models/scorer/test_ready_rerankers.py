@@ -8,15 +8,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import (
-    LETTERS,
-    MARKS,
-    PAIRS,
-    WORDS,
-    write_bert,
-    write_cross_encoder,
-    write_t5_classifier,
-)
+from tiny import LETTERS, MARKS, PAIRS, WORDS, write_bert, write_cross_encoder, write_t5_classifier
 
 from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.flow import run

@@ -11,12 +11,7 @@ from fitrag_integrations.evaluation.answers import tokens
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.module import (
-    BiLabelModule,
-    Lists,
-    fit_head,
-    losses,
-)
+from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists, fit_head, losses
 from fitrag_integrations.training.losses import fit_temperatures, span_loss
 from fitrag_integrations.training.reader import ReaderModule
 from fitrag_integrations.training.rows import ReadingRow

@@ -13,11 +13,7 @@ from fitrag_integrations.models import RetrievalEvaluator
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.training.bilabel.fit import ReaderPlan, fit_reader
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, _start, fit_evaluator
-from fitrag_integrations.training.evaluator.module import (
-    EvaluatorModule,
-    gold_spans,
-    losses,
-)
+from fitrag_integrations.training.evaluator.module import EvaluatorModule, gold_spans, losses
 from fitrag_integrations.training.losses import span_or_nowhere_loss
 from fitrag_integrations.training.rows import judged_json, judged_row
 

@@ -5,16 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fitted_world import (
-    Bank,
-    Overlap,
-    Reading,
-    Telling,
-    passages,
-    people,
-    questions,
-    retriever,
-)
+from fitted_world import Bank, Overlap, Reading, Telling, passages, people, questions, retriever
 
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
@@ -118,14 +109,7 @@ def test_a_model_that_tells_of_its_tokens_is_gated_by_them(fitted_at, tmp_path):
     asked = [each for each in llm.asked + rest.asked if each.startswith(("draft", "yes"))]
     assert len(set(asked)) == 96 and len(asked) <= 96 + 64
     (table,) = tried
-    assert list(table.p_known) == [
-        "neighbours",
-        "ask",
-        "margin",
-        "entropy",
-        "likelihood",
-        "p_true",
-    ]
+    assert list(table.p_known) == ["neighbours", "ask", "margin", "entropy", "likelihood", "p_true"]
     knows = [each.question.split()[2] in ("Ada", "Bela") for each in table.questions]
     for name in ("margin", "entropy", "likelihood", "p_true"):
         assert [sure > 0.5 for sure in table.p_known[name]] == knows

@@ -47,8 +47,7 @@ GRID = np.array([25.0, 50, 100, 200, 400, 800, 1600])
 
 
 @pytest.mark.parametrize(
-    ("level", "tokens"),
-    [(0.0, 0.0), (0.25, 75.0), (0.5, 100.0), (0.75, 150.0), (1.0, 200.0)],
+    ("level", "tokens"), [(0.0, 0.0), (0.25, 75.0), (0.5, 100.0), (0.75, 150.0), (1.0, 200.0)]
 )
 def test_tokens_are_read_between_two_budgets(level, tokens):
     both = curve([[0, 1, 1], [0, 0, 1]], [[50, 100, 200]] * 2)

@@ -3,8 +3,6 @@
 import asyncio
 import contextvars
 import json
-import subprocess
-import sys
 import threading
 from functools import partial
 from types import SimpleNamespace
@@ -217,18 +215,3 @@ def test_an_error_that_a_tool_reports_is_no_result(found):
 def test_anything_else_is_refused(found):
     with pytest.raises(InputError, match="search result"):
         hits_of(found)
-
-
-def test_no_framework_and_no_client_is_loaded_for_a_function():
-    script = (
-        "from fitrag_integrations.web import WebSearch\n"
-        "search = WebSearch.from_tool(lambda query: ['Otters hold hands.'])\n"
-        "assert search.search(['q'])[0][0].text == 'Otters hold hands.'\n"
-        "import sys; print(*sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    loaded = {module.partition(".")[0] for module in done.stdout.split()}
-    heavy = {"torch", "langchain_core", "llama_index", "httpx", "googleapiclient", "trafilatura"}
-    assert not loaded & heavy

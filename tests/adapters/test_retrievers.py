@@ -1,0 +1,177 @@
+"""Methods as retrievers in both frameworks: one question, many in lock step, sync and async."""
+
+import asyncio
+import copy
+import threading
+
+import pytest
+from fakes import (
+    PASSAGES,
+    QUESTIONS,
+    EnoughOf,
+    FailingScorer,
+    FixedGate,
+    OverlapScorer,
+    SyncOverlapScorer,
+)
+from frameworks import BOTH, told
+
+from fitrag_integrations.methods import FitRag
+
+QUESTION = QUESTIONS[0]
+BEST = "Nino Rota wrote the score of the film."
+
+
+def fitrag(framework, **fields):
+    made = {"base": framework.base(), "scorer": OverlapScorer()}
+    return framework.ours.FitRagRetriever(**{**made, **fields})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"top_n": 2, "window": 1},
+        {"max_tokens": 60},
+        {"weight": 0.0, "window": 2, "stride": 2},
+        {"detector": EnoughOf(2)},
+        {"gate": FixedGate(0.25)},
+        {"gate": FixedGate(0.75)},
+    ],
+    ids=str,
+)
+async def test_both_frameworks_keep_and_note_the_same(settings):
+    found, batches = [], []
+    for each in BOTH:
+        found.append([])
+        general = each.ours.MethodRetriever(
+            base=each.base(), method=FitRag(OverlapScorer(), **settings)
+        )
+        for question in QUESTIONS:
+            pieces, context = await each.in_every_way(fitrag(each, **settings), question)
+            found[-1].append((told(pieces), context.notes, context.details))
+            assert each.pieces(each.ask(general, question)) == pieces
+        scorer = OverlapScorer()
+        many = each.many(fitrag(each, scorer=scorer, **settings), QUESTIONS)
+        assert [told(each.pieces(one)) for one in many] == [pieces for pieces, *_ in found[-1]]
+        batches.append(scorer.batches)
+    assert found[0] == found[1]
+    assert batches[0] == batches[1]
+
+
+async def test_the_best_windows_come_back(framework):
+    made = fitrag(framework, max_tokens=60, window=1)
+    pieces, context = await framework.in_every_way(made, QUESTION)
+    best = pieces[0]
+    assert (best.text, best.start) == (BEST, 65)
+    assert best.metadata["source_id"] == "amarcord"
+    assert (best.metadata["retrieval_score"], best.metadata["year"]) == (0.5, 1973)
+    assert best.metadata["fitrag"] == "fitrag"
+    assert not {piece.id for piece in pieces} & {passage.id for passage in PASSAGES}
+    assert context.details["max_tokens"] == 60 >= context.details["tokens_out"]
+
+
+async def test_a_batch_asks_the_scorer_once_for_all_questions(framework):
+    scorer = OverlapScorer()
+    retriever = fitrag(framework, scorer=scorer)
+    alone = [framework.pieces(framework.ask(retriever, question)) for question in QUESTIONS]
+    scorer.batches.clear()
+    found = framework.many(retriever, QUESTIONS)
+    again = await framework.amany(retriever, QUESTIONS)
+    assert [*map(framework.pieces, found)] == [*map(framework.pieces, again)] == alone
+    assert scorer.calls == 4  # the passages of all questions, then their windows, twice
+    assert scorer.batches[0] == 12 and scorer.async_batches == scorer.batches[2:]
+
+
+@pytest.mark.parametrize("part", ["base", "scorer"])
+async def test_a_failing_question_fails_alone(framework, part):
+    bad = {"base": framework.base(bad=QUESTIONS[1]), "scorer": FailingScorer(QUESTIONS[1])}[part]
+    error = ConnectionError if part == "base" else RuntimeError
+    retriever = fitrag(framework, **{part: bad})
+    good = framework.pieces(framework.ask(retriever, QUESTION))
+    for found in (
+        framework.many(retriever, QUESTIONS, return_exceptions=True),
+        await framework.amany(retriever, QUESTIONS, return_exceptions=True),
+    ):
+        assert [isinstance(each, error) for each in found] == [False, True, False]
+        assert framework.pieces(found[0]) == good
+    for call in (framework.many, framework.amany):
+        with pytest.raises(error):
+            _ = (
+                call(retriever, QUESTIONS)
+                if call == framework.many
+                else await call(retriever, QUESTIONS)
+            )
+    with pytest.raises(error):
+        framework.ask(retriever, QUESTIONS[1])
+    with pytest.raises(error):
+        await framework.aask(retriever, QUESTIONS[1])
+
+
+async def test_without_a_question_or_a_passage_nothing_is_scored(framework):
+    scorer = OverlapScorer()
+    nothing = fitrag(framework, base=framework.finding([]), scorer=scorer)
+    assert framework.many(nothing, []) == await framework.amany(nothing, []) == []
+    assert (await framework.in_every_way(nothing, QUESTION))[0] == []
+    assert scorer.calls == 0
+
+
+async def test_a_gate_that_knows_the_answer_retrieves_nothing(framework):
+    gate = FixedGate(0.9)
+    never = framework.base(bad=QUESTION)
+    pieces, context = await framework.in_every_way(
+        fitrag(framework, base=never, gate=gate), QUESTION
+    )
+    assert pieces == [] and not context.decision.retrieve
+    gate.batches.clear()
+    framework.many(fitrag(framework, gate=gate), QUESTIONS)
+    assert gate.batches == [3]
+    assert framework.ask(fitrag(framework, gate=FixedGate(0.1)), QUESTION)
+
+
+async def test_settings_reach_the_method(framework):
+    async def count(**settings):
+        made = fitrag(framework, max_share=None, **settings)
+        return len((await framework.in_every_way(made, QUESTION))[0])
+
+    assert (await count(), await count(top_n=1), await count(detector=EnoughOf(2))) == (4, 1, 2)
+    spans = fitrag(framework, split=lambda text: [(0, len(text))] if text else [])
+    pieces, _ = await framework.in_every_way(spans, QUESTION)
+    assert pieces[0].text == PASSAGES[0].text
+    changed = fitrag(framework, max_share=None)
+    changed.top_n = 1
+    assert len(framework.ask(changed, QUESTION)) == 1
+
+
+async def test_what_a_base_gives_stays_as_it_is(framework):
+    given = framework.given()
+    before = copy.deepcopy(given)
+    made = fitrag(framework, base=framework.finding(given), max_tokens=800)
+    await framework.in_every_way(made, QUESTION)
+    assert given == before
+
+
+async def test_32_at_once_equal_one_by_one(framework):
+    retriever = fitrag(framework, scorer=SyncOverlapScorer())
+    questions = [f"{QUESTIONS[i % 3]} {i}" for i in range(32)]
+    found = await asyncio.gather(*(framework.aask(retriever, each) for each in questions))
+    alone = (framework.ask(fitrag(framework), each) for each in questions)
+    assert [*map(framework.pieces, found)] == [*map(framework.pieces, alone)]
+
+
+async def test_a_scorer_without_an_async_twin_is_called_in_a_thread(framework):
+    scorer = SyncOverlapScorer()
+    await framework.aask(fitrag(framework, scorer=scorer), QUESTION)
+    await framework.amany(fitrag(framework, scorer=scorer), QUESTIONS)
+    assert scorer.calls == 4 and threading.get_ident() not in scorer.threads
+
+
+async def test_a_retriever_may_be_the_base_of_another(framework):
+    scorer, inner = OverlapScorer(), OverlapScorer()
+    base = fitrag(framework, scorer=inner, window=1)
+    outer = fitrag(framework, base=base, scorer=scorer, window=1, top_n=1)
+    (piece,), _ = await framework.in_every_way(outer, QUESTION)
+    assert (piece.text, piece.start, piece.metadata["retrieval_score"]) == (BEST, 65, 0.5)
+    scorer.batches.clear(), inner.batches.clear()
+    framework.many(outer, QUESTIONS)
+    assert (scorer.calls, inner.calls) == (2, 2)
