@@ -100,7 +100,8 @@ class Budget:
     def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[BudgetFit]:
         """Keep the longest prefix that fits, then fill the rest with what fits behind it.
 
-        The first excerpt behind the prefix is shortened where it is too long even alone.
+        The first excerpt behind the prefix loses its lead and headings where it fits so, and is
+        shortened where it is too long even alone.
 
         Args:
             excerpts: Candidates, best first.
@@ -109,8 +110,10 @@ class Budget:
         """
         kept = fit(excerpts, max_tokens=self.most, cost=self.cost)
         rest, notes = list(excerpts[len(kept) :]), list[str]()
-        if rest and not self.fits(rest[:1]):
-            part = yield from self._narrowed(rest[0], kept, ask)
+        if rest:
+            part = self._bare(rest[0], kept)
+            if part is None and not self.fits(rest[:1]):
+                part = yield from self._narrowed(rest[0], kept, ask)
             if part is not None:
                 del rest[0]
                 kept.append(part)
@@ -164,6 +167,11 @@ class Budget:
             waiting = sorted([*passed, *tried[length + 1 :]])
         return added, sorted([*left, *waiting])
 
+    def _bare(self, excerpt: Excerpt, before: Sequence[Excerpt]) -> Excerpt | None:
+        """Return an excerpt without what it is shown under, if it has that and fits without."""
+        bare = replace(excerpt, lead=(), start=excerpt.start + under_heading(excerpt.body))
+        return bare if bare != excerpt and self.fits([*before, bare]) else None
+
     def _narrowed(
         self, excerpt: Excerpt, before: Sequence[Excerpt], ask: Scored | None
     ) -> Flow[Excerpt | None]:
@@ -171,9 +179,6 @@ class Budget:
 
         Of the outer parts the worse goes, until the rest fits.
         """
-        bare = replace(excerpt, lead=(), start=excerpt.start + under_heading(excerpt.body))
-        if bare != excerpt and self.fits([*before, bare]):
-            return bare
         for spans in (self.split or split_sentences, clauses):
             parts = [
                 replace(excerpt, start=excerpt.start + start, end=excerpt.start + end)

@@ -42,6 +42,7 @@ _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
 _MARKED = re.compile(r"\A\s{0,3}#|([^\w\s])\1\1\s*\Z")  # hashes before, or signs under a heading
+_RULE = re.compile(r"^[\W_]+$", re.MULTILINE)  # what parts the header row of a table from the rest
 _LABEL = 60  # characters of a line without a stop that may be a lead-in
 # What is linked or drawn: the first group is what a reader sees of it.
 _LINKS = re.compile(
@@ -71,8 +72,8 @@ def leads_of(text: str, spans: Iterable[Span]) -> list[Lead | None]:
         For each span, spans of the text before it: of a list item its lead-in line or heading and
         the items it is nested in, of a table row the header row and what leads the table, of a
         block of code its lead-in line or heading, and of a further sentence of an item the first.
-        Prose has none. None stands for a heading or lead-in line that is the lead of others: it is
-        shown with these.
+        Prose has none. None stands for a heading, a lead-in line or a table's header row over a
+        line of signs that is the lead of others: it is shown with these.
     """
     return [lead for lead, _ in _walked(text, tuple(spans))]
 
@@ -102,12 +103,12 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
 
 def under_heading(text: str) -> int:
     """Return where a text goes on after its headings; 0 where it has none, or nothing else."""
-    end = 0
+    headed = False
     for block in blocks_of(text):
         if block.kind == HEADING:
-            end = block.end
+            headed = True
         elif block.kind != BLANK:
-            return end
+            return block.start if headed else 0
     return 0
 
 
@@ -132,6 +133,7 @@ class _Leads:
         self.last: Span = (0, 0)  # and the last span in it
         self.items: list[tuple[int, Lead, Span]] = []  # open ones: indent, lead, first sentence
         self.table: Lead | None = None
+        self.columns: Span | None = None  # the header row, where a line of signs sets it off
         self.openers: set[Span] = set()  # headings and lead-in lines that lead something
         self.headings: set[Span] = set()
 
@@ -176,7 +178,11 @@ class _Leads:
         if self.table is None or block.kind == HEADER:
             lead = self._opened()
             self.table = self._with(lead, first, 2 * LONG_LEAD) if block.kind == HEADER else lead
+            ruled = self.table != lead and _RULE.search(self.text, block.start, block.end)
+            self.columns = first if ruled else None
             return lead
+        if self.columns is not None:
+            self.openers.add(self.columns)
         return self.table
 
     def _opened(self) -> Lead:

@@ -125,9 +125,12 @@ def test_headings_belong_to_what_is_under_them(name):
     assert [text[slice(*span)] for span, _ in units_of(text, split_sentences(text))] == units
 
 
-@pytest.mark.parametrize(("text", "rest"), [("# A\n\nB is.", "B is."), ("# A", "# A"), ("B", "B")])
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [("# A\n\nB is.", "B is."), ("# A\n\n    b = 1", "    b = 1"), ("# A", "# A"), ("B", "B")],
+)
 def test_what_is_under_the_headings_of_a_text(text, rest):
-    assert text[under_heading(text) :].strip() == rest
+    assert text[under_heading(text) :] == rest
 
 
 NAMED = [
