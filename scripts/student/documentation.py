@@ -1,9 +1,7 @@
 """Read the documentation of freely licensed software into pages of blocks, with each license.
 
-    apt-get download PACKAGE...; dpkg-deb -x PACKAGE.deb SOURCES/deb/PACKAGE
-    pip download --no-deps --only-binary :all: -d SOURCES/whl PROJECT...
-    npm pack --pack-destination SOURCES/npm PROJECT...
-    python scripts/student/documentation.py SOURCES OUT --mandoc BINARY
+    python scripts/student/sources.py SOURCES
+    python scripts/student/documentation.py SOURCES OUT --mandoc SOURCES/tools/usr/bin/mandoc
 
 Debian packages bring manuals in HTML and man pages, wheels and npm archives their READMEs. Only
 projects whose own metadata names a license of `FREE` are read: the `copyright` file of a Debian
