@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo docs dist sbom notebooks test test-browser test-notebooks browser gpu lint types \
-	check format embedded closed-book embedded-gate embedded-teachers student embedded-student \
+	check format embedded closed-book embedded-gate embedded-teachers student student-both embedded-student \
 	embedded-fitted embedded-eligibility clean
 
 help:
@@ -127,7 +127,7 @@ embedded: $(STAMP)
 		--depth 20 --seed 13 --unanswered --dtype bfloat16 --out runs/labelled.jsonl
 	$(BIN)/fitrag calibrate reader runs/labelled.jsonl --model runs/reader
 	$(BIN)/python scripts/embed.py runs/reader
-	$(MAKE) embedded-teachers student embedded-student
+	$(MAKE) embedded-teachers student student-both embedded-student
 
 # An evaluator over the embedded reader, the scorer from that, the evaluator of its second label; two
 # hours on one core
@@ -152,6 +152,26 @@ student: $(STAMP)
 	$(BIN)/python scripts/student/fit.py runs/student/third $(ROWS) $(RUN) --parts 1 \
 		--other runs/student/second --lists 1000 --ranks 100
 	$(BIN)/python scripts/student/export.py $(RUN) $(RUN)/graph --shared --check $(ROWS)
+
+# A round on Wikipedia and documentation, from what ships: two runs of 33 minutes of one core each, in
+# parallel, and what is fitted after their mean; RUN is then what embedded-student ships
+PARTS ?= 0.5
+BOTH = $(BIN)/python scripts/student/train.py $(ROWS) --docs runs/both/rows/docs.jsonl \
+	--ranks 1 --reads 3 --lists 1 --warm 30 --steps 5000 --minutes 33 --stuffed 0.5
+student-both: $(STAMP)
+	$(BIN)/python scripts/student/sources.py runs/both/sources
+	$(BIN)/python scripts/student/documentation.py runs/both/sources runs/both/pages \
+		--mandoc runs/both/sources/tools/usr/bin/mandoc
+	$(BIN)/python scripts/student/documentation_rows.py runs/both/pages/pages.jsonl $(DATA) runs/both/rows
+	$(BIN)/python scripts/student/rows.py $(DATA) $(ROWS)
+	$(MAKE) -j 2 runs/both/plain runs/both/reworded
+	$(BIN)/python scripts/student/fit.py runs/both/plain $(ROWS) $(RUN) --parts $(PARTS) \
+		--other runs/both/reworded --ranks 30 --docs runs/both/rows/docs_held.jsonl
+runs/both/plain:
+	$(BOTH) --seed 15 $@
+runs/both/reworded:
+	$(BOTH) --seed 16 --reworded 0.5 --misled 0.5 \
+		--synonyms runs/both/sources/tools/usr/share/wordnet $@
 
 # Puts the student into the package, one trunk under all four parts, and fits what depends on its
 # scores: make embedded-student RUN=... ROWS=...

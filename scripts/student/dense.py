@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from model import ATTENTION, halved
 from safetensors.torch import load_file, save_file
 
 from fitrag_integrations.models.encoder.encoders import load_base
@@ -22,7 +23,7 @@ def dense_search(
     """Encode the pool once, and give the function that ranks it for questions."""
     from tokenizers import Tokenizer
 
-    model: Any = load_base(MINILM, attention="eager")[0].encoder.eval()
+    model: Any = load_base(MINILM, attention=ATTENTION)[0].encoder.eval()
     tokenizer = Tokenizer.from_file(str(Path(weights_source(MINILM)) / "tokenizer.json"))
     tokenizer.enable_truncation(TOKENS)
     tokenizer.no_padding()
@@ -35,7 +36,7 @@ def dense_search(
             some = [torch.tensor(rows[i]) for i in order[at : at + 32]]
             ids = torch.nn.utils.rnn.pad_sequence(some, batch_first=True)
             mask = (ids > 0).long()
-            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            with torch.inference_mode(), halved():
                 states = model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
             mean = (states * mask.unsqueeze(2)).sum(1) / mask.sum(1, keepdim=True)
             made[order[at : at + 32]] = torch.nn.functional.normalize(mean, dim=1)

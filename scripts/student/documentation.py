@@ -1,9 +1,7 @@
 """Read the documentation of freely licensed software into pages of blocks, with each license.
 
-    apt-get download PACKAGE...; dpkg-deb -x PACKAGE.deb SOURCES/deb/PACKAGE
-    pip download --no-deps --only-binary :all: -d SOURCES/whl PROJECT...
-    npm pack --pack-destination SOURCES/npm PROJECT...
-    python scripts/student/documentation.py SOURCES OUT --mandoc BINARY
+    python scripts/student/sources.py SOURCES
+    python scripts/student/documentation.py SOURCES OUT --mandoc SOURCES/tools/usr/bin/mandoc
 
 Debian packages bring manuals in HTML and man pages, wheels and npm archives their READMEs. Only
 projects whose own metadata names a license of `FREE` are read: the `copyright` file of a Debian
@@ -45,7 +43,6 @@ READ_BY_HAND = {
     "python3.11-doc": "PSF-2.0",
     "sqlite3-doc": "public domain",
     "postgresql-doc-15": "PostgreSQL",
-    "tcl-doc": "TCL (BSD-like)",
     "sudo": "ISC",
     "openssh-client": "BSD",
     "openssl": "Apache-2.0",
@@ -61,10 +58,10 @@ READ_BY_HAND = {
     "nsd": "BSD-3-Clause",
     "zstd": "BSD-3-Clause (its choice of two)",
 }
-"""Licenses set by hand, where the copyright file cannot be parsed; not all are verified yet."""
+"""Licenses of what is read of these, from their copyright files, which cannot be parsed."""
 SKIPPED = re.compile(
     r"(?i)genindex|modindex|search|_modules|/_static|copyright|objects\.inv|index-\d|glossary/"
-    r"|/readme\.debian|-sources|license|blank|py-modindex|contributors|authors|thanks|bookindex"
+    r"|/readme\.debian|tcltk-policy|-sources|license|blank|py-modindex|contributors|authors|thanks|bookindex"
 )
 PAGES, LARGE = 45, {"python3.11-doc": 300, "apache2-doc": 110, "postgresql-doc-15": 120}
 LARGE |= {"nodejs-doc": 60, "sqlite3-doc": 90, "python-django-doc": 110, "cmake-doc": 80}

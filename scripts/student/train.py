@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import sys
 import time
 from functools import cache
@@ -32,7 +33,18 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from label import pair_name  # noqa: E402
-from model import ANSWER_TOKENS, HOME, Student, batched, kept, save, teachers_student  # noqa: E402
+from model import (
+    ANSWER_TOKENS,
+    ATTENTION,
+    HOME,
+    Student,
+    batched,
+    halved,
+    kept,
+    save,
+    teachers_student,
+)  # noqa: E402
+from synonyms import Synonyms  # noqa: E402
 from twists import stuffed  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer
@@ -62,7 +74,10 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=None, help="what documentation_rows.py wrote")
     parser.add_argument("--lists", type=int, default=2, help="lists of documentation a step")
     parser.add_argument("--stuffed", type=float, default=0.0, help="items with a near miss made up")
-    parser.add_argument("--full", action="store_true", help="float32 instead of bfloat16")
+    parser.add_argument("--synonyms", type=Path, default=None, help="WordNet's files")
+    parser.add_argument("--reworded", type=float, default=0.4, help="items asked in other words")
+    parser.add_argument("--misled", type=float, default=0.0, help="lists where words mislead")
+    parser.add_argument("--full", action="store_true", help="float32 in any case")
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
     parser.add_argument("--part", type=float, default=1.0, help="so much of that run's change")
@@ -79,16 +94,17 @@ def main() -> None:
     ranks = [item for item in items if item["kind"] == "rank"]
     reads = [item for item in items if item["kind"] != "rank"]
     documents = [json.loads(line) for line in (args.docs or Path("/dev/null")).open()]
-    model, tokenizer = teachers_student(attention="eager")  # faster than fused ones in bfloat16
+    synonyms = args.synonyms and Synonyms(args.synonyms)
+    model, tokenizer = teachers_student(attention=ATTENTION)
     if args.start is not None:
-        model, tokenizer = kept(args.start, args.part, attention="eager")
+        model, tokenizer = kept(args.start, args.part, attention=ATTENTION)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains(name))
-    teacher = Teacher(teachers_student(attention="eager")[0].eval(), args.first)
+    teacher = Teacher(teachers_student(attention=ATTENTION)[0].eval(), args.first)
     for one in (model, teacher.second):
         one.to(args.device)
         if not args.full:
-            one.encoder.forward = torch.autocast(args.device, torch.bfloat16)(one.encoder.forward)
+            one.encoder.forward = halved(args.device)(one.encoder.forward)
     groups = [
         {
             "params": [
@@ -102,6 +118,11 @@ def main() -> None:
     ]
     optimizer = torch.optim.AdamW(groups, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.01)
     args.out.mkdir(parents=True, exist_ok=True)
+    drawing = [
+        (ranks, misleading(ranks), args.ranks, args.seed),
+        (reads, reads, args.reads, args.seed + 1),
+        (documents, misleading(documents), args.lists, args.seed + 2),
+    ]
     at, spent = resume(model, optimizer, args.out)
     saved = time.monotonic()
     mean: dict[str, float] = {}
@@ -111,16 +132,16 @@ def main() -> None:
         for group in optimizer.param_groups:
             group["lr"] = group["rate"] * part
         chance, place = random.Random(f"{args.seed} {at}"), at + args.skip
-        batch = [ranks[i] for i in drawn(len(ranks), args.ranks, place, args.seed)]
-        batch += [reads[i] for i in drawn(len(reads), args.reads, place, args.seed + 1)]
-        if documents:
-            some = drawn(len(documents), args.lists, place, args.seed + 2)
-            batch += [documents[i] for i in some]
+        batch = list[Item]()
+        for every, hard, size, seed in drawing if documents else drawing[:2]:
+            some = hard if chance.random() < args.misled else every
+            batch += [some[i] for i in drawn(len(some), size, place, seed)]
+        batch = [reworded(item, args.reworded, synonyms, chance) for item in batch]
         batch = [beside(item, args.stuffed, chance) for item in batch]
         chance.shuffle(batch)
         flat, encoded, logits, tokens = asked(model, tokenizer, batch, args.device)
         parts = losses(
-            batch, flat, encoded, logits, tokens, teacher.told(flat, encoded, args.device)
+            batch, flat, encoded, logits, tokens, teacher.told(flat, tokenizer, args.device)
         )
         torch.stack([*parts.values()]).sum().backward()
         torch.nn.utils.clip_grad_norm_([p for g in groups for p in g["params"]], 1.0)
@@ -153,13 +174,43 @@ def trains(name: str) -> bool:
     return "layer" in parts and int(parts[parts.index("layer") + 1]) >= LOWEST
 
 
+def misleading(lists: list[Item]) -> list[Item]:
+    """Keep the third of the lists in which a question's words mislead most.
+
+    They do as far as a passage without an answer holds more of them than what answers.
+    """
+
+    def gap(item: Item) -> float:
+        words = {w for w in re.findall(r"\w+", item["question"].lower()) if len(w) > 3}
+        most = {0: 0.0, 1: 0.0}
+        for p in item["passages"]:
+            there = words & set(re.findall(r"\w+", f"{p['title']} {p['text']}".lower()))
+            share = len(there) / max(1, len(words))
+            most[int(bool(p["has"]))] = max(most[int(bool(p["has"]))], share)
+        return most[0] - most[1] if any(p["has"] for p in item["passages"]) else -1.0
+
+    kept = {id(item) for item in sorted(lists, key=gap)[-(len(lists) // 3) :]}
+    return [item for item in lists if id(item) in kept]
+
+
+def reworded(item: Item, often: float, synonyms: Synonyms | None, chance: random.Random) -> Item:
+    """Ask an item in other words than what answers it; the teacher hears the old ones."""
+    if synonyms is None or item["kind"] == "twist" or chance.random() >= often:
+        return item
+    texts = [f"{p['title']} {p['text']}" for p in item["passages"] if p["has"]]
+    question = synonyms.reworded(item["question"], texts, item["answers"], chance)
+    return {**item, "question": question, "plain": item["question"]}
+
+
 def beside(item: Item, often: float, chance: random.Random) -> Item:
     """Set beside an item's passages one or two with the question's words that answer nothing."""
     others = [p for p in item["passages"] if not p["has"]] or [{"title": "", "text": ""}]
     made = list[dict[str, Any]]()
     while chance.random() < often and len(made) < 2:
         near = chance.choice(others)["text"] if item["kind"] != "twist" else ""
-        found = stuffed(item["question"], near, chance)
+        found = stuffed(
+            chance.choice([item["question"], item.get("plain", item["question"])]), near, chance
+        )
         if found and not contains_answer(" ".join(found), item["answers"] or ["\0"]):
             title, text = found
             made.append({"title": title, "text": text, "has": 0, "right": 0, "spans": []})
@@ -220,12 +271,16 @@ class Teacher:
         told = read_manifest(HOME / "bilabel", "model.json", kind="bilabel", needs=("head",))
         self.temperatures = torch.tensor(told["temperatures"])
 
-    def told(self, flat: list[Any], encoded: list[EncodedPair], device: str) -> Tensor:
+    def told(self, flat: list[Any], tokenizer: PairTokenizer, device: str) -> Tensor:
         """Give the logits of each pair, NaN outside of lists. Shape: (pairs, 2)."""
         made = torch.full((len(flat), 2), float("nan"))
         places = [i for i, (t, p) in enumerate(flat) if t["kind"] == "rank" and "made" not in p]
         with torch.inference_mode():
-            labels, _ = run(self.second, [encoded[i] for i in places], device)
+            pairs = [
+                (t.get("plain", t["question"]), Passage("", p["text"], p["title"]))
+                for t, p in (flat[i] for i in places)
+            ]
+            labels, _ = run(self.second, tokenizer.encode_cut(pairs), device)
         made[places] = torch.stack(labels)[:, :2].clone() / self.temperatures
         if self.first is not None:
             other = torch.tensor([self._of_first(*flat[i]) for i in places])
@@ -234,7 +289,7 @@ class Teacher:
 
     def _of_first(self, item: Item, passage: Item) -> list[float]:
         """Look up a pair, waiting for it while it is being written."""
-        name = pair_name(item["question"], passage)
+        name = pair_name(item.get("plain", item["question"]), passage)
         while name not in self.known:
             assert self.first is not None
             with self.first.open() as file:
