@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -49,33 +49,24 @@ class Synonyms:
             found[lemma, rest[0].replace("5", "3")][int(sense)] = int(count)
         return {k: [v.get(i + 1, 0) for i in range(max(v))] for k, v in found.items()}
 
+    def _rows(self, name: str, kind: str) -> Iterator[list[str]]:
+        """Yield the fields of each line of a file that is no part of the license above them."""
+        for line in (self.folder / f"{name}.{kind}").read_text().splitlines():
+            if not line.startswith(" "):
+                yield line.split()
+
     @cached_property
     def senses(self) -> dict[str, dict[str, list[str]]]:
         """The synsets of each lemma, by part of speech, the most frequent first."""
-        made: dict[str, dict[str, list[str]]] = {}
-        for kind in KINDS:
-            made[kind] = {}
-            for line in (self.folder / f"index.{kind}").read_text().splitlines():
-                if not line.startswith(" "):
-                    parts = line.split()
-                    made[kind][parts[0]] = parts[-int(parts[2]) :]
-        return made
+        return {
+            kind: {row[0]: row[-int(row[2]) :] for row in self._rows("index", kind)}
+            for kind in KINDS
+        }
 
     @cached_property
     def members(self) -> dict[str, dict[str, list[str]]]:
         """The lemmas of each synset, by part of speech."""
-        made: dict[str, dict[str, list[str]]] = {}
-        for kind in KINDS:
-            made[kind] = {}
-            for line in (self.folder / f"data.{kind}").read_text().splitlines():
-                if not line.startswith(" "):
-                    parts = line.split(" ", 60)
-                    count = int(parts[3], 16)
-                    made[kind][parts[0]] = [
-                        re.sub(r"\(\w+\)$", "", w).replace("_", " ")
-                        for w in parts[4 : 4 + 2 * count : 2]
-                    ]
-        return made
+        return {kind: {row[0]: lemmas(row) for row in self._rows("data", kind)} for kind in KINDS}
 
     @cached_property
     def past(self) -> dict[str, str]:
@@ -129,6 +120,12 @@ class Synonyms:
             return chance.choice(some) if some else word
 
         return re.sub(r"(?<![\w`'\"./_-])[a-z]{4,}(?![\w`'\"/_(-]|\.\w)", other, question)
+
+
+def lemmas(row: list[str]) -> list[str]:
+    """Return the lemmas of a synset: as many as the fourth field says, a number behind each."""
+    words = row[4 : 4 + 2 * int(row[3], 16) : 2]
+    return [re.sub(r"\(\w+\)$", "", word).replace("_", " ") for word in words]
 
 
 def formed(lemma: str, kind: str, ending: str, past: str | None) -> str:

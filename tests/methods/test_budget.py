@@ -79,6 +79,17 @@ def test_a_note_names_a_few_of_what_was_skipped():
     assert note.endswith("; 2 more") and note.count("[0:250]") == 3
 
 
+def test_what_fits_only_without_its_heading_is_not_passed_over():
+    text = "## Ports that the services of the house listen on\n\n| metrics | 9464 |"
+    start = text.index("| metrics")
+    row = Excerpt(Passage("ports", text), start, len(text), lead=((0, text.index("\n")),))
+    alone = Budget(28, limit="max_tokens=28")
+    assert alone.fits([row]) and not alone.fits([Excerpt.whole(FIRST), row])
+    fitted = run(alone.fitted([Excerpt.whole(FIRST), row, Excerpt.whole(ANSWER)])).value
+    assert [one.text for one in fitted.kept][:2] == [FIRST.text, "| metrics | 9464 |"]
+    assert "excerpt 2 was narrowed to fit max_tokens=28" in fitted.notes
+
+
 words = st.lists(st.sampled_from(["Rota.", "Amarcord", "1973", "— …", "x\n1. y."]), min_size=1)
 passages = st.lists(
     st.builds(

@@ -234,3 +234,17 @@ def test_blocks_are_the_whole_text_and_leads_stand_before(text):
             assert before <= first < last <= start and (first, last) in spans
             before = last
     assert not spans or any(lead is not None for lead in leads)
+
+
+HEADERS = {
+    "ruled": ("| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |", True),
+    "grid": ("+---+---+\n| a | b |\n+===+===+\n| 1 | 2 |\n+---+---+", True),
+    "nothing under it": ("| a | b |\n|---|---|\n", False),
+    "guessed": (" NAME   SIZE\n foo    12\n bar    13\n", False),  # it may be a row like the others
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_row_that_is_set_off_is_shown_with_its_rows_alone(name):
+    text, leads = HEADERS[name]
+    assert (leads_of(text, split_sentences(text))[0] is None) is leads
