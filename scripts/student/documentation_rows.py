@@ -246,7 +246,8 @@ def listed(
         and row["rule"] in ("default", "version", "means", "defined")
         and chance.random() < NEAR
     ):
-        changed = re.sub(rf"(?<![\w-]){re.escape(term)}(?!\w)", chance.choice(others), text)
+        other = chance.choice(others)  # may hold a backslash
+        changed = re.sub(rf"(?<![\w-]){re.escape(term)}(?!\w)", lambda _: other, text)
         if row["rule"] != "defined" and changed != text and term not in changed:
             near.append((gold["title"] if term not in gold["title"] else "", changed))
     # A passage that repeats the question and does not answer it
