@@ -153,25 +153,30 @@ student: $(STAMP)
 		--other runs/student/second --lists 1000 --ranks 100
 	$(BIN)/python scripts/student/export.py $(RUN) $(RUN)/graph --shared --check $(ROWS)
 
-# A round on Wikipedia and documentation, from what ships: two runs of 33 minutes of one core each, in
+# A round on Wikipedia and documentation, from what ships: two runs of 66 minutes of one core each, in
 # parallel, and what is fitted after their mean; RUN is then what embedded-student ships
-PARTS ?= 0.5
-BOTH = $(BIN)/python scripts/student/train.py $(ROWS) --docs runs/both/rows/docs.jsonl \
-	--ranks 1 --reads 3 --lists 1 --warm 30 --steps 5000 --minutes 33 --stuffed 0.5
+PARTS ?= 0.7
+BOTH = $(BIN)/python scripts/student/train.py $(ROWS) --synonyms runs/both/sources/tools/usr/share/wordnet \
+	--ranks 3 --reads 4 --lists 2 --warm 60 --steps 9000 --minutes 66 --stuffed 0.4
+DOCUMENTED = $(BIN)/python scripts/student/documentation_rows.py runs/both/pages/pages.jsonl $(DATA)
 student-both: $(STAMP)
 	$(BIN)/python scripts/student/sources.py runs/both/sources
 	$(BIN)/python scripts/student/documentation.py runs/both/sources runs/both/pages \
 		--mandoc runs/both/sources/tools/usr/bin/mandoc
-	$(BIN)/python scripts/student/documentation_rows.py runs/both/pages/pages.jsonl $(DATA) runs/both/rows
+	$(DOCUMENTED) runs/both/rows
+	$(DOCUMENTED) runs/both/other-rows --seed 30
 	$(BIN)/python scripts/student/rows.py $(DATA) $(ROWS)
-	$(MAKE) -j 2 runs/both/plain runs/both/reworded
-	$(BIN)/python scripts/student/fit.py runs/both/plain $(ROWS) $(RUN) --parts $(PARTS) \
-		--other runs/both/reworded --ranks 30 --docs runs/both/rows/docs_held.jsonl
-runs/both/plain:
-	$(BOTH) --seed 15 $@
-runs/both/reworded:
-	$(BOTH) --seed 16 --reworded 0.5 --misled 0.5 \
-		--synonyms runs/both/sources/tools/usr/share/wordnet $@
+	$(MAKE) -j 2 runs/both/one runs/both/other
+	$(BIN)/python scripts/student/fit.py runs/both/one $(ROWS) $(RUN) --parts $(PARTS) \
+		--other runs/both/other --ranks 100 --docs runs/both/rows/docs_held.jsonl
+	$(BIN)/python scripts/student/export.py $(RUN) $(RUN)/graph --shared --check $(ROWS)
+runs/both/one:
+	$(BOTH) --docs runs/both/rows/docs.jsonl --seed 17 --reworded 0.4 --misled 0.2 $@
+runs/both/other:
+	$(BOTH) --docs runs/both/other-rows/docs.jsonl --seed 18 --skip 1500 --reworded 0.5 --misled 0.4 $@
+
+# Type of what is computed; float32 where the processor emulates bfloat16
+DTYPE ?= bfloat16
 
 # Puts the student into the package, one trunk under all four parts, and fits what depends on its
 # scores: make embedded-student RUN=... ROWS=...
@@ -184,9 +189,9 @@ embedded-student: $(STAMP)
 embedded-fitted: $(STAMP)
 	$(BIN)/fitrag calibrate evaluator $(RUN)/judged.jsonl --sentences 1 --correct 0.9 \
 		--incorrect 0.9 --survival 0.93 --model fitrag_integrations/embedded/evaluator \
-		--dtype bfloat16
+		--dtype $(DTYPE)
 	$(BIN)/fitrag calibrate verdict $(RUN)/judged.jsonl --correct 0.9 --incorrect 0.9 \
-		--out fitrag_integrations/embedded/verdict --dtype bfloat16
+		--out fitrag_integrations/embedded/verdict --dtype $(DTYPE)
 	$(MAKE) embedded-eligibility
 
 # Trains the detector on the embedded scorer's scores, about two minutes on one core
@@ -195,7 +200,7 @@ embedded-eligibility: $(STAMP)
 	$(BIN)/python scripts/eligibility_rows.py $(DATA) runs/eligibility.jsonl \
 		--without $(ROWS)/train.jsonl $(patsubst %,--without runs/scorer-rows/%.jsonl,asked held)
 	$(BIN)/fitrag label eligibility runs/eligibility.jsonl --out runs/eligibility_windows.jsonl \
-		--combinations prefixes --depth 10 --dtype bfloat16 --overwrite
+		--combinations prefixes --depth 10 --dtype $(DTYPE) --overwrite
 	$(BIN)/fitrag train eligibility runs/eligibility_windows.jsonl --out $(ELIGIBILITY) \
 		--combinations prefixes --label kept --sees-rest
 

@@ -179,7 +179,7 @@ def _evaluator(student: Student, line: Line, span: Any, rarity: Tensor, cuts: An
         "mixed.weight": line.mixed[None],
         "mixed.bias": torch.zeros(1),
     }
-    name = "fitrag-minilm-4"
+    name = "fitrag-minilm-5"
     limits = {**cuts, "strip": -0.88, "model": name, "sentences": 1}
     sizes = {"hidden": len(student.units.bias)}
     return _named(tensors, rarity), sizes, {"name": name, "thresholds": limits}
