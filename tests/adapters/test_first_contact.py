@@ -61,7 +61,7 @@ def test_what_there_is_not_cannot_be_set(kit, name, options):
 
 
 @both
-@pytest.mark.parametrize(("name", "least"), list(zip(COMPRESSORS, (1.0, 1.0, -0.5), strict=True)))
+@pytest.mark.parametrize(("name", "least"), list(zip(COMPRESSORS, (1.0, 1.0, -0.2), strict=True)))
 async def test_a_least_score_leaves_out_what_says_nothing(kit, name, least):
     kind = getattr(kit.ours, name)
     kept = kit.kept(kind(min_score=least))
@@ -74,7 +74,7 @@ async def test_a_least_score_leaves_out_what_says_nothing(kit, name, least):
 
 @both
 @pytest.mark.parametrize(
-    ("name", "least"), [("FitRagRetriever", 1.0), ("CorrectiveRetriever", -0.5)]
+    ("name", "least"), [("FitRagRetriever", 1.0), ("CorrectiveRetriever", -0.2)]
 )
 def test_retrievers_may_keep_nothing(kit, name, least):
     made = kit.retriever(name, min_score=least)
