@@ -180,9 +180,9 @@ def _client(seconds: float) -> Any:
 
 def _read(reply: HTTPResponse, until: float) -> bytes:
     """Read a response here, since httplib2 bounds neither its size nor its time."""
-    meter = Meter(reply.headers.get("content-encoding", ""), Limits())
-    del reply.headers["content-encoding"]
     with contextlib.closing(reply):
+        meter = Meter(reply.headers.get("content-encoding", ""), Limits())
+        del reply.headers["content-encoding"]
         while chunk := reply.read1(STEP):
             if time.monotonic() > until:
                 raise SearchError(

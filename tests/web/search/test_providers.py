@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import gc
 import gzip
 import json
 import logging
@@ -180,6 +181,13 @@ def test_a_failure_is_told_in_plain_words(kind, reply, options, error, told):
     with pytest.raises(SearchError, match=told):
         raise answer
     assert len(server.asked) == options["tries"] or reply is HANG
+
+
+def test_a_reply_in_another_encoding_leaves_no_connection_open():
+    with serving(packed(b"{}", "deflate")) as server:
+        (answer,) = provider("google", server, **CUT).hits(["q"])
+    assert "encoding" in str(answer)
+    gc.collect()  # warns of a socket that is still open, and a warning fails the test
 
 
 def test_a_bomb_is_not_unpacked():
