@@ -8,8 +8,8 @@ generation belong to the caller and come in ``Ports``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import iscoroutinefunction
 from types import MethodType
@@ -256,8 +256,12 @@ def scorer_as_evaluator(scorer: object, label: Label = "has_answer") -> Port[Pai
 
 
 def scorer_of(value: object) -> Any:
-    """Bring a ``BaseCrossEncoder``, known by its name, to what scores here; pass all else on."""
+    """Bring a ``BaseCrossEncoder`` of LangChain or a ``CrossEncoder`` of sentence-transformers,
+    known by its name, to what scores here; pass all else on.
+    """
     kinds = [kind.__name__ for kind in type(value).__mro__]
+    if "CrossEncoder" in kinds and not hasattr(value, "score"):
+        return _TextScorer(value, "predict", {"activation_fn": _probabilities})
     return _TextScorer(value) if "BaseCrossEncoder" in kinds else value
 
 
@@ -311,9 +315,11 @@ class _Unzipped:
 
 @dataclass(frozen=True)
 class _TextScorer:
-    """Score with a cross-encoder of LangChain's, which reads texts and gives numbers in [0, 1]."""
+    """Score with a cross-encoder of a framework, which reads texts and gives numbers in [0, 1]."""
 
     model: Any
+    verb: str = "score"
+    options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -322,7 +328,13 @@ class _TextScorer:
 
     def score(self, pairs: Sequence[Pair]) -> Sequence[BiLabelScore]:
         """Return the only label of each pair."""
-        return labels_of(self.model.score([(asked, passage.text) for asked, passage in pairs]))
+        texts = [(asked, passage.text) for asked, passage in pairs]
+        return labels_of(list(getattr(self.model, self.verb)(texts, **self.options)))
+
+
+def _probabilities(logits: Any) -> Any:
+    """Bring a cross-encoder's logits to [0, 1], whatever its own activation does."""
+    return logits.sigmoid()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
-from fitrag_integrations.values.passage import LEAD, is_web, origin_of
+from fitrag_integrations.values.passage import LEAD, is_web, named, origin_of
 from fitrag_integrations.values.prompt import NONE_FOUND, render_excerpts
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
 
@@ -92,11 +92,14 @@ __all__ = [
     "Named",
     "check_judged",
     "check_method",
+    "first_documents",
     "first_text",
     "made_id",
+    "mark_name",
     "marks",
     "name_of",
     "numbered",
+    "own_noted",
     "pages_of",
     "relevance_of",
     "summary",
@@ -121,6 +124,8 @@ MARKS = (
     "fitrag",
 )
 """The metadata keys a drop-in writes: flat and plain, as every vector store takes them."""
+OWN = "fitrag_own"
+"""The key of a piece that lists those which its document had before."""
 
 
 _GENERATED = re.compile(r"text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
@@ -195,9 +200,48 @@ def relevance_of(excerpt: Excerpt, method: str) -> float | None:
     return (excerpt.score + 1) / 2 if method in GRADING else None
 
 
+def own_marks(passage: Passage) -> list[str]:
+    """Return the names of marks that a document came with as metadata of its own."""
+    metadata = passage.metadata
+    if "fitrag" in metadata or origin_of(passage) != (passage.id, 0):  # a piece, marked before
+        return str(metadata.get(OWN, "")).split()
+    return [name for name in MARKS[1:-1] if name in metadata and name != "retrieval_score"]
+
+
+def mark_name(passage: Passage, name: str) -> str:
+    """Return the key of a mark: another where the document has a value of its own there."""
+    return f"fitrag_{name}" if name in own_marks(passage) else name
+
+
+def own_noted(context: Context) -> Context:
+    """Add a note on what documents came with under the names of marks."""
+    own = {name for one in context.excerpts for name in own_marks(one.passage)}
+    if not own:
+        return context
+    names, ours = ", ".join(sorted(own)), ", ".join(f"fitrag_{name}" for name in sorted(own))
+    note = f"documents came with {names} of their own, which was kept: what was found is in {ours}"
+    return replace(context, notes=(*context.notes, note))
+
+
+def first_documents(context: Context, k: int | None) -> Context:
+    """Keep the first `k` excerpts of a context; its selection says which documents `k` dropped."""
+    if k is None or len(context.excerpts) <= k:
+        return context
+    kept = context.excerpts[:k]
+    shown = {(one.passage.id, named(one.passage)) for one in kept}
+    rows = [
+        replace(row, kept=False, reason="k", detail=f"k={k}")
+        if row.kept and row.whole and (row.passage, row.name) not in shown
+        else row
+        for row in context.selection
+    ]
+    return replace(context, excerpts=kept, selection=tuple(rows))
+
+
 def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
     """Return what an excerpt is, in flat plain values; what there is not is left out.
 
+    A document's own value is never overwritten: ours is then under another name, `mark_name`.
     `raw_score` is what `method` ranked by. `source_start` and `source_end` count in the text of the
     source that `source_id` names; of a piece of a piece, that is the one the first was cut from.
     `source_lead` are the spans shown before the piece, such as a table's header row.
@@ -216,7 +260,9 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
         LEAD: " ".join(f"{begin + a}-{begin + b}" for a, b in excerpt.lead) or None,
         "fitrag": method,
     }
-    return {name: value for name, value in values.items() if value is not None}
+    shown = {name: value for name, value in values.items() if value is not None}
+    own = {OWN: " ".join(found)} if (found := own_marks(excerpt.passage)) else {}
+    return {**{mark_name(excerpt.passage, name): value for name, value in shown.items()}, **own}
 
 
 def check_judged(decider: Decider, answers: str | None, kind: str | None = None) -> None:

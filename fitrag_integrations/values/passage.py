@@ -91,9 +91,9 @@ def origin_of(passage: Passage) -> tuple[str, int]:
     A piece made here says so in its metadata. Where its place does not span exactly the passage's
     text, the text was changed since, and the passage is an origin of its own.
     """
-    if PLACE[0] not in passage.metadata:
+    if PLACE[0] not in (metadata := passage.metadata):
         return passage.id, 0
-    name, start, end = (passage.metadata.get(key) for key in PLACE)
+    name, start, end = (metadata.get(f"fitrag_{key}", metadata.get(key)) for key in PLACE)
     if not (isinstance(name, str) and isinstance(start, int) and isinstance(end, int)):
         return passage.id, 0
     return (name, start) if end - start == len(passage.text) else (passage.id, 0)

@@ -17,6 +17,7 @@ from fitrag_integrations.langchain.base.convert import (
     to_passage,
     to_passages,
 )
+from fitrag_integrations.methods.adapting import own_noted
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 
 TEXT = st.text(max_size=40)
@@ -126,3 +127,30 @@ def test_a_search_result_keeps_title_and_url():
 def test_what_is_no_search_result_is_named(bad):
     with pytest.raises(InputError, match="search result"):
         to_pages(bad)
+
+
+def test_a_documents_own_metadata_is_kept_and_a_note_names_it():
+    own = {"source_id": 17, "has_answer": "no", "source_lead": "intro"}
+    passage = to_passage(Document(page_content="abcdef", id="d", metadata=own))
+    context = Context("q", (Excerpt(passage, 2, 4, 1.5, BiLabelScore(0.5, 0.25)),), method="m")
+    (first,) = to_documents(context)
+    assert own.items() <= first.metadata.items()
+    ours = {"fitrag_source_id": "d", "fitrag_has_answer": 0.5, "llm_prefer": 0.25}
+    assert ours.items() <= first.metadata.items()
+    (note,) = own_noted(context).notes
+    assert "has_answer, source_id, source_lead of their own, which was kept" in note
+    piece = to_passage(first)  # a piece of a piece leads to the document all the same
+    (again,) = to_documents(Context("q", (Excerpt(piece, 1, 2),), method="m"))
+    assert own.items() <= again.metadata.items()
+    assert {"fitrag_source_id": "d", "source_start": 3}.items() <= again.metadata.items()
+    assert to_document(Excerpt(piece, 1, 2), "m", "source").id == "d"
+
+
+@pytest.mark.parametrize("own", [{}, {"source_id": "s", "source_start": 4, "source_end": 10}])
+def test_what_this_package_cut_is_marked_under_the_same_names(own):
+    passage = to_passage(Document(page_content="abcdef", id="d", metadata=own))
+    context = Context("q", (Excerpt(passage, 2, 4),), method="m")
+    (found,) = to_documents(context)
+    assert not [name for name in found.metadata if name.startswith("fitrag_")]
+    assert found.metadata["source_start"] == 2 + own.get("source_start", 0)
+    assert own_noted(context) == context

@@ -19,13 +19,14 @@ from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.adapting import (
     first_text,
     made_id,
+    mark_name,
     marks,
     numbered,
     pages_of,
     relevance_of,
 )
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.passage import LEAD, derived_id
+from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
 
 WHOLE = ("rerank",)
 """Methods that give back the documents they were given, in another order."""
@@ -113,13 +114,13 @@ def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
     start, score = _offset(metadata) + excerpt.start, _retrieval_score(metadata)
     if "fitrag" in metadata and relevance_of(excerpt, method) is not None:
         for earlier in ("has_answer", "llm_prefer"):  # of the whole, by another step
-            metadata.pop(earlier, None)
-    metadata.pop(LEAD, None)
+            metadata.pop(mark_name(excerpt.passage, earlier), None)
+    metadata.pop(mark_name(excerpt.passage, LEAD), None)
     if score is not None:
         metadata["retrieval_score"] = score
     metadata |= marks(excerpt, method)
     metadata["start_index"] = start
-    name = str(metadata["source_id"]) if ids == "source" else _id(excerpt, method)
+    name = origin_of(excerpt.passage)[0] if ids == "source" else _id(excerpt, method)
     return Document(page_content=excerpt.text, id=name, metadata=metadata)
 
 

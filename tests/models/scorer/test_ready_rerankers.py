@@ -4,6 +4,7 @@ import asyncio
 import math
 import pickle
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.runtime.fused import slow_down
+from fitrag_integrations.ports import scorer_of
+from fitrag_integrations.values.score import labels_of
 
 SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 LONG = (
@@ -364,3 +367,13 @@ def test_bfloat16_rounds_the_states_and_not_the_output(folder):
             states = model.bfloat16().bert(**given).pooler_output
             expected = torch.nn.functional.linear(states.float(), *head).item()
         assert found.has_answer == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-5)
+
+
+def test_a_cross_encoder_of_sentence_transformers_is_a_scorer(cross):
+    CrossEncoder = pytest.importorskip("sentence_transformers").CrossEncoder
+    model = CrossEncoder(cross, device="cpu", activation_fn=torch.nn.Identity())  # of logits
+    found = run(score_port(model).ask(SHORT)).value
+    bare = [(asked, replace(passage, title="")) for asked, passage in SHORT]
+    expected = plainly(cross, bare)
+    assert [label.has_answer for label in labels_of(found)] == pytest.approx(expected, abs=1e-5)
+    assert scorer_of(model).name == type(model).__name__
