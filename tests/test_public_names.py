@@ -50,7 +50,7 @@ def test_lazy_names_are_the_promised_ones(name):
     promised = set(module.__all__) - {"__version__"}
     assert set(module._MODULE_OF) == promised
     shown = {public for public in dir(module) if public[:2] != "__"}
-    assert shown <= promised | set(getattr(module, "_SINCE_CORE_1_8", ()))
+    assert shown <= promised
     assert not [public for public in promised - shown if is_there(module, public)]
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = module.nothing

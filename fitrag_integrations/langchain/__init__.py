@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from fitrag_integrations.langchain.routers.corrective import (
         CorrectiveRouter as CorrectiveRouter,
     )
+    from fitrag_integrations.langchain.routers.decision_model import (
+        DecisionEvaluator as DecisionEvaluator,
+    )
+    from fitrag_integrations.langchain.routers.decision_model import (
+        DecisionGate as DecisionGate,
+    )
     from fitrag_integrations.langchain.routers.gate import RetrievalGate as RetrievalGate
     from fitrag_integrations.langchain.routers.judge import RetrievalJudge as RetrievalJudge
     from fitrag_integrations.langchain.routers.knowledge import KnowledgeRouter as KnowledgeRouter
@@ -62,6 +68,8 @@ _MODULE_OF = {
     "CompressingRetriever": "retrievers.compressing",
     "CorrectiveRetriever": "retrievers.corrective",
     "CorrectiveRouter": "routers.corrective",
+    "DecisionEvaluator": "routers.decision_model",
+    "DecisionGate": "routers.decision_model",
     "EncoderEmbeddings": "embeddings",
     "FaissRetriever": "retrievers.faiss",
     "FitRagRetriever": "retrievers.fitrag",
@@ -81,24 +89,15 @@ _MODULE_OF = {
     "numbered_documents": "citing",
     "prompt": "prompts",
 }
-_SINCE_CORE_1_8 = {  # older cores lack the base
-    "DecisionEvaluator": "routers.decision_model",
-    "DecisionGate": "routers.decision_model",
-    "KnowledgeDecision": "routers.decision_model",
-    "RelevanceDecision": "routers.decision_model",
-}
 _NEEDED = {
     **dict.fromkeys(_MODULE_OF, "langchain_core"),
-    **dict.fromkeys(_SINCE_CORE_1_8, "langchain_core.decisions"),
     "RetrievalGateMiddleware": "langchain.agents",
 }
 """What has to be installed for a name; ``dir`` and ``help`` leave out what is not to be had."""
 
 __all__ = list(_MODULE_OF)
 
-__getattr__, _names = lazy_names(
-    __name__, _MODULE_OF | _SINCE_CORE_1_8, extra="langchain", needs="langchain_core"
-)
+__getattr__, _names = lazy_names(__name__, _MODULE_OF, extra="langchain", needs="langchain_core")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""RetrievalGateMiddleware in real agents, and the gate as a decision model."""
+"""RetrievalGateMiddleware in real agents, and decision models as gates and evaluators."""
 
 import importlib
 import importlib.util
@@ -22,7 +22,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from fitrag_integrations.errors import InputError, MissingExtraError
-from fitrag_integrations.langchain import RetrievalGateMiddleware
+from fitrag_integrations.langchain import (
+    CorrectiveRetriever,
+    DecisionEvaluator,
+    DecisionGate,
+    KnowledgeRouter,
+    RetrievalGateMiddleware,
+    RetrievalJudge,
+)
+from fitrag_integrations.methods import ActionThresholds
 
 KNOWN, UNKNOWN = QUESTIONS[0], QUESTIONS[1]
 asked_of_tools = []
@@ -244,177 +252,84 @@ def test_without_langchain_the_extra_is_named(monkeypatch):
         importlib.import_module(module)
 
 
-# --- the gate as a decision model, which langchain-core has from 1.8 on
+# --- decision models, which langchain-core has from 1.8 on
 
-OURS = "fitrag_integrations.langchain.routers.decision_model"
 DECISIONS = "langchain_core.decisions"
-HERE = importlib.util.find_spec(DECISIONS) is not None
-
-
-def stand_in():
-    """Make the part of ``langchain_core.decisions`` (1.8) that a decision model is written to."""
-
-    class Noul(BaseModel):
-        type: Literal["noul"] = "noul"
-        instructions: str
-
-    class Choice(BaseModel):
-        type: Literal["choice"] = "choice"
-        instructions: str
-        criteria: dict[str, Any]
-
-    class NoulAnswer(BaseModel):
-        type: Literal["noul"]
-        noul: float
-
-    class ClassifierResponse(BaseModel):
-        model: str
-        answers: dict[str, NoulAnswer]
-
-        @property
-        def nouls(self):
-            return self.answers
-
-    class BaseDecisionModel(RunnableSerializable[Any, Any]):
-        model: str
-
-        def invoke(self, input, config=None, **kwargs):
-            return self._classify(input["state"], dict(input["questions"]))
-
-        async def ainvoke(self, input, config=None, **kwargs):
-            return await self._aclassify(input["state"], dict(input["questions"]))
-
-    module = ModuleType(DECISIONS)
-    for each in (Noul, Choice, NoulAnswer, ClassifierResponse, BaseDecisionModel):
-        setattr(module, each.__name__, each)
-    return module
 
 
 @pytest.fixture
-def decisions(monkeypatch):
-    """Give the module of decision models, langchain-core's own where it has one."""
-    monkeypatch.delitem(sys.modules, OURS, raising=False)
-    if not HERE:
-        monkeypatch.setitem(sys.modules, DECISIONS, stand_in())
-    yield importlib.import_module(DECISIONS)
-    sys.modules.pop(OURS, None)
+def model(monkeypatch):
+    """Make a decision model that knows the words of `KNOWN`, and relevant documents by a name."""
+    if importlib.util.find_spec(DECISIONS) is None:
+
+        class Noul(BaseModel):
+            instructions: str
+
+        class NoulAnswer(BaseModel):
+            type: Literal["noul"]
+            noul: float
+
+        class ClassifierResponse(BaseModel):
+            model: str
+            answers: dict[str, NoulAnswer]
+
+        class BaseDecisionModel(RunnableSerializable[Any, Any]):
+            model: str
+
+            def invoke(self, input, config=None, **kwargs):
+                return self._classify(input["state"], dict(input["questions"]))
+
+        module = ModuleType(DECISIONS)
+        for each in (Noul, NoulAnswer, ClassifierResponse, BaseDecisionModel):
+            setattr(module, each.__name__, each)
+        monkeypatch.setitem(sys.modules, DECISIONS, module)
+    decisions = importlib.import_module(DECISIONS)
+
+    class Words(decisions.BaseDecisionModel):
+        model: str = "words"
+
+        @property
+        def _provider(self):
+            return "words"
+
+        def _classify(self, state, questions):
+            noul = 0.9 if KNOWN in str(state) or "Marbach" in str(state) else 0.2
+            answer = decisions.NoulAnswer(type="noul", noul=noul)
+            return decisions.ClassifierResponse(
+                model=self.model, answers=dict.fromkeys(questions, answer)
+            )
+
+    return Words()
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        KNOWN,
-        HumanMessage(KNOWN),
-        {"question": KNOWN},
-        [HumanMessage(UNKNOWN), AIMessage("In the sea."), HumanMessage(KNOWN), AIMessage("Hm.")],
-    ],
-    ids=["text", "message", "dict", "messages"],
-)
-async def test_a_gate_answers_as_a_decision_model(decisions, state):
-    from fitrag_integrations.langchain import KnowledgeDecision
-
-    gate = AsyncWordGate()
-    model = KnowledgeDecision(gate=gate)
-    asked = {"state": state, "questions": {"known": KnowledgeDecision.question()}}
-    response = model.invoke(asked)
-    assert response.nouls["known"].noul == 0.9
-    assert (response.model, model._provider) == ("fitrag-gate", "fitrag")
-    assert (await model.ainvoke(asked)).nouls["known"].noul == 0.9
-    assert gate.async_batches == [1]
-
-
-async def test_what_a_gate_cannot_tell_is_refused(decisions):
-    from fitrag_integrations.langchain import KnowledgeDecision
-
-    model = KnowledgeDecision(gate=WordGate())
-    wrong = [
-        decisions.Noul(instructions="Is it urgent?"),
-        decisions.Choice(instructions="Which?", criteria={"known": None, "unknown": None}),
-    ]
-    for question in wrong:
-        with pytest.raises(InputError, match="urgent"):
-            model.invoke({"state": KNOWN, "questions": {"urgent": question}})
-    own = KnowledgeDecision(gate=WordGate(), instructions="Is it urgent?")
-    response = own.invoke({"state": UNKNOWN, "questions": {"urgent": wrong[0]}})
-    assert response.nouls["urgent"].noul == 0.2
-    known = {"known": KnowledgeDecision.question()}
-    for state in ([AIMessage("Hm.")], 3, {"text": KNOWN}, ""):
-        with pytest.raises(InputError):
-            await model.ainvoke({"state": state, "questions": known})
-    for field in ({"gates": WordGate()}, {"on_error": "retrieve"}, {"gate": object()}):
-        with pytest.raises(ValidationError, match=next(iter(field))):
-            KnowledgeDecision(**field)
-    with pytest.raises(RuntimeError, match="the gate is broken"):
-        KnowledgeDecision(gate=BrokenGate()).invoke({"state": KNOWN, "questions": known})
-
-
-def about(document, question="Who designed the bridge over the Tirva?"):
-    return {"question": question, "document": document}
-
-
-async def test_the_embedded_models_are_decision_models(decisions):
-    from fitrag_integrations.langchain import KnowledgeDecision, RelevanceDecision, RetrievalGate
-
-    known = {"known": KnowledgeDecision.question()}
-    said = KnowledgeDecision().invoke({"state": KNOWN, "questions": known}).nouls["known"].noul
-    assert said == RetrievalGate().invoke(KNOWN)["p_known"]
-    model, relevant = RelevanceDecision(), {"relevant": RelevanceDecision.question()}
-    good, bad = about("The bridge was designed by Ilse Marbach."), about("Lunch is at noon.")
-    asked = [{"state": state, "questions": relevant} for state in (good, bad)]
-    first, second = (each.nouls["relevant"].noul for each in model.batch(asked))
-    assert 0 <= second < 0.5 < first <= 1
-    again = await model.ainvoke(asked[0])
-    assert again.nouls["relevant"].noul == pytest.approx(first, abs=1e-5)
-    for state in ("text", {"question": KNOWN}, {"document": "text"}, {**good, "document": 3}):
-        with pytest.raises(InputError):
-            model.invoke({"state": state, "questions": relevant})
-
-
-async def test_a_decision_model_is_a_gate(decisions):
-    from fitrag_integrations.langchain import DecisionGate, KnowledgeDecision, KnowledgeRouter
-
-    gate = DecisionGate(KnowledgeDecision(gate=WordGate()), threshold=0.5)
+async def test_a_decision_model_is_a_gate(model):
+    gate = DecisionGate(model, threshold=0.5)
     router = KnowledgeRouter(gate=gate, known=lambda _: "known", unknown=lambda _: "unknown")
     assert router.batch([KNOWN, UNKNOWN]) == ["known", "unknown"]
     assert await router.abatch([KNOWN, UNKNOWN]) == ["known", "unknown"]
-    assert gate.name == "fitrag-gate"
-    for wrong in (WordGate(), None, KnowledgeDecision):
+    assert gate.name == "words"
+    for wrong in (WordGate(), None, type(model)):
         with pytest.raises(InputError, match="BaseDecisionModel"):
             DecisionGate(wrong)
     with pytest.raises(InputError, match="threshold"):
-        DecisionGate(gate.model, threshold=2)
+        DecisionGate(model, threshold=2)
 
 
-async def test_a_decision_model_is_an_evaluator(decisions):
-    from fitrag_integrations.langchain import (
-        CorrectiveRetriever,
-        DecisionEvaluator,
-        RelevanceDecision,
-        RetrievalJudge,
-    )
-    from fitrag_integrations.methods.crag.evaluator import ActionThresholds
-
-    judge = DecisionEvaluator(RelevanceDecision())
+async def test_a_decision_model_is_an_evaluator(model):
     pages = ["The bridge was designed by Ilse Marbach.", "Lunch is at noon."]
     documents = [Document(page_content=text) for text in pages]
-    given = {"question": about("")["question"], "documents": documents}
-    own = RetrievalJudge().invoke(given)["grades"]
-    limits = ActionThresholds(0.1, -0.4, -0.5)
+    given = {"question": "Who designed the bridge?", "documents": documents}
+    judge, limits = DecisionEvaluator(model), ActionThresholds(0.1, -0.4, -0.5)
     judged = RetrievalJudge(evaluator=judge, thresholds=limits)
     for said in (judged.invoke(given), await judged.ainvoke(given)):
-        assert (said["action"], said["grades"]) == ("correct", pytest.approx(own, abs=1e-4))
+        assert (said["action"], said["grades"]) == ("correct", pytest.approx([0.8, -0.6]))
     found = CorrectiveRetriever(base=lambda _: documents, evaluator=judge, thresholds=limits)
     assert [each.page_content for each in found.invoke(given["question"])] == pages[:1]
     with pytest.raises(ValidationError, match="calibrate"):
         RetrievalJudge(evaluator=judge)
-    with pytest.raises(InputError, match="BaseDecisionModel"):
-        DecisionEvaluator(judge)
 
 
 def test_an_older_core_is_named(monkeypatch):
-    import fitrag_integrations.langchain as adapter
-
-    monkeypatch.delitem(sys.modules, OURS, raising=False)
     monkeypatch.setitem(sys.modules, DECISIONS, None)
-    with pytest.raises(MissingExtraError, match=r"langchain-core 1\.8 or newer .* installed is 1"):
-        _ = adapter.KnowledgeDecision
+    with pytest.raises(MissingExtraError, match=r"langchain-core of 1\.8 or newer"):
+        DecisionGate(WordGate())
