@@ -103,22 +103,23 @@ def question_of(row: Row) -> str:
     return check_text("question", row.get("question"), blank=False)
 
 
-def passages_of(row: Row) -> list[Passage]:
+def passages_of(row: Row, *, blank: bool = False) -> list[Passage]:
     """Return the passages, each with its place in the list as `id`, so that none hides another.
 
-    Raises `InputError` naming the first that is wrong: `passages[3].text`.
+    `blank` allows passages without text, for what leaves them out. Raises `InputError` naming the
+    first that is wrong: `passages[3].text`.
     """
     given = row.get("passages")
     if not isinstance(given, list) or not given:
         raise InputError.of(
             "passages", given=given, allowed="a list of at least one object with a text"
         )
-    return [_passage(i, passage) for i, passage in enumerate(given)]
+    return [_passage(i, passage, blank) for i, passage in enumerate(given)]
 
 
-def _passage(at: int, given: object) -> Passage:
+def _passage(at: int, given: object, blank: bool) -> Passage:
     if not isinstance(given, dict):
         raise InputError.of(f"passages[{at}]", given=given, allowed="an object with a text")
-    text = check_text(f"passages[{at}].text", given.get("text"), blank=False)
+    text = check_text(f"passages[{at}].text", given.get("text"), blank=blank)
     title = "" if given.get("title") is None else given["title"]
     return Passage(str(at), text, check_text(f"passages[{at}].title", title))

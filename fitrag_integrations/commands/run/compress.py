@@ -144,7 +144,7 @@ def compress_verb(
     empty = {**EMPTY, "offsets": offsets} | ({"selection": []} if explain else {})
 
     def flow(row: Row) -> Flow[Row]:
-        question, passages = question_of(row), passages_of(row)
+        question, passages = question_of(row), passages_of(row, blank=True)
         budget = row.get("max_tokens") if offsets is None else None
         reducing = step if budget is None else replace(step, max_tokens=budget)
         context = yield from reducing.context(question, passages)

@@ -177,8 +177,8 @@ def route_verb(
     chance = () if verdict is None else ("chance",)
 
     def flow(row: Row) -> Flow[GradedList]:
-        question = question_of(row)
-        return (yield from judge(question, [] if row.get("passages") == [] else passages_of(row)))
+        question, none = question_of(row), row.get("passages") == []
+        return (yield from judge(question, [] if none else passages_of(row, blank=True)))
 
     def fields(traced: Traced[GradedList]) -> Row:
         judged = traced.value

@@ -8,6 +8,7 @@ environment, `Settings.from_environment`.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +22,14 @@ from starlette.responses import JSONResponse, Response
 
 from fitrag_integrations import __version__
 from fitrag_integrations.commands.serve.limits import Door, Metrics, Settings, worded
-from fitrag_integrations.commands.serve.service import CompressRow, Ranked, Rerank, Row, Service
+from fitrag_integrations.commands.serve.service import (
+    CompressRow,
+    Ranked,
+    Rerank,
+    Row,
+    Service,
+    wrong,
+)
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import FitRagError, InputError
 
@@ -61,28 +69,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         """Answer `texts` as TEI does, with a bare list, and `documents` as Jina does."""
         ranked = await service.rerank(asked)
         if asked.texts is None:
-            return _jina(ranked, asked, service)
-        rows = [
-            {"index": one.index, "score": one.logit if asked.raw_scores else one.relevance}
-            | ({"text": one.text} if asked.return_text else {})
-            for one in ranked
-        ]
-        return Reply(rows)
+            return await _jina(ranked, asked, service)
+        return Reply([asked.row(one, "score") for one in ranked])
 
     @app.post("/v1/rerank")
     async def jina(asked: Rerank) -> Response:
         """Answer as Jina, vLLM and Infinity do."""
-        return _jina(await service.rerank(asked), asked, service)
+        return await _jina(await service.rerank(asked), asked, service)
 
     @app.post("/v2/rerank")
     async def cohere(asked: Rerank) -> Response:
         """Answer as Cohere does, with `relevant_spans` where they are asked for."""
-        ranked = await service.rerank(asked)
-        rows = [
-            {"index": one.index, "relevance_score": one.relevance}
-            | ({} if one.spans is None else {"relevant_spans": one.spans})
-            for one in ranked
-        ]
+        rows = [asked.row(one) for one in await service.rerank(asked)]
         meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
         return Reply({"id": str(uuid.uuid4()), "results": rows, "meta": meta})
 
@@ -125,9 +123,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def shape(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return Reply(worded("Validation", f"{where}: {first['msg']}"), 422)
+        return Reply(worded("Validation", wrong(error)), 422)
 
     @app.exception_handler(InputError)
     async def content(_: Request, error: InputError) -> Response:
@@ -142,10 +138,16 @@ def _answer_errors(app: FastAPI) -> None:
         return Reply(worded("Request", str(error.detail)), error.status_code)
 
 
-def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> Reply:
-    rows = [
-        {"index": one.index, "relevance_score": one.logit if asked.raw_scores else one.relevance}
-        | ({"document": {"text": one.text}} if asked.return_documents else {})
-        for one in ranked
-    ]
-    return Reply({"object": "list", "model": asked.model or service.name, "results": rows})
+async def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> Reply:
+    """Answer with the fields of Jina, vLLM and Infinity together."""
+    tokens = await asyncio.to_thread(service.tokens, asked)  # of long texts, this takes a while
+    return Reply(
+        {
+            "object": "rerank",
+            "id": str(uuid.uuid4()),
+            "created": int(time.time()),
+            "model": asked.model or service.name,
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+            "results": [asked.row(one) for one in ranked],
+        }
+    )

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import os
+import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeAlias
@@ -20,18 +29,25 @@ from fitrag_integrations.errors import InputError, refuse_if
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+log = logging.getLogger("uvicorn.error")
 PREFIX = "FITRAG_SERVE_"  # of the variables from which a worker process reads its settings
+KUBERNETES = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_[A-Z]+(_[A-Z]+)?)?)")
+"""Variables that Kubernetes sets for a Service of such a name: no settings."""
 WATCHED = {"/health", "/info", "/metrics"}  # answered however crowded it is
 ROUTES = {"/rerank", "/v1/rerank", "/v2/rerank", "/compress", "/route", "/gate", *WATCHED}
 ELEMENTS = 100_000  # values, lists and objects of a body: more take seconds and gigabytes to parse
 DEPTH = 100  # lists and objects within each other
-CHARACTERS, QUERY_CHARACTERS = 2_000_000, 200_000  # of a document, and of a query
+CHARACTERS = 2_000_000  # of a document, or of a text that has no bound of its own
+TEXTS = {"query": 200_000, "question": 200_000, "draft": 20_000, "title": 2_000}
 HEADER_SECONDS, HEADER_BYTES = 10.0, 16_384
 BODY_SECONDS = 20.0  # until the whole body has arrived
+DRAINED_SECONDS = 2.0  # that a refused client may go on sending before it gets the reply
 READING = 4  # bodies being read, for each request that may be open
 HELD = 32  # bodies of the largest size whose bytes all that are being read may have together
 CONNECTIONS = 1000  # of a process, and at most half of the files it may open
-SILENT_SECONDS = 120.0  # in which a worker gives no sign of life: one that loads models is not dead
+ROOM = 8  # of them that may wait for a header beyond that: `/health` is answered
+REPLY_SECONDS = 30.0  # for a client to read a reply
+HEALTHCHECK_SECONDS = 30  # for a process to answer uvicorn: a busy one that loads models is slow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +92,16 @@ class Settings(Checked):
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
         """Read `FITRAG_SERVE_MODEL`, `FITRAG_SERVE_API_KEY` and so on, as a worker process does.
 
-        Raises `InputError` for a variable of no setting, and for a number that is none.
+        Those that Kubernetes sets for a Service named fitrag-serve are logged and ignored. Raises
+        `InputError` for another variable of no setting, and for a number that is none.
         """
         kinds = {f"{PREFIX}{f.name.upper()}": f for f in fields(cls)}
         given: dict[str, Any] = {}
         for name, text in environment.items():
             if not name.startswith(PREFIX):
+                continue
+            if name not in kinds and KUBERNETES.fullmatch(name.removeprefix(PREFIX)):
+                log.info("%s is ignored: Kubernetes sets it for a Service of this name", name)
                 continue
             refuse_if(name not in kinds, name, "a value", ", ".join(kinds))
             kind = type(kinds[name].default)
@@ -101,9 +121,9 @@ class Settings(Checked):
 LIMITS = (
     # what, how much, option, what happens beyond it
     ("open connections of a process", f"{CONNECTIONS:,}, or half of the files it may open", "",
-     "the one that waits longest for its header is closed"),
+     "one that does not read its reply is closed, else the one that waits longest for its header"),
     ("header of a request", f"{HEADER_SECONDS:g} s and {HEADER_BYTES:,} bytes", "",
-     "closed; 400"),
+     "closed; 400 or 431"),
     ("body of a request", f"{Settings.payload:,} bytes", "--payload", "413"),
     ("time for the whole body", f"{BODY_SECONDS:g} s, or the deadline", "", "408"),
     ("bodies that arrive at once", f"{READING} times the concurrency", "", "429"),
@@ -112,13 +132,14 @@ LIMITS = (
     ("lists and objects within each other", f"{DEPTH}", "", "413"),
     ("requests being answered", f"{Settings.concurrency}", "--concurrency", "429"),
     ("documents or passages of a request", f"{Settings.documents:,}", "--documents", "422"),
-    ("characters of a document or passage", f"{CHARACTERS:,}", "", "422"),
-    ("characters of a query", f"{QUERY_CHARACTERS:,}", "", "422"),
+    ("characters of a document, passage or other text", f"{CHARACTERS:,}", "", "422"),
+    *((f"characters of a {name}", f"{most:,}", "", "422") for name, most in TEXTS.items()),
     ("sentences of a request for `relevant_spans`", f"{Settings.sentences:,}", "--sentences",
      "422"),
     ("time for an answer", f"{Settings.deadline:g} s", "--deadline", "504"),
-    ("time to end after SIGTERM", "the deadline and 6 s", "--deadline", "killed"),
-    ("silence of one of several processes", f"{SILENT_SECONDS:g} s", "", "killed, replaced"),
+    ("time in which a reply is read", f"{REPLY_SECONDS:g} s", "", "closed"),
+    ("time to end after SIGTERM", "the deadline and 1 s", "--deadline", "requests are canceled"),
+    ("silence of one of several processes", f"{HEALTHCHECK_SECONDS} s", "", "killed, replaced"),
 )  # fmt: skip
 
 
@@ -163,6 +184,30 @@ class Metrics:
         self._seconds.labels(route).observe(time.perf_counter() - begun)
 
 
+class Crowd:
+    """Places for the requests that are answered at once, each with a deadline."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings, self._gauge, self._open = settings, metrics.open, 0
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Hold a place. Raises `Refusal` if there is none, or if the deadline passes."""
+        if self._open >= self._settings.concurrency:
+            raise Refusal(429, "Overloaded", f"{self._open} requests are open: try again in 1 s")
+        self._open += 1
+        self._gauge.set(self._open)
+        try:
+            async with asyncio.timeout(self._settings.deadline):
+                yield
+        except TimeoutError:
+            late = f"not answered within {self._settings.deadline:g} s: send fewer documents"
+            raise Refusal(504, "Deadline", late) from None
+        finally:
+            self._open -= 1
+            self._gauge.set(self._open)
+
+
 class Door:
     """Let a request in, or say why not; count what comes out."""
 
@@ -173,14 +218,20 @@ class Door:
         metrics: Metrics,
     ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._open = self._reading = self._held = 0
+        self._crowd = Crowd(settings, metrics)
+        self._reading = self._held = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI)."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        begun = False
-        status = 500
+        begun, unread, status = False, True, 500
+
+        async def received() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = bool(message.get("more_body"))
+            return message
 
         async def watched(message: Message) -> None:
             nonlocal begun, status
@@ -188,15 +239,25 @@ class Door:
                 begun, status = True, message["status"]
             await send(message)
 
-        with self._metrics.timed(scope["path"]) as ended:
+        path = scope["path"]  # with the prefix under which a proxy or another application has it
+        inside = path.removeprefix(scope.get("root_path", ""))
+        path = inside if inside.startswith("/") else path
+        with self._metrics.timed(path) as ended:
             try:
-                await self._enter(scope, receive, watched)
+                await self._enter(path, scope, received, watched)
             except Refusal as refusal:
                 if begun:
                     raise
                 from starlette.responses import JSONResponse
 
-                extra = {"Retry-After": "1"} if refusal.status == 429 else None
+                with suppress(TimeoutError):  # a client that is still sending reads no reply
+                    async with asyncio.timeout(DRAINED_SECONDS):
+                        left = 2 * self._settings.payload * (refusal.status != 408)
+                        while unread and left > 0:
+                            left -= len((await received()).get("body", b""))
+                extra = {"Retry-After": "1"} if refusal.status == 429 else {}
+                if unread or refusal.status == 401:  # nobody without the key keeps a connection
+                    extra["Connection"] = "close"
                 await JSONResponse(worded(refusal.kind, str(refusal)), refusal.status, extra)(
                     scope, receive, watched
                 )
@@ -204,27 +265,21 @@ class Door:
                 ended(status)
         return None
 
-    async def _enter(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def _enter(self, path: str, scope: Message, receive: Receive, send: Send) -> None:
         key, headers = self._settings.api_key, dict(scope["headers"])
-        sent = headers.get(b"authorization", b"")
-        if key.found and not hmac.compare_digest(sent, f"Bearer {key.reveal()}".encode()):
+        size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        size += len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
+        if size > HEADER_BYTES:  # uvicorn bounds one that comes in parts only
+            raise Refusal(431, "Header", f"the header has {size} bytes, allowed {HEADER_BYTES}")
+        scheme, _, sent = headers.get(b"authorization", b"").partition(b" ")
+        right = key.found and hmac.compare_digest(sent.strip(), key.reveal().encode())
+        if key.found and not (right and scheme.lower() == b"bearer"):
             raise Refusal(401, "Unauthorized", "send the header Authorization: Bearer KEY")
-        if scope["path"] in WATCHED:
+        if path in WATCHED:
             return await self._app(scope, receive, send)
         body = await self._read(scope, receive)  # a slow sender holds no slot
-        if self._open >= self._settings.concurrency:
-            raise Refusal(429, "Overloaded", f"{self._open} requests are open: try again in 1 s")
-        self._open += 1
-        self._metrics.open.set(self._open)
-        try:
-            async with asyncio.timeout(self._settings.deadline):
-                await self._app(scope, body, send)
-        except TimeoutError:
-            late = f"not answered within {self._settings.deadline:g} s: send fewer documents"
-            raise Refusal(504, "Deadline", late) from None
-        finally:
-            self._open -= 1
-            self._metrics.open.set(self._open)
+        async with self._crowd.place():
+            await self._app(scope, body, send)
         return None
 
     async def _read(self, scope: Message, receive: Receive) -> Receive:
@@ -281,5 +336,5 @@ class Door:
 
 
 def worded(kind: str, reason: str) -> dict[str, str]:
-    """Word an error for the clients of every shape: TEI reads `error`, Cohere reads `message`."""
-    return {"error": reason, "error_type": kind, "message": reason}
+    """Word an error for all clients: TEI's read `error`, Cohere's `message`, Jina's `detail`."""
+    return {"error": reason, "error_type": kind, "message": reason, "detail": reason}

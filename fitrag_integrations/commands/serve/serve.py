@@ -10,8 +10,12 @@ from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, Model, ModelOptions
-from fitrag_integrations.commands.serve.limits import HEADER_BYTES, PREFIX, Settings
-from fitrag_integrations.commands.serve.workers import Workers
+from fitrag_integrations.commands.serve.limits import (
+    HEADER_BYTES,
+    HEALTHCHECK_SECONDS,
+    PREFIX,
+    Settings,
+)
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS
@@ -26,7 +30,7 @@ class ServePlan:
     vLLM, /v2/rerank as Cohere, with relevant_spans; /compress, /route and /gate add to a row what
     the verbs of these names add. GET /health, /info, /metrics. The key that every route asks for
     is read from FITRAG_SERVE_API_KEY; without one the service is open. SIGTERM lets what is being
-    answered end; SIGHUP replaces the processes one after the other. With --mcp, the tools rerank,
+    answered end. With --mcp, the tools rerank,
     compress, grade and, with --index, retrieve are offered to one agent.
     """
 
@@ -87,6 +91,8 @@ class ServePlan:
                 index = models.load_retriever(self.index, ModelOptions(), k=DEFAULTS.candidates)
             return serve_tools(self.settings(), index)
         import uvicorn
+        from uvicorn.config import STARTUP_FAILURE
+        from uvicorn.supervisors import Multiprocess
 
         settings = self.settings()
         if not settings.api_key.found and self.host not in ("127.0.0.1", "localhost", "::1"):
@@ -96,19 +102,23 @@ class ServePlan:
                 file=sys.stderr,
             )
         os.environ.update(settings.to_environment())  # where each process reads them
-        grace = int(self.deadline) + 1
         options: dict[str, Any] = {
             "app": "fitrag_integrations.commands.serve:create_app",
             "factory": True,
             "host": self.host,
             "port": self.port,
-            "http": "fitrag_integrations.commands.serve.workers:BoundedProtocol",
+            "http": "fitrag_integrations.commands.serve.connections:BoundedProtocol",
             "h11_max_incomplete_event_size": HEADER_BYTES,
             "ws": "none",
-            "timeout_graceful_shutdown": grace,
+            "timeout_graceful_shutdown": int(self.deadline) + 1,
+            "timeout_worker_healthcheck": HEALTHCHECK_SECONDS,
             "access_log": False,
         }
         if self.workers == 1:
-            uvicorn.run(**options)
-        elif status := Workers(options, self.workers, grace=grace).run():
-            sys.exit(status)
+            return uvicorn.run(**options)
+        config = uvicorn.Config(**options, workers=self.workers)  # uvicorn.run would exit with 0
+        supervisor = Multiprocess(config, sockets=[config.bind_socket()])
+        supervisor.run()
+        if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
+            sys.exit(STARTUP_FAILURE)
+        return None

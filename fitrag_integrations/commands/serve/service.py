@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -21,44 +21,63 @@ from fitrag_integrations.commands.run.compress import CompressPlan, compress_ver
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
 from fitrag_integrations.commands.serve.limits import (
     CHARACTERS,
-    QUERY_CHARACTERS,
+    TEXTS,
     Metrics,
     Settings,
 )
-from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import arun
 from fitrag_integrations.methods.defaults import is_default
 from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import BiLabelScore, Passage
 
-Text = Annotated[str, Field(max_length=CHARACTERS)]
-Query = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
-Name = Annotated[str, Field(max_length=1000)]  # a bounded text may not hold a lone surrogate either
+Name = Annotated[str, Field(max_length=1000)]  # of a document, a model: no text
+Query = Annotated[str, Field(min_length=1)]
 
 
 class Shape(BaseModel):
-    """Refuse what is not named."""
+    """Shape that drops null, bounds every text and refuses what is not named."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    unused: ClassVar[Set[str]] = frozenset()
+    """Fields that clients send and that change nothing."""
 
     @model_validator(mode="before")
     @classmethod
     def known(cls, given: object) -> object:
-        """Refuse the first field without a name here; pydantic writes an error for each of them."""
-        if isinstance(given, dict) and cls.model_config["extra"] == "forbid":
-            for name in given:
-                if name not in cls.model_fields:
-                    shown = str(name)[:100].encode("utf-8", "backslashreplace").decode()
-                    raise ValueError(f"no such field: {shown}")
-        return given
+        """Refuse the first wrong field; pydantic writes an error for each of them."""
+        if not isinstance(given, dict):
+            return given
+        kept = {}
+        for name, value in given.items():
+            if value is None or name in cls.unused:
+                continue
+            if name not in cls.model_fields and cls.model_config["extra"] == "forbid":
+                shown = str(name)[:100].encode("utf-8", "backslashreplace").decode()
+                raise ValueError(f"no such field: {shown}")
+            check_lengths(value, str(name), str(name))
+            kept[name] = value
+        return kept
+
+
+def check_lengths(value: object, name: str, where: str) -> None:
+    """Raise `ValueError` for a text in a value that has more characters than its `name` allows."""
+    if isinstance(value, str) and len(value) > (most := TEXTS.get(name, CHARACTERS)):
+        raise ValueError(f"{where[:100]} has {len(value)} characters, allowed at most {most}")
+    if isinstance(value, list):
+        for at, each in enumerate(value):
+            check_lengths(each, name, f"{where}[{at}]")
+    if isinstance(value, dict):
+        for key, each in value.items():
+            check_lengths(each, str(key), f"{where}.{key}")
 
 
 class Document(Shape):
     """A document passed as an object."""
 
-    text: Text
-    title: Text = ""
+    text: str
+    title: str = ""
     id: Name = ""
 
 
@@ -73,25 +92,40 @@ class Spans(Shape):
 class Rerank(Shape):
     """Request for the relevance of `texts` (TEI) or `documents` (Jina, Cohere, vLLM) to a query.
 
-    Passages are read whole, however long, and requests in the order they come: `truncate`,
-    `truncation_direction`, `max_tokens_per_doc` and `priority` are taken from clients that send
-    them and change nothing.
+    Passages are read whole, however long, and requests in the order they come: what clients send
+    about truncation, chunks and priority changes nothing. `rank_fields` names what is read of
+    documents that are objects; `use_activation` false is vLLM's `raw_scores`.
     """
 
+    unused = {
+        *("truncate", "truncation_direction", "truncation_side", "truncate_prompt_tokens"),
+        *("max_tokens_per_doc", "max_tokens_per_query", "max_chunks_per_doc", "priority"),
+        *("user", "request_id", "cache_salt"),
+    }
     query: Query
     # Without fail_fast, pydantic writes an error for each of a million wrong elements.
-    texts: Annotated[list[Text], Field(fail_fast=True)] | None = None
-    documents: Annotated[list[Text | Document], Field(fail_fast=True)] | None = None
+    texts: Annotated[list[str], Field(fail_fast=True)] | None = None
+    documents: Annotated[list[str | Document], Field(fail_fast=True)] | None = None
     model: Name = ""
     top_n: Annotated[int, Field(ge=0)] | None = None
     return_documents: bool = False
     return_text: bool = False
     raw_scores: bool = False
-    truncate: bool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] = "right"
-    max_tokens_per_doc: int | None = None
-    priority: int | None = None
+    use_activation: bool = True
+    rank_fields: list[Literal["title", "text"]] = ["title", "text"]
     relevant_spans: Spans | None = None
+
+    def row(self, ranked: Ranked, score: str = "relevance_score") -> dict[str, object]:
+        """Return what every shape answers for a document."""
+        raw = self.raw_scores or not self.use_activation
+        row = {"index": ranked.index, score: ranked.logit if raw else ranked.relevance}
+        if self.return_text and self.texts is not None:
+            row["text"] = ranked.text
+        if self.return_documents:
+            row["document"] = {"text": ranked.text}
+        if ranked.spans is not None:
+            row["relevant_spans"] = ranked.spans
+        return row | ({"reason": ranked.reason} if ranked.reason else {})
 
 
 class Row(Shape):
@@ -119,13 +153,15 @@ class CompressRow(Row):
 class Ranked:
     """A document's place in the request, its relevance in [0, 1] and its logit.
 
-    `spans` are the relevant stretches in source order, None where they were not asked for.
+    `spans` are the relevant stretches in source order, None where they were not asked for; `reason`
+    explains a document that was not scored.
     """
 
     index: int
     text: str
     relevance: float
     spans: list[dict[str, float]] | None = None
+    reason: str = ""
 
     @property
     def logit(self) -> float:
@@ -179,28 +215,34 @@ class Service:
     def info(self) -> dict[str, object]:
         """Return the names of the models and the limits; never the key."""
         given = self._settings
-        limits = {
-            "documents": given.documents,
-            "sentences": given.sentences,
-            "payload": given.payload,
-            "concurrency": given.concurrency,
-            "deadline": given.deadline,
-        }
+        names = ("documents", "sentences", "payload", "concurrency", "deadline")
+        limits = {name: getattr(given, name) for name in names}
         return {"model_id": self.name, "model_type": {"reranker": {}}, "limits": limits}
 
     async def rerank(self, asked: Rerank) -> list[Ranked]:
-        """Rank documents, best first; ties keep the order given. Raises `InputError`."""
-        passages = self._passages(asked)
-        if asked.relevant_spans is not None and asked.relevant_spans.mode == "enabled":
-            ranked = await self._with_spans(asked.query, passages, asked.relevant_spans)
+        """Rank documents, best first; ties keep the order given. Raises `InputError`.
+
+        A blank document has no relevance and says so, as it is left out in Python.
+        """
+        given = self._passages(asked)
+        passages = [one for one in given if one.text.strip()]
+        spans = asked.relevant_spans
+        wanted = spans if spans is not None and spans.mode == "enabled" else None
+        if wanted is not None:
+            ranked = await self._with_spans(asked.query, passages, wanted)
         else:
             scores = await self._scorer.ascore([(asked.query, p) for p in passages])
             ranked = [
-                Ranked(i, p.text, relevance(score))
-                for i, (p, score) in enumerate(zip(passages, scores, strict=True))
+                Ranked(int(p.id), p.text, relevance(score))
+                for p, score in zip(passages, scores, strict=True)
             ]
         self._metrics.pairs.inc(len(passages))
         ranked.sort(key=lambda one: -one.relevance)
+        ranked += [
+            Ranked(int(one.id), one.text, 0.0, [] if wanted else None, "blank document: not scored")
+            for one in given
+            if not one.text.strip()
+        ]
         return ranked[: asked.top_n] if asked.top_n else ranked  # 0 is all, as vLLM has it
 
     async def _with_spans(
@@ -213,7 +255,7 @@ class Service:
         items = [(question, p, places) for p, places in zip(passages, cut, strict=True)]
         judged = await self._scorer.ascore_sentences(items)
         found = []
-        for i, ((_, passage, places), (whole, parts)) in enumerate(zip(items, judged, strict=True)):
+        for (_, passage, places), (whole, parts) in zip(items, judged, strict=True):
             spans = [
                 {"start": start, "end": end, "score": relevance(score)}
                 for (start, end), score in zip(places, parts, strict=True)
@@ -221,7 +263,7 @@ class Service:
             ]
             best = sorted(spans, key=lambda span: -span["score"])[: wanted.max_spans]
             kept = sorted(best, key=lambda span: span["start"])
-            found.append(Ranked(i, passage.text, relevance(whole), kept))
+            found.append(Ranked(int(passage.id), passage.text, relevance(whole), kept))
         return found
 
     def _passages(self, asked: Rerank) -> list[Passage]:
@@ -230,14 +272,15 @@ class Service:
             raise InputError("documents: given both or none of texts and documents, allowed one")
         count, most = len(given), self._settings.documents
         refuse_if(not 1 <= count <= most, "documents", count, f"1 to {most}, set by the server")
-        passages = [
-            Passage(str(i), one) if isinstance(one, str) else Passage(str(i), one.text, one.title)
-            for i, one in enumerate(given)
-        ]
-        field = "texts" if asked.documents is None else "documents"
-        for i, passage in enumerate(passages):
-            check_text(f"{field}[{i}]", passage.text, blank=False)
-        return passages
+        titled = "title" in asked.rank_fields
+        refuse_if("text" not in asked.rank_fields, "rank_fields", asked.rank_fields, "text in it")
+        documents = [Document(text=one) if isinstance(one, str) else one for one in given]
+        return [Passage(str(i), one.text, one.title * titled) for i, one in enumerate(documents)]
+
+    def tokens(self, asked: Rerank) -> int:
+        """Estimate the tokens of a request, as `usage` reports them."""
+        texts = [one.text for one in self._passages(asked)]
+        return sum(map(approximate_tokens, [asked.query, *texts]))
 
     async def row(self, name: str, row: Mapping[str, object]) -> dict[str, object]:
         """Answer a row as the verb of that name does; gives the fields it adds."""
@@ -245,13 +288,21 @@ class Service:
         passages = given if isinstance(given, list) else []
         count = len(passages)
         refuse_if(count > most, "passages", count, f"at most {most}, set by the server")
-        for i, one in enumerate(passages):
-            text = one.get("text") if isinstance(one, dict) else None
-            if isinstance(text, str) and len(text) > CHARACTERS:
-                size, allowed = f"{len(text)} characters", f"at most {CHARACTERS}"
-                raise InputError.of(f"passages[{i}].text", given=size, allowed=allowed)
         verb = self._verbs[name]
-        return dict(verb.fields(await arun(verb.flow(row))))
+        found = dict(verb.fields(await arun(verb.flow(row))))
+        if name == "route":
+            texts = [one.get("text") if isinstance(one, dict) else one for one in passages]
+            blank = [at for at, text in enumerate(texts) if not str(text).strip()]
+            found["notes"] = [f"passages[{at}]: blank, graded -1" for at in blank]
+        return found
+
+
+def wrong(error: Any) -> str:
+    """Return the first reason of a `ValidationError`, with the field."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    reason = str(first["msg"].removeprefix("Value error, "))
+    return f"{where}: {reason}" if where else reason
 
 
 def relevance(score: BiLabelScore) -> float:

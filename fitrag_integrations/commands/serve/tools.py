@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -13,12 +14,12 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from fitrag_integrations.commands.engine.models import passage_json
-from fitrag_integrations.commands.serve.limits import Metrics, Settings
-from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
+from fitrag_integrations.commands.serve.limits import Crowd, Metrics, Refusal, Settings
+from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service, wrong
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import FitRagError
+from fitrag_integrations.errors import FitRagError, refuse_if
 from fitrag_integrations.ports import Retriever
 
 Found: TypeAlias = dict[str, Any]
@@ -50,7 +51,11 @@ class Tools:
         """
         asked = {"query": query, "documents": documents, "top_n": top_n}
         found = await self.service.rerank(Rerank.model_validate(asked))
-        return [{"index": a.index, "relevance": a.relevance, "text": a.text} for a in found]
+        return [
+            {"index": one.index, "relevance": one.relevance, "text": one.text}
+            | ({"reason": one.reason} if one.reason else {})
+            for one in found
+        ]
 
     async def compress(
         self, question: str, documents: list[str], max_tokens: int | None = None
@@ -90,22 +95,30 @@ def serve_tools(settings: Settings, retriever: Retriever | None = None) -> None:
     Raises:
         MissingExtraError: If the official SDK is not installed.
     """
-    sdk = require_extra("mcp.server.mcpserver", extra="mcp", feature="fitrag serve --mcp")
-    refused = importlib.import_module("mcp.server.mcpserver.exceptions").ToolError
-    service = Service(settings, Metrics())
+    require_extra("mcp", extra="mcp", feature="fitrag serve --mcp")
+    new = importlib.util.find_spec("mcp.server.mcpserver") is not None  # as of version 2
+    sdk = importlib.import_module("mcp.server.mcpserver" if new else "mcp.server.fastmcp")
+    refused = importlib.import_module(f"{sdk.__name__}.exceptions").ToolError
+    metrics = Metrics()
+    service, crowd = Service(settings, metrics), Crowd(settings, metrics)
     service.load()
 
     def answering(tool: Tool) -> Tool:
         @wraps(tool)
         async def answer(*args: Any, **named: Any) -> Any:
             try:
-                return await tool(*args, **named)
-            except (FitRagError, ValidationError) as error:  # the SDK hides the text of others
+                size, most = len(json.dumps([args, named])), settings.payload
+                refuse_if(size > most, "arguments", f"{size} bytes", f"at most {most}")
+                async with crowd.place():
+                    return await tool(*args, **named)
+            except ValidationError as error:
+                raise refused(wrong(error)) from error
+            except (FitRagError, Refusal) as error:  # the SDK hides the text of others
                 raise refused(str(error)) from error
 
         return answer
 
-    server = sdk.MCPServer("fitrag", log_level="WARNING")
+    server = (sdk.MCPServer if new else sdk.FastMCP)("fitrag", log_level="WARNING")
     for tool in Tools(service, retriever).offered():
         server.add_tool(answering(tool), description=inspect.getdoc(tool))
     try:

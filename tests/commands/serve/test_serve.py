@@ -77,6 +77,52 @@ def test_documents_are_answered_as_jina_and_vllm_do(client):
     assert len(every["results"]) == 3
 
 
+def test_a_blank_document_is_last_and_says_why(client):
+    texts, reason = ["", *TEXTS, " \n"], "blank document: not scored"
+    for path, body in (
+        ("/rerank", {"texts": texts}),
+        ("/rerank", {"documents": texts}),
+        ("/v1/rerank", {"documents": [{"text": text} for text in texts]}),
+        ("/v2/rerank", {"documents": texts, "relevant_spans": {}}),
+    ):
+        found = asked(client, path, query=QUESTION, **body)
+        rows = found if isinstance(found, list) else found["results"]
+        assert [(row["index"], row.get("reason")) for row in rows[-2:]] == [
+            (0, reason),
+            (4, reason),
+        ]
+        assert all("reason" not in row for row in rows[:-2])
+        assert rows[-1].get("score", rows[-1].get("relevance_score")) == 0.0
+    alone, passages = (
+        asked(client, "/compress", question=QUESTION, passages=[{"text": t} for t in given])
+        for given in (TEXTS, texts)
+    )
+    moved = [one | {"passage": one["passage"] + 1} for one in alone["excerpts"]]
+    assert passages["excerpts"] == moved
+    assert passages["notes"][0] == "2 of 5 passages left out: no text"
+    graded = asked(client, "/route", question=QUESTION, passages=[{"text": t} for t in texts[:2]])
+    assert graded["grades"][0] == -1.0 and graded["notes"] == ["passages[0]: blank, graded -1"]
+
+
+def test_fields_of_every_client_are_taken_and_those_of_their_replies_sent(client):
+    plain = asked(client, "/v1/rerank", query=QUESTION, documents=TEXTS)
+    assert plain["object"] == "rerank" and plain["id"] and plain["created"] > 1e9
+    assert plain["usage"]["total_tokens"] == plain["usage"]["prompt_tokens"] > 30
+    more = {"top_n": None, "max_chunks_per_doc": 10, "truncate_prompt_tokens": -1, "model": None,
+            "user": "u", "not a field": None, "return_documents": None}  # fmt: skip
+    again = asked(client, "/v1/rerank", query=QUESTION, documents=TEXTS, **more)
+    assert again["results"] == plain["results"]
+    found = asked(client, "/v2/rerank", query=QUESTION, documents=TEXTS, return_documents=True)
+    assert [row["document"]["text"] for row in found["results"]][0] == TEXTS[1]
+    for raw in ({"raw_scores": True}, {"use_activation": False}):
+        logits = asked(client, "/v2/rerank", query=QUESTION, documents=TEXTS, **raw)["results"]
+        assert logits[-1]["relevance_score"] < 0 < logits[0]["relevance_score"]
+    titled = [{"title": "The Danube rises in the Black Forest", "text": text} for text in TEXTS]
+    body = {"query": QUESTION, "documents": titled}
+    assert asked(client, "/v1/rerank", **body, rank_fields=["text"])["results"] == plain["results"]
+    assert asked(client, "/v1/rerank", **body)["results"] != plain["results"]
+
+
 def test_relevant_spans_are_code_points_of_the_document(client):
     wanted = {"mode": "enabled", "threshold": 0.5, "max_spans": 2}
     found = asked(client, "/v2/rerank", model="m", query=QUESTION, documents=TEXTS,
@@ -134,16 +180,21 @@ def test_bad_documents_are_answered_or_refused_by_name(client, texts):
             assert any(name in reply.text for name in ("passages", "documents", "texts"))
         elif path == "/compress":
             kept = reply.json()
-            assert kept["excerpts"] and (kept["notes"] or len(kept["excerpts"]) == len(texts))
+            assert kept["notes"] or len(kept["excerpts"]) == len(texts)
 
 
 @pytest.mark.parametrize("path", sorted(ROUTES | {"/health", "/info", "/metrics", "/docs", "/no"}))
-@pytest.mark.parametrize("header", ["", "Bearer wrong", f"Basic {KEY}", KEY])
+@pytest.mark.parametrize("header", ["", "Bearer wrong", f"Basic {KEY}", KEY, f"Bearer{KEY}"])
 def test_the_key_is_asked_for_on_every_route(client, path, header):
     reply = client.request("POST" if path in ROUTES else "GET", path,
                            headers={"Authorization": header})  # fmt: skip
     assert reply.status_code == 401
     assert KEY not in reply.text
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
+def test_the_scheme_of_the_key_is_written_in_any_case(client, scheme):
+    assert client.get("/info", headers={"Authorization": f"{scheme} {KEY}"}).status_code == 200
 
 
 def test_what_is_there_is_told_and_the_key_is_not(client):
@@ -172,12 +223,24 @@ def test_what_is_there_is_told_and_the_key_is_not(client):
         ("/compress", {"question": QUESTION, "passages": [{"text": "x"}] * 51}, "at most 50"),
         ("/route", {"question": "q", "passages": [{"text": "x " * 1_000_001}]}, "at most 2000000"),
         ("/gate", {"question": " "}, "question"),
+        ("/rerank", {"query": "q", "documents": [{"text": "a"}], "rank_fields": ["body"]}, "title"),
+        ("/rerank", {"query": "q", "documents": ["a"], "rank_fields": ["title"]}, "rank_fields"),
+        ("/gate", {"question": "q", "draft": "x" * 20_001}, "draft has 20001 characters"),
+        ("/gate", {"question": "q " * 100_001}, "question has 200002 characters"),
+        ("/rerank", {"query": "q", "documents": [{"text": "a", "title": "t" * 2001}]}, "title has"),
+        (
+            "/route",
+            {"question": "q", "passages": [{"text": "a", "title": "t" * 2001}]},
+            "[0].title",
+        ),
+        ("/compress", {"question": "q", "passages": ["x" * 2_000_001]}, "passages[0] has 2000001"),
     ],
 )
 def test_a_wrong_request_is_told_the_field(client, path, body, told):
     reply = client.post(path, json=body)
     assert reply.status_code == 422
     assert any(part in reply.json()["message"] for part in told.split("|"))
+    assert reply.json()["detail"] == reply.json()["message"]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +279,7 @@ def test_a_body_too_large_is_refused_before_it_is_read():
         assert client.post("/rerank", json={"query": "a", "texts": ["b"]}).status_code == 200
 
 
-async def through(door, path="/rerank"):
+async def through(door, path="/rerank", **scope):
     """Send one request through a door; gives status and headers."""
     sent = []
 
@@ -226,7 +289,7 @@ async def through(door, path="/rerank"):
     async def send(message):
         sent.append(message)
 
-    await door({"type": "http", "path": path, "headers": []}, receive, send)
+    await door({"type": "http", "path": path, "headers": [], **scope}, receive, send)
     return sent[0]["status"], dict(sent[0]["headers"])
 
 
@@ -234,7 +297,8 @@ async def test_a_crowd_is_told_to_come_back_and_a_slow_answer_ends():
     release = asyncio.Event()
 
     async def slow(scope, receive, send):
-        await release.wait()
+        if "health" not in scope["path"]:
+            await release.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     door = Door(slow, Settings(concurrency=2, deadline=0.2), Metrics())
@@ -242,6 +306,9 @@ async def test_a_crowd_is_told_to_come_back_and_a_slow_answer_ends():
     await asyncio.sleep(0)
     status, headers = await through(door)
     assert (status, headers[b"retry-after"]) == (429, b"1")
+    for prefix in ("", "/api", "/he"):  # as of --root-path, or where the application is mounted
+        assert (await through(door, f"{prefix}/health", root_path=prefix))[0] == 200
+    assert (await through(door, "/health", root_path="/he"))[0] == 200
     assert [status for status, _ in await asyncio.gather(*waiting)] == [504, 504]
     release.set()
     assert (await through(door))[0] == 200  # the places are free again
@@ -398,6 +465,18 @@ def test_a_service_that_is_reachable_without_a_key_warns(monkeypatch, capsys):
 def test_a_wrong_setting_is_named(given, told):
     with pytest.raises(InputError, match=told):
         Settings.from_environment(given)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8000_TCP",
+     "PORT_8000_TCP_ADDR", "DOCS_SERVICE_PORT"],
+)  # fmt: skip
+def test_what_kubernetes_sets_for_a_service_is_no_setting(name, caplog):
+    caplog.set_level("INFO")
+    given = {f"FITRAG_SERVE_{name}": "tcp://10.0.0.1:8000", "FITRAG_SERVE_DOCUMENTS": "7"}
+    assert Settings.from_environment(given).documents == 7
+    assert f"FITRAG_SERVE_{name} is ignored" in caplog.text
 
 
 def test_settings_come_back_from_the_environment():

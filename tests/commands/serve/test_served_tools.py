@@ -53,6 +53,10 @@ def test_the_tools_answer_as_the_service_does(tools):
     assert graded["action"] == "correct" and graded["grades"][1] > graded["grades"][0]
     assert found[0]["text"] == TEXTS[0]
     json.dumps([ranked, compressed, graded, found])
+    blank = asyncio.run(tools.rerank(QUESTION, ["", *TEXTS]))[-1]
+    assert (blank["index"], blank["relevance"]) == (0, 0.0) and "blank" in blank["reason"]
+    assert "no text" in asyncio.run(tools.compress(QUESTION, ["", *TEXTS]))["notes"][0]
+    assert "blank" in asyncio.run(tools.grade(QUESTION, ["", *TEXTS]))["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ def test_the_tools_answer_as_the_service_does(tools):
         ("compress", (QUESTION, ["a"] * 51), InputError, "at most 50"),
         ("compress", (QUESTION, TEXTS, 0), ValidationError, "max_tokens"),
         ("grade", ("", TEXTS), ValidationError, "question"),
-        ("grade", (QUESTION, ["a" * 2_000_001]), InputError, "2000000"),
+        ("grade", (QUESTION, ["a" * 2_000_001]), ValidationError, "2000000"),
         ("retrieve", (" ",), InputError, "query"),
         ("retrieve", (QUESTION, 0), InputError, "k: given 0"),
     ],
@@ -106,19 +110,30 @@ def test_an_agent_calls_the_tools_over_stdio():
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    words = ["-m", "fitrag_integrations.cli", "serve", "--mcp"]
-    started = StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ))
+    words = ["-m", "fitrag_integrations.cli", "serve", "--mcp", "--payload", "4000"]
+    env = dict(os.environ)
 
-    async def talk():
+    async def talk(more, documents):
+        started = StdioServerParameters(command=sys.executable, args=[*words, *more], env=env)
         async with stdio_client(started) as streams, ClientSession(*streams) as session:
             await session.initialize()
             names = [tool.name for tool in (await session.list_tools()).tools]
-            given = {"query": QUESTION, "documents": TEXTS}
-            right = await session.call_tool("rerank", given)
-            wrong = await session.call_tool("rerank", {**given, "documents": []})
-            return names, right, wrong
+            calls = [
+                session.call_tool("rerank", {"query": QUESTION, "documents": texts})
+                for texts in documents
+            ]
+            answers = await asyncio.gather(*calls)
+        assert names == ["rerank", "compress", "grade"]
+        return [
+            (getattr(one, "is_error", getattr(one, "isError", None)), one.content[0].text)
+            for one in answers
+        ]
 
-    names, right, wrong = asyncio.run(talk())
-    assert names == ["rerank", "compress", "grade"]
-    assert not right.is_error and json.loads(right.content[0].text)["index"] == 1
-    assert wrong.is_error and "documents: given 0" in wrong.content[0].text
+    right, wrong, large = asyncio.run(talk([], documents=[TEXTS, [], ["x" * 4000]]))
+    assert not right[0] and json.loads(right[1])["index"] == 1
+    assert wrong[0] and "documents: given 0" in wrong[1]
+    assert large[0] and "at most 4000" in large[1]
+    ((failed, late),) = asyncio.run(talk(["--deadline", "0.001"], documents=[TEXTS * 20]))
+    assert failed and "not answered within 0.001 s" in late
+    busy = asyncio.run(talk(["--concurrency", "1"], documents=[TEXTS * 20] * 3))
+    assert sum(failed and "try again" in text for failed, text in busy) == 2

@@ -1,0 +1,93 @@
+"""HTTP connections of a process: bounded in number, and in the time their clients may take."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from fitrag_integrations.commands.serve.limits import (
+    CONNECTIONS,
+    HEADER_SECONDS,
+    REPLY_SECONDS,
+    ROOM,
+)
+
+_WAITING: dict[BoundedProtocol, tuple[float, asyncio.TimerHandle]] = {}
+"""Connections whose client has to act, longest first, with its seconds and what closes them."""
+
+
+def most_connections() -> int:
+    """Return how many connections a process keeps: at most half of the files it may open."""
+    with suppress(ImportError):  # Windows has no such limit
+        import resource
+
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if allowed != resource.RLIM_INFINITY:
+            return max(1, min(CONNECTIONS, allowed // 2))
+    return CONNECTIONS
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP protocol that closes connections whose client neither sends nor reads, unlike uvicorn's.
+
+    A client has `header_seconds` to complete a header, or what it goes on sending of an answered
+    request, and `reply_seconds` to read a reply that its system no longer buffers. With more than
+    `most` connections, one that does not read is closed first, then the one that has waited longest
+    for its header. A few newcomers are always let in, so that `/health` is answered.
+    """
+
+    header_seconds, reply_seconds, most = HEADER_SECONDS, REPLY_SECONDS, most_connections()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection, and close one if there are too many (asyncio)."""
+        super().connection_made(transport)
+        self._watch()
+        if len(self.connections) > self.most and len(_WAITING) > ROOM:
+            unread = (one for one in _WAITING if one.flow.write_paused)
+            next(unread, next(iter(_WAITING)))._abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what arrived (asyncio)."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request (uvicorn)."""
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Stop writing to a client that does not read (asyncio)."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Go on writing (asyncio)."""
+        super().resume_writing()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection (asyncio)."""
+        super().connection_lost(exc)
+        self._watch(0.0)
+
+    def _watch(self, seconds: float | None = None) -> None:
+        """Start the time that the client has for its next act; 0 where it has nothing to do."""
+        if seconds is None:
+            idle = self.cycle is None or self.cycle.response_complete
+            seconds = self.header_seconds * idle
+            seconds = self.reply_seconds if self.flow.write_paused else seconds
+        before, timer = _WAITING.get(self, (0.0, None))
+        if seconds == before:
+            return
+        if timer:
+            del _WAITING[self]
+            timer.cancel()
+        if seconds:
+            _WAITING[self] = seconds, self.loop.call_later(seconds, self._abort)
+
+    def _abort(self) -> None:
+        self._watch(0.0)
+        self.transport.abort()
