@@ -122,6 +122,15 @@ def meant(given: str, names: Iterable[str]) -> str:
     return f"; did you mean {like[0]}?" if like else ""
 
 
+def check_keywords(call: str, given: Iterable[str], made: Any) -> None:
+    """Refuse a keyword that is no field of the dataclass `made`, by the name of the `call`."""
+    names = [spec.name for spec in fields(made) if spec.init]
+    for name in given:
+        if name not in names:
+            wrong = f"{call}() got an unexpected keyword argument {name!r}"
+            raise TypeError(wrong + meant(name, names))
+
+
 def can(model: object, verb: str) -> bool:
     """Check whether an object, not a class, has a method."""
     return not isinstance(model, type) and callable(getattr(model, verb, None))

@@ -11,18 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack
 
-from fitrag_integrations.core.checks import Checked, Count, Share, check_number, check_text
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Share,
+    check_keywords,
+    check_number,
+    check_text,
+)
 from fitrag_integrations.core.record import Row, check_mapping
-from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.defaults import DEFAULTS, Auto
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, run
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer, readable, score_port
 from fitrag_integrations.methods.fitrag.reducer import rerank as reranked
-from fitrag_integrations.ports import Scorer
+from fitrag_integrations.ports import Detector, Scorer
+from fitrag_integrations.text.sentences import SentenceSplitter
+from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.selected import Selection
@@ -164,21 +173,53 @@ class Refining(Refiner):
         )
 
 
+class RerankOptions(TypedDict, total=False):
+    """Keywords of `rerank` besides `top_n`."""
+
+    weight: float
+    min_score: float | None
+    scorer: Any  # a `Scorer`, a function of pairs, or a framework's cross-encoder
+    deduplicate: bool
+    max_passages: int | None
+    max_sentences: int | None
+
+
+class CompressOptions(RerankOptions, total=False):
+    """Keywords of `compress` besides `max_tokens`."""
+
+    window: int | None
+    stride: int
+    count_tokens: CountTokens
+    detector: Detector | Literal[False] | None
+    split: SentenceSplitter | None
+    per_passage: int | Auto | None
+    max_share: float | Auto | None
+    min_tokens: int | Auto
+    scoring: str | None
+    logits: bool
+    top_n: int | None
+
+
 def explain_compression(
-    question: str, passages: Sequence[Passage], *, scorer: Scorer | None = None, **settings: Any
+    question: str,
+    passages: Sequence[Passage],
+    *,
+    max_tokens: int | None = Reducing.max_tokens,
+    **settings: Unpack[CompressOptions],
 ) -> Compression:
     """Compress passages as `TokenReducer` does (FIT-RAG, section 4.4.2), and show the reasons.
 
     Args:
         question: The question; not blank.
         passages: What to compress.
-        scorer: An object with `score(pairs)`; None is the bundled one.
-        **settings: Other arguments of `TokenReducer`, such as `max_tokens` and `window`.
+        max_tokens: Maximum number of tokens of the excerpts as a prompt shows them.
+        **settings: Other arguments of `compress`, such as `scorer` and `window`.
 
     Raises:
         InputError: If the question is blank or a setting is wrong.
     """
-    step = Reducing(scorer=scorer, **settings)
+    check_keywords("explain_compression", settings, Reducing)
+    step = Reducing(max_tokens=max_tokens, **settings)
     return run(explained(step, question, passages)).value
 
 
@@ -217,7 +258,11 @@ class Excerpts(list[Excerpt]):
 
 
 def rerank(
-    query: str, texts: Iterable[Text], *, top_n: int | None = Reranking.top_n, **settings: Any
+    query: str,
+    texts: Iterable[Text],
+    *,
+    top_n: int | None = Reranking.top_n,
+    **settings: Unpack[RerankOptions],
 ) -> Excerpts:
     """Return the texts that best answer a query, best first (FIT-RAG, section 4.4.1).
 
@@ -235,6 +280,7 @@ def rerank(
 
     Raises:
         InputError: If the query is blank, or a text or an option is not of an allowed kind.
+        TypeError: If there is no option of that name.
 
     Example:
         >>> from fitrag_integrations import rerank
@@ -243,6 +289,7 @@ def rerank(
         >>> best[0].text, best.indices
         ('The Danube rises in the Black Forest.', (1,))
     """
+    check_keywords("rerank", settings, Reranking)
     passages = as_passages(texts)
     step = Reranking(top_n=top_n, **settings)
     return _chosen(step.context(query, passages), passages)
@@ -253,7 +300,7 @@ def compress(
     texts: Iterable[Text],
     *,
     max_tokens: int | None = Reducing.max_tokens,
-    **settings: Any,
+    **settings: Unpack[CompressOptions],
 ) -> Excerpts:
     """Return the sentences of texts that best answer a query, best first (FIT-RAG, section 4.4.2).
 
@@ -276,6 +323,7 @@ def compress(
 
     Raises:
         InputError: If the query is blank, or a text or an option is not of an allowed kind.
+        TypeError: If there is no option of that name.
 
     Example:
         >>> from fitrag_integrations import compress
@@ -284,6 +332,7 @@ def compress(
         >>> kept[0].text, kept[0].start, kept[0].end
         ('It rises in the Black Forest.', 20, 49)
     """
+    check_keywords("compress", settings, Reducing)
     passages = as_passages(texts)
     step = Reducing(max_tokens=max_tokens, **settings)
     return _chosen(step.context(query, passages), passages)

@@ -30,6 +30,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore
 
+from fitrag_integrations import compress, rerank
 from fitrag_integrations import langchain as lc
 from fitrag_integrations import llama_index as li
 from fitrag_integrations.methods import AskGate, FitRag
@@ -86,7 +87,15 @@ def engines(base: BaseRetriever, engine: BaseQueryEngine, count: Callable[[str],
     li.MethodQueryEngine(FitRag(), base, llm=MockLLM()).as_tool()
 
 
+def functions() -> None:
+    kept = compress("Who?", ["A text."], max_tokens=20, per_passage=2, top_n=None)
+    print(kept.explain(), rerank("Who?", ["A text."], top_n=1, scorer=lambda pairs: [])[0].score)
+
+
 def wrong(base: Base, other: BaseRetriever, engine: BaseQueryEngine) -> None:
+    compress("Who?", ["A text."], max_token=10)  # wrong
+    compress("Who?", ["A text."], per_passage="two")  # wrong
+    rerank("Who?", ["A text."], top=1)  # wrong
     lc.FitRagRetriever(base=base, max_token=80)  # wrong
     lc.FitRagRetriever(base=base, max_tokens="80")  # wrong
     lc.FitRagRetriever()  # wrong

@@ -2,6 +2,7 @@
 
 import doctest
 import pickle
+from dataclasses import fields
 
 import pytest
 
@@ -91,6 +92,24 @@ def test_what_was_left_out_is_noted():
 def test_a_wrong_text_is_named(function, texts, named):
     with pytest.raises(InputError, match=named):
         function(QUESTION, texts, scorer=words)
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "step"),
+    [
+        (rerank, plain.RerankOptions.__annotations__ | {"top_n": int}, plain.Reranking),
+        (compress, plain.CompressOptions.__annotations__ | {"max_tokens": int}, plain.Reducing),
+    ],
+)
+def test_an_unknown_option_is_named_with_the_one_that_was_meant(function, options, step):
+    assert set(options) == {spec.name for spec in fields(step)}  # what type checkers know
+    for given, meant in {"wieght": "weight", "min_scores": "min_score"}.items():
+        with pytest.raises(
+            TypeError, match=rf"^{function.__name__}\(\).* '{given}'; did you mean {meant}\?"
+        ):
+            function(QUESTION, [RETURNS], **{given: 1})
+    with pytest.raises(TypeError, match=r"'zzz'$"):
+        function(QUESTION, [RETURNS], zzz=1)
 
 
 @pytest.mark.parametrize("function", [rerank, compress])
