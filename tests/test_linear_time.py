@@ -30,11 +30,12 @@ from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.retrieval.corpus.documents import _title
 from fitrag_integrations.text.asked import asked_note, asked_of
-from fitrag_integrations.text.blocks import blocks_of
+from fitrag_integrations.text.blocks import blocks_of, trimmed
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, site_of
 from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
-from fitrag_integrations.text.sentences import split_sentences
+from fitrag_integrations.text.records import records_of
+from fitrag_integrations.text.sentences import split_clauses, split_sentences, word_ends
 from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
@@ -62,6 +63,10 @@ def every_other(text):
 
 READERS = {
     "split_sentences": split_sentences,
+    "split_clauses": split_clauses,
+    "word_ends": word_ends,
+    "trimmed": lambda text: trimmed(text, 0, len(text)),
+    "records_of": records_of.__wrapped__,
     "starts_of": starts_of,
     "asked_of": asked_of,
     "asked_note": asked_note,
@@ -114,6 +119,7 @@ UNITS += ["\n```", "<", "</", "\n- a", "\n    a", "\na\tb", "\n==  ==", "\n+--+"
 UNITS += ["\na\n    b", "[a](", "![", "<|", "<!", "&", "&#", "{", "{{}}", "\u0301", "\u0301\u0316"]
 UNITS += ["\u0f73", "\u200d", "\ufe0f", "👨\u200d", "🇩", "…", "。」", "known ", "known (", "true "]
 UNITS += ["answer is ", "the ", "<think>", "follow up: ", "<Claim>", "<Query>", '[{"a":']
+UNITS += ['{"a":', "[", '"a":1,', "\n- a: ", "\n  a: 1", "- ", "<a>", "<a><b>", "，"]
 UNITS += ["Document: ", "[Relevant]", "%61", "\\u0061", "-", "\u200c", "a\u0301"]
 AROUND = [("", "", ""), ("a", "b", "c"), ("```", "x", "y"), ("# a", "b", "#x"), ("known", "x", "")]
 

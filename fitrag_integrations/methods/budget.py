@@ -5,7 +5,6 @@ Costs are those of the very text a prompt shows, numbers, titles and ellipses in
 
 from __future__ import annotations
 
-import re
 from bisect import bisect, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,12 @@ from typing import TypeAlias
 
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.text.layout import under_heading, units_of
-from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
+from fitrag_integrations.text.sentences import (
+    SentenceSplitter,
+    split_clauses,
+    split_sentences,
+    word_ends,
+)
 from fitrag_integrations.text.tokens import (
     CountTokens,
     TokenCounter,
@@ -22,15 +26,12 @@ from fitrag_integrations.text.tokens import (
     counter_for,
 )
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.excerpt import place, trimmed
+from fitrag_integrations.values.excerpt import place
 from fitrag_integrations.values.passage import is_web
 from fitrag_integrations.values.prompt import ELLIPSIS, WEB_RULE, render_excerpts
 from fitrag_integrations.values.windows import fit
 
 Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
-_CLAUSE = re.compile(r"[^,;:()–—\n]+[,;:()–—\n]*")
-
-
 NAMED = 3
 """Skipped excerpts that a note names."""
 PASSES = 16
@@ -179,10 +180,16 @@ class Budget:
 
         Of the outer parts the worse goes, until the rest fits.
         """
-        for spans in (self.split or split_sentences, clauses):
+        for spans in (self.split or split_sentences, split_clauses):
+            base = excerpt.start
             parts = [
-                replace(excerpt, start=excerpt.start + start, end=excerpt.start + end)
-                for (start, end), _ in units_of(excerpt.body, spans(excerpt.body))
+                replace(
+                    excerpt,
+                    start=base + start,
+                    end=base + end,
+                    lead=(*excerpt.lead, *((base + a, base + b) for a, b in lead or ())),
+                )
+                for (start, end), lead in units_of(excerpt.body, spans(excerpt.body))
             ]
             if len(parts) > 1:
                 if ask is not None:
@@ -192,6 +199,8 @@ class Budget:
                 excerpt = _joined(parts)
             if self.fits([*before, excerpt]):
                 return excerpt
+            if (bare := self._bare(excerpt, before)) is not None:
+                return bare
             if before:
                 return None  # a fragment beside better ones is not worth its tokens
             if self.max_tokens is None or self.cost([excerpt]) <= self.max_tokens:
@@ -200,11 +209,12 @@ class Budget:
         return self._first_words(excerpt) or self._first_words(replace(excerpt, lead=()))
 
     def _first_words(self, excerpt: Excerpt) -> Excerpt | None:
-        ends = [word.end() for word in re.finditer(r"\S+", excerpt.body)]
-        begun = [replace(excerpt, end=excerpt.start + end) for end in ends]
-        most = self.max_tokens or 0
-        fitting = [part for part in begun if self.cost([part]) <= most]
-        return fitting[-1] if fitting else None
+        for signs in (False, True):
+            ends = word_ends(excerpt.body, signs=signs)
+            begun = [replace(excerpt, end=excerpt.start + end) for end in ends]
+            if fitting := bisect(begun, self.max_tokens or 0, key=lambda part: self.cost([part])):
+                return begun[fitting - 1]
+        return None
 
 
 class _Costs:
@@ -242,11 +252,6 @@ class _Costs:
         return alone - bare + gaps * self._gap
 
 
-def clauses(text: str) -> list[tuple[int, int]]:
-    """Return [start, end) of the clauses of a text: what stands between its marks."""
-    return [trimmed(text, *found.span()) for found in _CLAUSE.finditer(text) if found[0].strip()]
-
-
 def _joined(parts: Sequence[Excerpt]) -> Excerpt:
     best = max(parts, key=lambda part: part.score)
-    return replace(best, start=parts[0].start, end=parts[-1].end)
+    return replace(best, start=parts[0].start, end=parts[-1].end, lead=parts[0].lead)

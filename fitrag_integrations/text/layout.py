@@ -7,6 +7,7 @@ to. Also here: blocks that are nothing but links or badges, which are worth litt
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -23,6 +24,7 @@ from fitrag_integrations.text.blocks import (
     Block,
     blocks_of,
 )
+from fitrag_integrations.text.records import records_of
 
 Span: TypeAlias = tuple[int, int]  # [start, end) in the text
 Lead: TypeAlias = tuple[Span, ...]
@@ -115,6 +117,11 @@ def under_heading(text: str) -> int:
 @lru_cache(maxsize=2048)
 def _walked(text: str, spans: tuple[Span, ...]) -> tuple[tuple[Lead | None, bool], ...]:
     """Return the lead of each span, and whether it is a heading."""
+    if members := records_of(text, longest=0):
+        starts = [one.start for one in members]
+        own = (members[max(0, bisect(starts, start) - 1)].lead for start, _ in spans)
+        above = zip(own, spans, strict=True)
+        return tuple((tuple(s for s in lead if s[1] <= at), False) for lead, (at, _) in above)
     walk = _Leads(text)
     leads = list(walk.of(spans))
     return tuple(

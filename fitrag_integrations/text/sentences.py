@@ -5,7 +5,7 @@ cuts what would be too long. Every span is non-empty, inside the text, after the
 free of blanks at its ends; together they cover every character that is not blank.
 
 Left out: languages that write neither blanks nor a sign at the end of a sentence, such as Thai;
-their texts are cut by length alone.
+their texts are cut by length alone, three signs counted as a word.
 
 Methods cut passages with it, and retrieval cuts files; users find it in ``methods``.
 """
@@ -16,13 +16,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_callable, check_text
-from fitrag_integrations.text.blocks import BLANK, CODE, blocks_of
+from fitrag_integrations.text.blocks import BLANK, CODE, blocks_of, trimmed
 from fitrag_integrations.text.boundaries import starts_of
+from fitrag_integrations.text.records import records_of
 
-Splitter: TypeAlias = Callable[[str], list[tuple[int, int]]]  # [start, end) in the text
+Span: TypeAlias = tuple[int, int]  # [start, end) in the text
+Splitter: TypeAlias = Callable[[str], list[Span]]
 SentenceSplitter: TypeAlias = Annotated[Splitter, check_callable]
 MAX_WORDS = 80
 """A longer sentence (a table, a text without stops) is cut into pieces of so many words."""
@@ -33,13 +35,27 @@ MAX_CODE = 2000
 TEXTS, LONGEST = 2048, 4096
 """Of so many texts met last, none of more characters, the spans are kept: passages come again."""
 
+LONG_WORD = 60
+"""A clause without blanks and marks is cut into pieces of so many characters."""
+
 _WORD = re.compile(r"\S+")
+# Marks at which a clause ends, but none inside a number or an address; and closing tags.
+_MARK = (
+    r"(?V1)(?:[;()–—\n]|[,:](?![\d/])|[[\p{Po}\p{Ps}\p{Pe}]--[\x00-\xff’…]])+"
+    r"|(?:</[^<>]{1,80}>|/>)+"
+)
+# A word of a script that writes blanks, or else one sign.
+_LAST = (
+    r"(?V1)(?:[\w--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
+    r"|(?<=\w)['’.,:/-](?=\w)){1,30}|\X"
+)
+_DENSE = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai, Lao, Burmese, Khmer
 _BLANK_LINES = re.compile(r"\n(?=[^\S\n]*\n)")
 # Where a piece is best cut: between lines, after a stop, or else after a pause.
 _GAPS = (re.compile(r"\s*\n"), re.compile(r"(?<=[.!?;:…])\s"), re.compile(r"(?<=[,،、，])\s"))
 
 
-def split_sentences(text: str) -> list[tuple[int, int]]:
+def split_sentences(text: str) -> list[Span]:
     """Return [start, end) of each sentence of ``text``, in characters and in order.
 
     A blank line, a list item, a heading and a table row end a sentence. So does any other line
@@ -56,21 +72,20 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
 
 
 @lru_cache(maxsize=TEXTS)
-def _split(text: str) -> tuple[tuple[int, int], ...]:
-    spans: list[tuple[int, int]] = []
-    for start, end, kind, _ in blocks_of(text):
-        if kind == BLANK:
-            continue
+def _split(text: str) -> tuple[Span, ...]:
+    spans: list[Span] = []
+    blocks = ((block.start, block.end, block.kind, block.start) for block in blocks_of(text))
+    for start, end, kind, body in [part[:4] for part in records_of(text)] or blocks:
         if kind == CODE:
             spans.extend(_code(text, start, end))
-            continue
-        block = text[start:end]
-        for first, last in pairwise([*starts_of(block), len(block)]):
-            spans.extend(_pieces(text, start + first, start + last))
+        elif kind != BLANK:
+            begun = (body + at for at in starts_of(text[body:end])[1:])
+            for first, last in pairwise([start, *begun, end]):
+                spans.extend(_pieces(text, first, last))
     return tuple(spans)
 
 
-def _code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _code(text: str, start: int, end: int) -> Iterator[Span]:
     """Cut code at blank lines into parts of at most MAX_CODE characters; a longer part as prose."""
     gaps = [gap.start() for gap in _BLANK_LINES.finditer(text, start, end)]
     at = last = start
@@ -82,13 +97,13 @@ def _code(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield from _pieces(text, at, end, code=True)
 
 
-def _pieces(text: str, start: int, end: int, *, code: bool = False) -> Iterator[tuple[int, int]]:
+def _pieces(text: str, start: int, end: int, *, code: bool = False) -> Iterator[Span]:
     """Cut a span into pieces of at most MAX_WORDS words and MAX_CHARACTERS characters; code of at
     most MAX_CODE characters stays whole.
     """
     piece = text[start:end]
     body = piece.strip()
-    whole = len(piece) <= MAX_CHARACTERS and len(piece.split()) <= MAX_WORDS
+    whole = len(piece) <= MAX_CHARACTERS and len(piece.split()) + _dense(piece) <= MAX_WORDS
     if whole or (code and len(body) <= MAX_CODE):
         if body:
             first = start + piece.index(body)
@@ -102,11 +117,14 @@ def _pieces(text: str, start: int, end: int, *, code: bool = False) -> Iterator[
         at = after
 
 
-def _cut(text: str, words: Sequence[tuple[int, int]], at: int) -> int:
+def _cut(text: str, words: Sequence[Span], at: int) -> int:
     """Find the word after the piece that begins with word ``at``."""
-    after = min(at + MAX_WORDS, len(words))
-    while words[after - 1][1] - words[at][0] > MAX_CHARACTERS:
-        after -= 1
+    after, size = at, 0
+    while after < len(words) and words[after][1] - words[at][0] <= MAX_CHARACTERS:
+        size += 1 + _dense(text[slice(*words[after])])
+        if size > MAX_WORDS and after > at:
+            break
+        after += 1
     if after == len(words):
         return after
     for gap in _GAPS:  # in the second half, so that no piece is a mere remainder
@@ -116,19 +134,57 @@ def _cut(text: str, words: Sequence[tuple[int, int]], at: int) -> int:
     return after
 
 
-def _words(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _dense(text: str) -> int:
+    """Return how many words the signs of a script without blanks and stops count for."""
+    return 0 if text.isascii() else len(_DENSE.findall(text)) // 3
+
+
+def _words(text: str, start: int, end: int, longest: int = 0) -> Iterator[Span]:
+    """Yield the words of a span; a longer one is cut after a mark or a tag, or between signs."""
     for word in _WORD.finditer(text, start, end):
         at = word.start()
-        while word.end() - at > MAX_CHARACTERS:
-            cut = _between_signs(text, at, at + MAX_CHARACTERS)
+        most = longest or (3 * MAX_WORDS if _dense(word[0]) else MAX_CHARACTERS)
+        while word.end() - at > most:
+            marks = [mark.end() for mark in _mark().finditer(text, at + most // 2, at + most)]
+            cut = marks[-1] if marks else _between_signs(text, at, at + most)
             yield at, cut
             at = cut
         yield at, word.end()
 
 
+def split_clauses(text: str) -> list[Span]:
+    """Return [start, end) of the clauses of ``text``: what stands between its marks.
+
+    Marks are those of every script, and closing tags. Records are cut into their members. What has
+    neither blanks nor marks is cut every ``LONG_WORD`` characters.
+    """
+    if members := records_of(text, longest=0):
+        return [(one.start, one.end) for one in members]
+    cuts = {0, len(text), *(mark.end() for mark in _mark().finditer(text))}
+    ends = (end for _, end in _words(text, 0, len(text), LONG_WORD))
+    cuts.update(end for end in ends if not text[end : end + 1].isspace())
+    spans = (trimmed(text, start, end) for start, end in pairwise(sorted(cuts)))
+    return [(start, end) for start, end in spans if start < end]
+
+
+def word_ends(text: str, *, signs: bool = False) -> list[int]:
+    """Return where a text may be cut in the last resort: after each word, or after each sign."""
+    import regex  # type: ignore[import-untyped]  # comes with syntok
+
+    found = regex.finditer(r"\X" if signs else _LAST, text)
+    return [at.end() for at in found if not text[at.end() - 1].isspace()]
+
+
+@lru_cache(maxsize=1)
+def _mark() -> Any:
+    import regex
+
+    return regex.compile(_MARK)
+
+
 def _between_signs(text: str, start: int, cut: int) -> int:
     """Move a cut back so that no emoji or accented letter is torn, unless it is one huge sign."""
-    import regex  # type: ignore[import-untyped]  # comes with syntok
+    import regex
 
     last = cut
     for sign in regex.finditer(

@@ -216,13 +216,6 @@ def unique(items: Iterable[T], by: Callable[[T], Hashable]) -> list[T]:
     return list(first.values())
 
 
-def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return [start, end) of a text without the blanks at its ends."""
-    piece = text[start:end]
-    start += len(piece) - len(piece.lstrip())
-    return start, max(start, end - len(piece) + len(piece.rstrip()))
-
-
 def excerpts_html(group: Sequence[Excerpt]) -> Html:
     """Show the passage of these excerpts whole, the excerpts marked; several one by one."""
     drawn = [

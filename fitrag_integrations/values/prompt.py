@@ -17,10 +17,11 @@ from typing import Protocol
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.text.blocks import trimmed
 from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.values.decision import RetrievalDecision
 from fitrag_integrations.values.excerpt import ELLIPSIS as ELLIPSIS
-from fitrag_integrations.values.excerpt import Excerpt, by_number, joined, trimmed
+from fitrag_integrations.values.excerpt import Excerpt, by_number, joined
 from fitrag_integrations.values.passage import is_web
 
 FIELDS = ("question", "passages", "draft")

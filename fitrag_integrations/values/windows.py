@@ -14,9 +14,10 @@ from operator import attrgetter
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
+from fitrag_integrations.text.blocks import trimmed
 from fitrag_integrations.text.layout import is_links, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
-from fitrag_integrations.values.excerpt import SPAN, Excerpt, grouped, place, trimmed
+from fitrag_integrations.values.excerpt import SPAN, Excerpt, grouped, place
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.selected import Selection
 

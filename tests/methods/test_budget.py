@@ -1,5 +1,8 @@
 """What a budget keeps: the best first, shortened where it must be, and the rest filled."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,6 +133,46 @@ def test_thousands_of_sentences_are_fitted_in_a_few_renderings():
         fitted = run(Budget(most, count=count).fitted(cut)).value
         assert approximate_tokens(render_excerpts(fitted.kept)) > most - 6
         assert sum(read) < 8 * len(text)
+
+
+ROWS = [{"logger": f"X{n}", "lot": f"L-{37 * n}"} for n in range(40)]
+ZH, JA = (
+    (f"第{n}号{a}位于{b}" for n in range(20)) for a, b in (("仓库", "北京"), ("倉庫", "東京"))
+)
+DENSE = {
+    "Chinese": ("，".join([*ZH, "乔戈里峰海拔八千六百一十一米", "第七号"]), "八千六百一十一"),
+    "Japanese": ("、".join([*JA, "富士山は三千七百七十六", "工場は部品"]), "三千七百七十六"),
+    "Arabic": ("،".join([*("المدينة_جميلة" * 3 for _ in range(9)), "الارتفاع_٣٧٧٦"]), "٣٧٧٦"),
+    "HTML": ("<table><tr><th>logger</th><th>lot</th></tr>" + "".join(
+        f"<tr><td>{row['logger']}</td><td>{row['lot']}</td></tr>" for row in ROWS
+    ) + "</table>", "<td>X23</td><td>L-851</td>"),
+    "XML": ("<rows>" + "".join(
+        f"<row><logger>{row['logger']}</logger><lot>{row['lot']}</lot></row>" for row in ROWS
+    ) + "</rows>", "<logger>X23</logger><lot>L-851</lot>"),
+    "JSON": (json.dumps(ROWS, separators=(",", ":")), '{"logger":"X23","lot":"L-851"}'),
+    "object": (json.dumps({f"x{n}": n * 37 for n in range(99)}), '"x23": 851'),
+    "script": ("".join(f"var x{n}={n * 37};f(x{n},'a');" for n in range(60)), "var x23=851;"),
+    "Thai": ("เมืองหลวงของไทยคือกรุงเทพ" * 9 + "ดอยอินทนนท์" + "แม่น้ำเจ้าพระยา" * 9, "อินทนนท์"),
+    "base64": ("9bFlIkpYt5HfavHYMD5hzcS7hsPRxCcQ" * 30, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_a_text_without_blanks_is_shortened_around_its_answer(name):
+    text, answer = DENSE[name]
+
+    def ask(parts):
+        yield from ()
+        return [replace(one, score=float(answer in one.text)) for one in parts]
+
+    whole = Excerpt.whole(Passage("p", text))
+    for most in (45, 80, 160):
+        budget = Budget(most)
+        (kept,) = run(budget.fitted([whole], ask)).value.kept
+        assert answer in kept.text
+        assert budget.fits([kept])
+    (least,) = run(Budget(5).fitted([whole], ask)).value.kept
+    assert Budget(5).fits([least])
 
 
 @pytest.mark.parametrize(

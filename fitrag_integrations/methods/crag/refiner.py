@@ -30,11 +30,12 @@ from fitrag_integrations.methods.crag.evaluator import (
     grade,
     own_thresholds,
 )
+from fitrag_integrations.text.blocks import trimmed
 from fitrag_integrations.text.layout import units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.excerpt import trimmed, unique
+from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.passage import is_web
 from fitrag_integrations.values.selected import Selected, Selection
 from fitrag_integrations.values.thresholds import ActionThresholds, Grade
