@@ -30,6 +30,22 @@ def require_extra(module: str, *, extra: str, feature: str) -> Any:
         ) from error
 
 
+SEARCH = {"faiss": "faiss", "offline": "torch"}
+"""What searching with the bundled encoder needs: extras, and a module that each of them brings."""
+
+
+def require_extras(needs: Mapping[str, str], *, feature: str) -> None:
+    """Raise `MissingExtraError` that names all missing extras; `needs` has a module of each."""
+    missing = {extra: module for extra, module in needs.items() if not installed(module)}
+    if missing:
+        names = " and ".join(missing.values())
+        verb, extras = "is" if len(missing) == 1 else "are", ",".join(missing)
+        raise MissingExtraError(
+            f'{names} {verb} needed for {feature}: pip install "fitrag-integrations[{extras}]"',
+            name=next(iter(missing.values())),
+        )
+
+
 def torch_needed(error: ModuleNotFoundError, feature: str) -> Exception:
     """Return the error that names the extra for a model; any other missing module is returned as it
     is.

@@ -19,8 +19,7 @@ class Option:
     """Description of a field that is passed by name.
 
     `name` is the spelling if it is not the field's own, such as `--k`, `--yes/--no` for a flag, or
-    two spellings for both. `aliases` are former spellings, which work and are not shown. `default`
-    describes what None means.
+    two spellings for both. `default` describes what None means.
     """
 
     help: str = ""
@@ -29,7 +28,6 @@ class Option:
     max: float | None = None
     default: str | None = None
     metavar: str | None = None
-    aliases: str = ""
 
     def __call__(self, field: str, value: object) -> object:
         """Check a number against the range, for plans built in Python; None passes."""

@@ -19,7 +19,6 @@ R = TypeVar("R")
 
 DELAY = 2.0
 """Seconds before a bar that nobody asked for appears."""
-EXIT_TERMINATED = 128 + signal.SIGTERM
 BLOCK = 128
 """Items of one step of a bar over a model's calls."""
 
@@ -83,7 +82,12 @@ class Terminated(Exception):
 
 
 class Stopping:
-    """Hear SIGTERM: at once between batches, at the end of one within it; a second one kills."""
+    """Hear SIGTERM and Ctrl-C: between batches at once, else at the end of one; a second kills.
+
+    `code` is the exit code of a run that was stopped, as shells expect it.
+    """
+
+    code = 128 + signal.SIGTERM
 
     def __init__(self) -> None:
         self._busy, self._asked = False, False
@@ -94,11 +98,15 @@ class Stopping:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = signal.signal(signal.SIGTERM, self._hear)
+        before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+        for one, handler in before.items():
+            if handler is not signal.SIG_IGN:  # shells have jobs in the background ignore Ctrl-C
+                signal.signal(one, self._hear)
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -114,7 +122,7 @@ class Stopping:
             raise Terminated
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._asked = True
+        signal.signal(number, signal.SIG_DFL)
+        self._asked, Stopping.code = True, 128 + number
         if not self._busy:
             raise Terminated

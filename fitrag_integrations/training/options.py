@@ -13,9 +13,7 @@ Seed: TypeAlias = Annotated[int, Option("Random seed.")]
 Device: TypeAlias = Annotated[
     str | None, Option("Device, e.g. cpu or cuda:0.", default="a GPU if there is one")
 ]
-Rate: TypeAlias = Annotated[
-    float, Option("Peak learning rate.", name="--learning-rate", aliases="--rate")
-]
+Rate: TypeAlias = Annotated[float, Option("Peak learning rate.", name="--learning-rate")]
 Steps: TypeAlias = Annotated[int, Option("Number of training steps.")]
 Epochs: TypeAlias = Annotated[
     float | None, Option("Passes over the rows, instead of --steps.", default="--steps")
@@ -25,7 +23,6 @@ Accumulate: TypeAlias = Annotated[
     Option(
         "Batches per step and process whose gradients are averaged.",
         name="--gradient-accumulation-steps",
-        aliases="--accumulate",
         min=1,
     ),
 ]
@@ -34,7 +31,6 @@ Checkpointing: TypeAlias = Annotated[
     Option(
         "Enable gradient checkpointing: less memory, slower steps.",
         name="--gradient-checkpointing",
-        aliases="--checkpointing",
     ),
 ]
 Validation: TypeAlias = Annotated[
@@ -49,9 +45,7 @@ EncoderBase: TypeAlias = Annotated[
 ]
 CausalBase: TypeAlias = Annotated[str, Option("Causal language model: a hub name or a folder.")]
 Rank: TypeAlias = Annotated[int, Option("Rank of the LoRA adapter.", min=1)]
-Dropout: TypeAlias = Annotated[
-    float, Option("Dropout of the LoRA adapter.", name="--lora-dropout", aliases="--dropout")
-]
+Dropout: TypeAlias = Annotated[float, Option("Dropout of the LoRA adapter.", name="--lora-dropout")]
 DraftTokens: TypeAlias = Annotated[int, Option("Maximum tokens of the draft.", min=0)]
 JudgedModel: TypeAlias = Annotated[
     str, Option("Model whose knowledge is judged.", default="the one named in the rows")

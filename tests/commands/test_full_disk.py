@@ -1,7 +1,8 @@
-"""A disk that is full: one line that names the file, and no file left half written."""
+"""A machine that is short of something, or closed streams: one line, no traceback, no lie."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ resource = pytest.importorskip("resource")
 ROOM = 6 << 10  # bytes that a file may have
 VERBS = {
     "index": ("index", "corpus.jsonl", "{out}/index"),
-    "try": ("try", "corpus.jsonl", "--out", "{out}/page.html", "--count", "4"),
+    "try": ("try", "corpus.jsonl", "--out", "{out}/page.html", "--limit", "4"),
     "score": ("score", "rows.jsonl", "{out}/out.jsonl"),
     "rerank": ("evaluate", "rerank", "rows.jsonl", "--out", "{out}/result.json"),
     "train": ("train", "reader", "reading.jsonl", "--out", "{out}/reader", "--steps", "1"),
@@ -58,16 +59,19 @@ def limited():
 
 
 def run(verb, given, out, before=None):
-    command = [word.format(out=out) for word in VERBS[verb]]
+    return command([word.format(out=out) for word in VERBS[verb]], given, before)
+
+
+def command(words, given, before=None, **more):
     root = str(Path(fitrag_integrations.__file__).parents[1])
     cache = {"XDG_CACHE_HOME": str(given / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "fitrag_integrations.cli", *command],
+        [sys.executable, "-m", "fitrag_integrations.cli", *words],
         cwd=given,
         capture_output=True,
         text=True,
         preexec_fn=before,
-        env={**os.environ, "PYTHONPATH": root, **cache},
+        env={**os.environ, "PYTHONPATH": root, **cache, **more},
     )
 
 
@@ -112,3 +116,39 @@ def test_a_full_disk_is_one_line_and_the_run_continues_elsewhere(small, given, v
         (small / "filler").unlink()
         done = run(verb, given, small)
         assert done.returncode == 0 and "40 rows" in done.stderr
+
+
+def forgetful():
+    resource.setrlimit(resource.RLIMIT_AS, (250 << 20, 250 << 20))
+
+
+STARVED = {
+    "standard error closed": ("out.jsonl", lambda: os.close(2), 0, ""),
+    "standard output closed": ("-", lambda: os.close(1), 2, "fitrag: standard output is closed"),
+    "little memory": ("out.jsonl", forgetful, 2, "not enough memory"),
+}
+
+
+@pytest.mark.parametrize("what", STARVED)
+def test_a_starved_run_says_so_in_one_line(tmp_path, given, what):
+    target, before, code, said = STARVED[what]
+    out = target if target == "-" else tmp_path / target
+    done = command(["score", "rows.jsonl", str(out)], given, before, OMP_NUM_THREADS="1")
+    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+    assert not done.stderr or done.stderr.splitlines()[-1].startswith("fitrag: ")
+    rows = (tmp_path / "out.jsonl").read_text() if code == 0 else ""
+    assert rows.count("\n") == 40 * (not code) and "error" not in rows
+    assert code == 0 or not (tmp_path / "out.jsonl").exists()
+
+
+def test_ctrl_c_prints_one_line(tmp_path, given):
+    script = (
+        "import os, signal\nfrom fitrag_integrations import cli\n"
+        "from fitrag_integrations.commands.engine import models\n"
+        "models.load_scorer = lambda options: os.kill(os.getpid(), signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"cli.main(['score', 'rows.jsonl', {str(tmp_path / 'out.jsonl')!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=given, capture_output=True, text=True)
+    assert done.returncode == 128 + signal.SIGINT
+    assert done.stderr == "fitrag: asked to stop; the same command goes on\n"

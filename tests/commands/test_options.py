@@ -12,13 +12,14 @@ from typer.models import ArgumentInfo
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import VERBS, app
+from fitrag_integrations.commands.engine.verbs import as_function
 
 TABLE = Path(__file__).with_name("options.txt")
 
 
 def options_of(verb):
     """Give an option's names, type, default and range, as one line each."""
-    signature = inspect.signature(VERBS[verb].load(), eval_str=True)
+    signature = inspect.signature(as_function(VERBS[verb].plan_type()), eval_str=True)
     return {line(p) for p in signature.parameters.values() if "Context" not in str(p.annotation)}
 
 
@@ -64,35 +65,6 @@ def before():
 @pytest.mark.parametrize("verb", before())
 def test_a_verb_takes_the_options_it_took(verb):
     assert not before()[verb] - options_of(verb)
-
-
-FORMER = {
-    "demo": "--questions=--limit",
-    "try": "--count=--limit",
-    "fit": "--count=--limit --budget=--max-cost",
-    "train bilabel": "--rate=--learning-rate --accumulate=--gradient-accumulation-steps",
-    "train evaluator": "--checkpointing=--gradient-checkpointing --rate=--learning-rate",
-    "train ik": "--dropout=--lora-dropout --variant=--tune --rate=--learning-rate",
-    "train eligibility": "--rate=--learning-rate",
-    "label bilabel": "--max-questions=--limit --model=--llm --price-read=--price-in",
-    "label eligibility": "--price-written=--price-out --max-questions=--limit",
-}
-
-
-@pytest.mark.parametrize("verb", FORMER)
-def test_a_former_spelling_works_and_is_not_shown(verb, monkeypatch):
-    plan, runner = VERBS[verb].plan_type(), CliRunner()
-    monkeypatch.setattr(plan, "run", lambda self: print(repr(self)))
-    help = runner.invoke(app, [*verb.split(), "--help"], env={"COLUMNS": "300"}).output
-    given = [] if verb == "demo" else ["rows.jsonl", "--out", "out"]
-    given += ["--base", "base"] if verb == "train ik" else []
-    for pair in FORMER[verb].split():
-        former, now = pair.split("=")
-        value = [] if "checkpointing" in former else ["7"]
-        runs = [runner.invoke(app, [*verb.split(), *given, each, *value]) for each in (former, now)]
-        assert runs[0].output == runs[1].output and not any(one.exit_code for one in runs)
-        assert "7" in runs[0].output or not value
-        assert now in help and f"{former} " not in help
 
 
 @pytest.mark.parametrize(

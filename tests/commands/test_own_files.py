@@ -1,4 +1,4 @@
-"""A backend, a method and a verb of the user's: one file each, which the command line takes."""
+"""A backend and a method of the user's: one file each, which the command line takes."""
 
 import json
 
@@ -42,41 +42,13 @@ class Guessing:
         kept = tuple(map(Excerpt.whole, list(unique.values())[: self.k]))
         return Context(question, kept, tuple(guesses), method="guessing")
 '''
-VERB = '''from dataclasses import dataclass
-from typing import Annotated
-
-from fitrag_integrations.commands.engine.batch import Verb
-from fitrag_integrations.commands.engine.options import Files, RunOptions
-from fitrag_integrations.commands.engine.progress import run_plan
-from fitrag_integrations.commands.engine.rows import question_of
-from fitrag_integrations.core.option import Option
-
-
-@dataclass(frozen=True)
-class CountPlan:
-    """Count the words of each row's question."""
-
-    files: Files
-    least: Annotated[int, Option("Shortest word to count.", min=1)] = 1
-    how: RunOptions = RunOptions()
-
-    def run(self):
-        run_plan("count", self)
-
-    def verb(self):
-        def flow(row):
-            yield from ()
-            return sum(len(word) >= self.least for word in question_of(row).split())
-
-        return Verb(flow, lambda traced: {"words": traced.value}, ("words",))
-'''
 ROW = {"question": "Who wrote it?", "passages": [{"text": "Nino Rota wrote it."}]}
 
 
 @pytest.fixture
 def fitrag(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, text in (("words", BACKEND), ("guessing", METHOD), ("count", VERB)):
+    for name, text in (("words", BACKEND), ("guessing", METHOD)):
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
 
@@ -102,15 +74,6 @@ def test_a_method_is_one_file(fitrag):
     assert fitrag("answer", "rows.jsonl", "out.jsonl", "--method", "guessing.py").exit_code == 0
     assert row_of("out.jsonl")["context"][0]["text"] == "Nino Rota wrote it."
     assert method_from("guessing.py:Guessing", k=1).k == 1
-
-
-def test_a_verb_is_one_file_with_its_options_and_help(fitrag):
-    assert VERB.count("\n") <= 40
-    assert fitrag("count.py", "rows.jsonl", "out.jsonl", "--least", "4").exit_code == 0
-    assert row_of("out.jsonl")["words"] == 1
-    shown = fitrag("count.py", "--help").output
-    assert "Count the words of each row's question." in shown
-    assert "Shortest word to count." in shown
 
 
 def test_a_recipe_of_tables_runs_no_file(fitrag, tmp_path):

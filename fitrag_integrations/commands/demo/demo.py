@@ -73,9 +73,7 @@ class DemoPlan:
     Runs offline, with the models that ship in the package.
     """
 
-    questions: Annotated[
-        int, Option("Maximum number of questions.", name="--limit", aliases="--questions", min=1)
-    ] = 80
+    questions: Annotated[int, Option("Maximum number of questions.", name="--limit", min=1)] = 80
     max_tokens: Annotated[int, Option("Passage tokens per prompt.", min=1)] = 200
     llm: Annotated[
         str | None,

@@ -8,15 +8,16 @@ row that cannot be answered becomes an error row and the others go on.
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from fitrag_integrations.commands.engine.outputs import holds_rows, resume
+from fitrag_integrations.commands.engine.outputs import resume
 from fitrag_integrations.commands.engine.rows import Line, described, is_finite, reason_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import Stopping, Terminated
@@ -24,6 +25,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Traced, run_many
 
+EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # of the machine, which every row would meet
 CHUNK = 16  # questions that share a model batch
 T = TypeVar("T")
 Advance: TypeAlias = Callable[[int], None]
@@ -90,11 +92,8 @@ Answers: TypeAlias = Generator[Callable[[], Answered | None], None, None]
 class Engine(Protocol):
     """Answer rows, in this process or in others."""
 
-    def owned(self) -> Collection[str]:
-        """Return the names of the fields in which an answer may differ from its row."""
-
-    def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:
-        """Answer `rows`, which are those of the `source` behind the `done` first ones."""
+    def answers(self, rows: Iterator[Line], done: int) -> Answers:
+        """Answer `rows`, which are those behind the `done` first ones of the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +102,25 @@ class Here:
 
     verb: AnyVerb
 
-    def owned(self) -> Collection[str]:
-        """Return the names of the fields that the verb adds and drops."""
-        return (*self.verb.adds, *self.verb.drops)
-
-    def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Answers:
+    def answers(self, rows: Iterator[Line], done: int) -> Answers:
         """Read a lot before each call, and answer it in the call."""
         for lot in lots(rows, self.verb, done):
             yield partial(answer, self.verb, lot)
 
 
 def run_batch(
-    engine: Engine, source: Iterable[Line], target: str, *, advance: Advance, stopping: Stopping
+    engine: Engine, rows: Iterable[Line], target: str, *, advance: Advance, stopping: Stopping
 ) -> Done:
     """Answer every row that is not in `target` yet; `advance` hears how many are done.
 
     Raises `InputError` for a damaged input and for an output that holds other rows.
     """
     began = time.monotonic()
-    earlier, reasons, rows = 0, Counter[str](), iter(source)
-    if holds_rows(target):
-        earlier, reasons, rows = resume(Path(target), rows, engine.owned())
+    earlier, reasons, rows = 0, Counter[str](), iter(rows)
+    if target != jsonl.STREAM and Path(target).exists() and Path(target).stat().st_size:
+        earlier, reasons = resume(Path(target), rows)
     advance(earlier)
-    count, answers = earlier, engine.answers(rows, source, earlier)
+    count, answers = earlier, engine.answers(rows, earlier)
     with (
         jsonl.appending(target) as write,
         contextlib.closing(answers),
@@ -150,17 +145,15 @@ def run_batch(
 
 def answer(verb: AnyVerb, lot: list[Line]) -> Answered:
     """Answer a lot of rows, up to the one whose flow had the run end."""
-    asked = [row for row in lot if row.problem is None and row.kept is None]
-    flows = iter(run_many([verb.flow(row.given) for row in asked]))
+    flows = iter(run_many([verb.flow(row.given) for row in lot if row.problem is None]))
     lines, reasons = list[bytes](), list[str]()
     for row in lot:
-        if row.problem is None and row.kept is not None:
-            lines.append(row.kept)
-            continue
         traced = None if row.problem is not None else next(flows)
         error = row.problem if traced is None else traced.error
         if isinstance(error, Terminated):
             return Answered(lines, reasons, ended=True)
+        if error is not None and getattr(error, "errno", None) in EXHAUSTED:
+            raise error
         given = {name: value for name, value in row.given.items() if name not in verb.drops}
         if traced is not None and error is None:
             fields = verb.fields(traced)

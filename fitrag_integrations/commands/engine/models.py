@@ -14,10 +14,12 @@ from fitrag_integrations.commands.engine.options import ModelOptions, Searching
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import (
+    SEARCH,
     from_own_file,
     installed,
     is_own_file,
     require_extra,
+    require_extras,
     torch_needed,
 )
 from fitrag_integrations.core.record import Row
@@ -172,11 +174,13 @@ def batched(llm: Any) -> Generate:
 
 def new_index(options: ModelOptions, kind: str = "flat") -> Any:
     """Make an empty index over an encoder."""
+    require_extras(SEARCH, feature="an index")
     return _named("FaissIndex", "retrieval")(_encoder(options), kind=kind)
 
 
 def load_index(folder: Path, options: ModelOptions, kind: str = "FaissIndex") -> Any:
     """Open an index, with the encoder it was built with unless another is given."""
+    require_extras(SEARCH, feature="an index")
     encoder = None if options == ModelOptions() else _encoder(options)
     return _named(kind, "retrieval").load(folder, encoder=encoder)
 
@@ -190,6 +194,7 @@ def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
 
 def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
     """Search passages by words, BM25's `k` best."""
+    require_extra("bm25s", extra="train", feature="searching by words")
     home = importlib.import_module("fitrag_integrations.training.negatives")
     return cast(Retriever, home.searching(passages, depth=k))
 

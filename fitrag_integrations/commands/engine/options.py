@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from fitrag_integrations.commands.engine.rows import Shard
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
@@ -60,14 +59,6 @@ Overwrite: TypeAlias = Annotated[bool, Option("Replace the output instead of con
 Strict: TypeAlias = Annotated[bool, Option("Exit with code 1 if a row failed.")]
 Quiet: TypeAlias = Annotated[bool, Option("Print only errors.")]
 AsJson: TypeAlias = Annotated[bool, Option("Print the summary as JSON on standard output.")]
-ShardOf: TypeAlias = Annotated[
-    str | None,
-    Option(
-        "Process one part of the rows, by a hash of their ids; 0/4 is the first of four.",
-        metavar="I/N",
-        default="all",
-    ),
-]
 MaxTokens: TypeAlias = Annotated[
     int | None, Option("Token budget for the excerpts.", min=1, default="none")
 ]
@@ -162,15 +153,10 @@ class ModelOptions:
 class RunSettings:
     """Rows to process in this process, and what is reported."""
 
-    shard: ShardOf = None
-    retry_failed: Annotated[bool, Option("Retry the failed rows of an earlier run.")] = False
     overwrite: Overwrite = False
     strict: Strict = False
     quiet: Quiet = False
     json: AsJson = False
-
-    def __post_init__(self) -> None:
-        Shard.read(self.shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,5 +172,4 @@ class RunOptions(RunSettings):
     ] = None
 
     def __post_init__(self) -> None:
-        RunSettings.__post_init__(self)
         refuse_if(self.engine not in (HERE, RAY), "--engine", self.engine, f"{HERE} or {RAY}")

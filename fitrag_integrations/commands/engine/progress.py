@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -33,11 +32,10 @@ from fitrag_integrations.commands.engine.options import (
     RunSettings,
     Searching,
 )
-from fitrag_integrations.commands.engine.outputs import Source, holds_rows, settled
-from fitrag_integrations.commands.engine.rows import Shard
+from fitrag_integrations.commands.engine.outputs import settled
+from fitrag_integrations.commands.engine.rows import read_rows
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.files import real_path
-from fitrag_integrations.core.progress import EXIT_TERMINATED, Stopping
+from fitrag_integrations.core.progress import Stopping
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.result import grouped
 from fitrag_integrations.retrieval import FileNote
@@ -72,26 +70,14 @@ def run_plan(name: str, plan: RowsPlan) -> None:
     check_names(given, target)
     with going(name, plan, target, anew=how.overwrite) as stopping:
         engine: Engine = (
-            importlib.import_module(RAY_HOME).OnRay(plan, given, how.workers)
+            importlib.import_module(RAY_HOME).OnRay(plan, how.workers)
             if how.engine == RAY
             else Here(plan.verb())
         )
-        source, into = Source(given, Shard.read(how.shard)), target
-        home = real_path(Path(target))
-        retried = home.with_name(f"retried.{home.name}")
-        if how.overwrite:
-            retried.unlink(missing_ok=True)
-        if how.retry_failed and holds_rows(target):
-            # into an output beside the first, which it replaces when it is whole
-            source = replace(source, kept=target, owned=tuple(engine.owned()))
-            into = str(retried)
-        shown = sys.stderr.isatty() and not how.quiet
-        total = jsonl.count_lines(given) if shown and how.shard is None else None
+        rows, shown = read_rows(jsonl.read_lines(given)), sys.stderr.isatty() and not how.quiet
+        total = jsonl.count_lines(given) if shown else None
         with progress_bar(name, total, shown=shown) as advance:
-            done = run_batch(engine, source, into, advance=advance, stopping=stopping)
-        if into != target and not done.stopped:
-            os.replace(into, real_path(Path(target)))
-    done = replace(done, summary=replace(done.summary, output=target))
+            done = run_batch(engine, rows, target, advance=advance, stopping=stopping)
     _report(name, done, how)
     leave(done, how)
 
@@ -139,9 +125,9 @@ def going(name: str, plan: object, target: str, *, anew: bool) -> Iterator[Stopp
 
 
 def leave(done: Done, options: RunSettings) -> None:
-    """Exit 143 where the run was asked to stop, 1 where every row failed, or one with `strict`."""
+    """Exit 143 or 130 where the run was stopped, 1 where every row failed, or one with `strict`."""
     if done.stopped:
-        raise typer.Exit(EXIT_TERMINATED)
+        raise typer.Exit(Stopping.code)
     if done.summary.errors and (options.strict or done.summary.errors == done.summary.rows):
         raise typer.Exit(1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,67 +10,32 @@ from dataclasses import dataclass
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.types import Passage
 
 RAW_SHOWN = 200
 _PLACE = re.compile(r"\[\d+\]")
-_SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<allowed>.*)", re.S)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its object, or what replaces it and the `problem`.
-
-    `kept` is the line of the output that answers it already, if there is one.
-    """
+    """One line: its object, or what replaces it and the `problem`."""
 
     given: Row
     problem: Exception | None = None
-    kept: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Part of the rows: `part` of `count`, starting at 0.
-
-    A row's part is a hash of its `id`, the same on every machine, or its line's number where it has
-    no text or whole number for an id. So rows of one id are in one part.
-    """
-
-    part: int
-    count: int
-
-    @classmethod
-    def read(cls, text: str | None) -> Shard | None:
-        """Read `i/n`; None is no part but all. Raises `InputError` for anything else."""
-        found = None if text is None else _SHARD.fullmatch(text)
-        part, count = map(int, found.groups()) if found else (0, 0)
-        allowed = "i/n, such as 0/4 for the first of four parts and 3/4 for the last"
-        refuse_if(text is not None and part >= count, "--shard", text, allowed)
-        return cls(part, count) if found else None
-
-    def has(self, name: object, number: int) -> bool:
-        """Check whether the row of this id, or else line, is in the part."""
-        if isinstance(name, str | int) and not isinstance(name, bool):
-            data = str(name).encode("utf-8", errors="surrogatepass")
-            number = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
-        return number % self.count == self.part
-
-
-def read_rows(lines: Iterable[bytes], shard: Shard | None = None) -> Iterator[Line]:
+def read_rows(lines: Iterable[bytes]) -> Iterator[Line]:
     """Parse lines; blank ones are no rows. `line` of a bad row counts from 1, blank ones too."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            row = Line(jsonl.parse(line, first=number == 1))
+            yield Line(jsonl.parse(line, first=number == 1))
         except (ValueError, RecursionError) as error:  # also bad UTF-8, and too deep a nesting
             raw = line.decode("utf-8", errors="replace").strip()
-            row = Line({"line": number, "raw": raw[:RAW_SHOWN]}, error)
-        if shard is None or shard.has(row.given.get("id"), number):
-            yield row
+            yield Line({"line": number, "raw": raw[:RAW_SHOWN]}, error)
 
 
 def described(error: Exception) -> dict[str, str]:
@@ -112,14 +76,16 @@ def passages_of(row: Row, *, blank: bool = False) -> list[Passage]:
     given = row.get("passages")
     if not isinstance(given, list) or not given:
         raise InputError.of(
-            "passages", given=given, allowed="a list of at least one object with a text"
+            "passages", given=given, allowed="a list of at least one text or object with a text"
         )
     return [_passage(i, passage, blank) for i, passage in enumerate(given)]
 
 
 def _passage(at: int, given: object, blank: bool) -> Passage:
+    if isinstance(given, str):
+        return Passage(str(at), check_text(f"passages[{at}]", given, blank=blank))
     if not isinstance(given, dict):
-        raise InputError.of(f"passages[{at}]", given=given, allowed="an object with a text")
+        raise InputError.of(f"passages[{at}]", given=given, allowed="a text or an object with one")
     text = check_text(f"passages[{at}].text", given.get("text"), blank=blank)
     title = "" if given.get("title") is None else given["title"]
     return Passage(str(at), text, check_text(f"passages[{at}].title", title))

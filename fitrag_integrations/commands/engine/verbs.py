@@ -9,17 +9,17 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from pathlib import Path
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 from typer.main import get_command
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import can
-from fitrag_integrations.core.extras import from_own_file, is_own_file
+from fitrag_integrations.core.extras import require_extras
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import refuse_if
 
@@ -29,14 +29,14 @@ PlanType: TypeAlias = type[Any]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a verb's plan is, `module:Plan` below `commands`, and its one-line help."""
+    """Where a verb's plan is, `module:Plan` below `commands`, its help, and what it needs.
+
+    `needs` maps extras to a module that each of them brings.
+    """
 
     plan: str
     help: str
-
-    def load(self) -> Command:
-        """Import the plan, as a function."""
-        return as_function(self.plan_type())
+    needs: Mapping[str, str] = field(default_factory=dict)
 
     def plan_type(self) -> PlanType:
         """Import the plan."""
@@ -46,52 +46,32 @@ class Home:
         return found
 
 
-class Verbs(TyperGroup):
-    """Typer group that also accepts a Python file as a verb: the plan in it runs like any other."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Find a verb of ours, or make one of a file."""
-        if not is_own_file(cmd_name):
-            return super().get_command(ctx, cmd_name)
-        plan = from_own_file(
-            cmd_name,
-            lambda kind: is_dataclass(kind) and callable(getattr(kind, "run", None)),
-            "one dataclass with a method run",
-        )
-        return _command(Path(cmd_name.partition(":")[0]).stem, plan)
-
-
-def _command(name: str, plan: PlanType) -> Any:
-    """Build the command of a plan, which also reads former spellings of its options."""
-    now = {
-        former.removeprefix("--"): (said.name or field.replace("_", "-"))
-        .split()[0]
-        .removeprefix("--")
-        for field, _, said, _ in _options(plan)
-        for former in said.aliases.split()
-    }
-    one = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-    settings = {"token_normalize_func": lambda given: now.get(given, given)} if now else {}
-    one.command(name, context_settings=settings)(as_function(plan))
-    return get_command(one)
-
-
-def register(group: typer.Typer, name: str, home: Home) -> None:
+def register(group: typer.Typer, verb: str, home: Home) -> None:
     """Add a verb to a group; its plan is imported when the verb is called or its help asked for."""
+    name = verb.rpartition(" ")[2]
+    check = partial(require_extras, home.needs, feature=f"fitrag {verb}")
 
     class Later(TyperCommand):
         def make_context(
             self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
         ) -> Any:
-            return _command(name, home.plan_type()).make_context(info_name, args, parent, **extra)
+            try:
+                plan = home.plan_type()
+            except ModuleNotFoundError:  # the help needs the extra too
+                check()
+                raise
+            one = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+            one.command(name)(as_function(plan, check))
+            return get_command(one).make_context(info_name, args, parent, **extra)
 
     group.command(name, help=home.help, cls=Later)(lambda: None)
 
 
-def as_function(plan: PlanType) -> Command:
+def as_function(plan: PlanType, before: Callable[[], None] = lambda: None) -> Command:
     """Make the function Typer reads: a parameter for each option, whose call runs the plan."""
 
     def run(**given: object) -> object:
+        before()
         return _build(plan, given).run()
 
     parameters = [
@@ -116,18 +96,18 @@ def _options(plan: PlanType, defaults: object = None) -> Iterator[tuple[str, Any
     in `defaults` sets the defaults of a group.
     """
     hints, named = get_type_hints(plan, include_extras=True), inspect.get_annotations(plan)
-    for field in sorted(
-        fields(plan), key=lambda each: (is_dataclass(hints[each.name]), each.name not in named)
+    for each in sorted(
+        fields(plan), key=lambda one: (is_dataclass(hints[one.name]), one.name not in named)
     ):
-        hint, said = hints[field.name], Option()
-        own = field.default if field.default_factory is MISSING else field.default_factory()
-        default = own if defaults is None else getattr(defaults, field.name)
+        hint, said = hints[each.name], Option()
+        own = each.default if each.default_factory is MISSING else each.default_factory()
+        default = own if defaults is None else getattr(defaults, each.name)
         if isinstance(hint, type) and is_dataclass(hint):
             yield from _options(hint, None if default is MISSING else default)
             continue
         if get_origin(hint) is Annotated:
             hint, said = get_args(hint)
-        yield field.name, hint, said, list(default) if isinstance(default, tuple) else default
+        yield each.name, hint, said, list(default) if isinstance(default, tuple) else default
 
 
 def _build(plan: PlanType, given: Mapping[str, object]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,11 +82,7 @@ class Contest:
                 own = {"method": run.name, "setup": run.setup, "row": at}
                 yield Line({**own, "question": row["question"], "answers": row["answers"]})
 
-    def owned(self) -> Collection[str]:
-        """Return the names of the fields that an answer adds."""
-        return ADDS
-
-    def answers(self, rows: Iterator[Line], source: Iterable[Line], done: int) -> Batches:
+    def answers(self, rows: Iterator[Line], done: int) -> Batches:
         """Answer the rows of each method in lock step, a chunk in each call."""
         named = {run.name: run.answers for run in self.runs}
         for name, group in itertools.groupby(rows, key=lambda row: row.given["method"]):

@@ -73,9 +73,9 @@ class FitPlan(OwnFiles):
     confidence: Annotated[
         float, Option("Confidence that at most --drop is lost.", min=0.5, max=0.999)
     ] = WISH.confidence
-    count: Annotated[
-        int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=4)
-    ] = WISH.count
+    count: Annotated[int, Option("Maximum number of questions.", name="--limit", min=4)] = (
+        WISH.count
+    )
     depth: Annotated[int, Option("Passages to label per question.", min=1)] = WISH.depth
     train: Annotated[
         bool, Option("Train the scorer if there are enough labels.", name="--train/--no-train")
@@ -86,7 +86,6 @@ class FitPlan(OwnFiles):
         Option(
             "Stop before all runs together cost more; requires prices.",
             name="--max-cost",
-            aliases="--budget",
             min=0,
         ),
     ] = None

@@ -91,9 +91,7 @@ class TryPlan(OwnFiles):
     """
 
     out: Annotated[Path, Option("HTML page to write.")] = Path("fitrag-try.html")
-    count: Annotated[
-        int, Option("Maximum number of questions.", name="--limit", aliases="--count", min=1)
-    ] = 50
+    count: Annotated[int, Option("Maximum number of questions.", name="--limit", min=1)] = 50
     llm: Annotated[
         str | None,
         Option(

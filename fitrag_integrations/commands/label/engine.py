@@ -21,13 +21,7 @@ import typer
 from fitrag_integrations.commands.engine.batch import Advance, Here, Verb, check_names, run_batch
 from fitrag_integrations.commands.engine.options import Depth, EncoderHardware, RunSettings
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
-from fitrag_integrations.commands.engine.rows import (
-    Line,
-    Shard,
-    passages_of,
-    question_of,
-    read_rows,
-)
+from fitrag_integrations.commands.engine.rows import Line, passages_of, question_of, read_rows
 from fitrag_integrations.commands.label.options import (
     Asking,
     Budget,
@@ -69,7 +63,7 @@ class AskingPlan:
     patterns: Annotated[bool, Option("Answers are regular expressions (CuratedTREC).")] = False
     limit: Annotated[
         int,
-        Option("Maximum number of questions to label; 0: all.", aliases="--max-questions", min=0),
+        Option("Maximum number of questions to label; 0: all.", min=0),
     ] = 0
     budget: Budget = Budget()
     seed: Annotated[int | None, Option("Shuffle the questions.", default="their order")] = None
@@ -96,17 +90,13 @@ class AskingPlan:
         for path in self.rows:
             check_names(str(path), self.out)
         lines = chain.from_iterable(jsonl.read_lines(str(path)) for path in self.rows)
-        given, target = list(read_rows(lines, Shard.read(self.how.shard))), Path(self.out)
+        given, target = list(read_rows(lines)), Path(self.out)
         if self.seed is not None:
             random.Random(self.seed).shuffle(given)
         given = given[: self.limit or None]
         run = going(self.name, self, self.out, anew=self.how.overwrite)
         with run as stopping, closing(self._journal(target)) as journal:
             asker = load_asker(self.asking, self.hardware)
-            if (
-                self.how.retry_failed and asker.keeps
-            ):  # the journal has the answers: the rest is asked
-                target.unlink(missing_ok=True)
             account = Account(
                 approximate_tokens,
                 longest=self.asking.max_new_tokens,

@@ -180,7 +180,6 @@ class Asking:
         Option(
             "Model that reads the passages: embedded, a reader's or causal model's folder or hub "
             "name, a LangChain PROVIDER:MODEL, or with --url the server's name for the model.",
-            aliases="--model",
         ),
     ] = EMBEDDED
     server: Server = Server()
@@ -201,16 +200,13 @@ class Budget:
 
     price_read: Annotated[
         float,
-        Option(
-            "Price of a million prompt tokens.", name="--price-in", aliases="--price-read", min=0
-        ),
+        Option("Price of a million prompt tokens.", name="--price-in", min=0),
     ] = 0.0
     price_written: Annotated[
         float,
         Option(
             "Price of a million answer tokens.",
             name="--price-out",
-            aliases="--price-written",
             min=0,
         ),
     ] = 0.0

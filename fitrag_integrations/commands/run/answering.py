@@ -49,9 +49,9 @@ class Answers:
         return (yield from self.answering(question, ports))
 
 
-def _placed(passage: Passage, given: Row, place: int) -> Passage:
+def _placed(passage: Passage, given: object, place: int) -> Passage:
     """Return a passage with the id that its row has for it, and its place there."""
-    found = given.get("id")
+    found = given.get("id") if isinstance(given, dict) else None
     has_id = found is not None and not isinstance(found, bool | dict | list) and str(found)
     return replace(passage, id=str(found) if has_id else passage.id, metadata={PLACE: place})
 

@@ -16,8 +16,7 @@ from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
 from fitrag_integrations.commands.engine.progress import echo_notes, run_plan
-from fitrag_integrations.commands.engine.rows import Shard, question_of
-from fitrag_integrations.core.checks import trait
+from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
@@ -36,9 +35,6 @@ class IndexPlan:
     Rows of JSON Lines have text and may have id, title and source; other fields are kept as
     metadata. Text, HTML and PDF files are split into passages. Files that cannot be read are
     skipped and listed.
-
-    To build an index in parts, give each --shard a subfolder of one folder, e.g. out/0 for 0/4.
-    Every --index option searches that folder as one index and leaves the vectors on disk.
     """
 
     corpus: options.Corpus
@@ -49,7 +45,6 @@ class IndexPlan:
     kind: Annotated[
         str, Option("Index type: flat, fp16, ivf or hnsw; --add keeps the existing one.")
     ] = "flat"
-    shard: options.ShardOf = None
     add: Annotated[bool, Option("Add to the existing index.")] = False
     overwrite: Annotated[bool, Option("Replace the existing index.")] = False
     strict: options.Strict = False
@@ -76,14 +71,7 @@ class IndexPlan:
         )
         shown = sys.stderr.isatty() and not self.quiet
         notes: list[FileNote] = []
-        shard = Shard.read(self.shard)
-        passages = (
-            item
-            for number, item in enumerate(
-                read_corpus(self.corpus, on_bad="yield", notes=notes), start=1
-            )
-            if shard is None or shard.has(trait(item, "id", str), number)
-        )
+        passages = read_corpus(self.corpus, on_bad="yield", notes=notes)
         added = made.add(passages, on_bad="skip", show_progress=shown)
         made.save(self.folder)
         counts = {"passages": len(made), "added": added, "skipped": made.skipped}
@@ -108,7 +96,6 @@ class IndexPlan:
         there = any(not each.name.startswith(".") for each in inside)  # what a killed run left
         lost = there and not (self.add or self.overwrite)
         refuse_if(lost, "OUT_DIR", str(self.folder), "a new folder, or --add or --overwrite")
-        Shard.read(self.shard)
 
 
 @dataclass(frozen=True)

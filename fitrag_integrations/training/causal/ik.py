@@ -94,7 +94,6 @@ class IKPlan(CausalPlan):
         Option(
             "What trains: lora (the paper's), full (all weights) or head.",
             name="--tune",
-            aliases="--variant",
         ),
     ] = "lora"
     model: JudgedModel = ""
@@ -111,7 +110,6 @@ class IKPlan(CausalPlan):
         Option(
             "Peak learning rate.",
             name="--learning-rate",
-            aliases="--rate",
             default="1e-4, with --tune head 1e-3",
         ),
     ] = None

@@ -90,9 +90,7 @@ class EligibilityPlan(Checked):
     ] = MAX_PAIRS
     hidden: Annotated[int, Option("Units of each layer.", min=1)] = HIDDEN
     dropout: Annotated[float, Option("Dropout.", min=0, max=0.9)] = 0.1
-    rate: Annotated[
-        float, Option("Learning rate of AdamW.", name="--learning-rate", aliases="--rate", min=0)
-    ] = 1e-3
+    rate: Annotated[float, Option("Learning rate of AdamW.", name="--learning-rate", min=0)] = 1e-3
     weight_decay: Annotated[float, Option("Weight decay of AdamW.", min=0)] = 0.05
     batch: Annotated[int, Option("Combinations per batch.", min=1)] = 64
     epochs: Annotated[int, Option("Maximum number of epochs.", min=1)] = 150

@@ -311,20 +311,6 @@ def test_index_builds_adds_and_answers(tmp_path, letters, scorer, fitrag):
     assert len(got["context"]) == 2
 
 
-def test_an_index_in_parts_is_searched_as_one(tmp_path, letters, scorer, fitrag):
-    rows = [{"id": p.id, "title": p.title, "text": p.text} for p in passages()]
-    corpus, folder = write(tmp_path / "corpus.jsonl", rows), tmp_path / "index"
-    counts = [
-        json.loads(fitrag("index", corpus, folder / f"{i}", "--shard", f"{i}/2", "--json")[1])
-        for i in range(2)
-    ]
-    assert sum(each["passages"] for each in counts) == len(rows)
-    got = json.loads(fitrag("answer", "who wrote it", "--index", folder, "--k", 3, "--json")[1])
-    assert {each["id"] for each in got["context"]} == {"p0", "p1", "p2"}
-    code, _, err = fitrag("index", corpus, tmp_path / "other", "--shard", "2/2")
-    assert code == 2 and "--shard" in err
-
-
 @pytest.mark.parametrize(
     ("name", "left", "code", "said"),
     [

@@ -96,16 +96,14 @@ def init(**how):
 
 
 CLUSTER = SimpleNamespace(is_initialized=lambda: False, init=init)  # that does not start
-MODULES = {"ray": CLUSTER, "pyarrow": SimpleNamespace(), "pandas": SimpleNamespace()}
 
 
 @pytest.mark.parametrize(
     ("source", "engine", "modules", "said"),
     [
-        ("-", "ray", {}, "a file to read"),
         (None, "spark", {}, "allowed local or ray"),
         (None, "ray", {"ray": None}, "fitrag-integrations[ray]"),
-        (None, "ray", MODULES, "fitrag: --engine ray: The current node timed out"),
+        (None, "ray", {"ray": CLUSTER}, "fitrag: --engine ray: The current node timed out"),
     ],
 )
 def test_what_cannot_run_is_told(

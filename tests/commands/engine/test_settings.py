@@ -1,5 +1,6 @@
 """Options belong to the output they made, and one run at a time writes it."""
 
+import errno
 import json
 import os
 import signal
@@ -180,7 +181,7 @@ def test_two_runs_do_not_write_one_output_nor_a_link_to_it(tmp_path, rows, score
 def test_an_output_may_be_a_symbolic_link(tmp_path, rows, scorer, fitrag):
     given, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
     out.symlink_to(tmp_path / "disk.jsonl")
-    for how in ([], [], ["--retry-failed"], ["--overwrite"]):
+    for how in ([], [], ["--overwrite"]):
         assert fitrag("score", given, out, *how)[0] == 0
         assert out.is_symlink() and len(read(tmp_path / "disk.jsonl")) == 40
     assert (tmp_path / "disk.jsonl.settings").exists()
@@ -261,6 +262,16 @@ def test_a_score_that_is_no_number_is_an_error_row(tmp_path, given, fitrag, monk
     assert code == 1 and "every row failed" in err
     assert "NaN" not in (tmp_path / "out.jsonl").read_text().replace("NaN or Infinity", "")
     assert read(tmp_path / "out.jsonl")[0]["scores"] == []
+
+
+def test_a_machine_out_of_open_files_ends_the_run(tmp_path, given, fitrag, monkeypatch):
+    def score(pairs):
+        raise OSError(errno.EMFILE, "Too many open files", "weights")
+
+    monkeypatch.setattr(models, "load_scorer", lambda options: SimpleNamespace(score=score))
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
+    assert code == 2 and err == "fitrag: [Errno 24] Too many open files: 'weights'\n"
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 @pytest.mark.parametrize("number", ["Infinity", "1e400", "-1E+999"])

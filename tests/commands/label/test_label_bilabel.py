@@ -81,14 +81,15 @@ def test_labels_stand_in_the_passages(label, server):
         ((200, "I'm sorry, but I cannot assist with that."), "refusal"),
     ],
 )
-def test_no_answer_is_never_a_zero(label, server, reply, kind):
+def test_no_answer_is_never_a_zero(label, server, tmp_path, reply, kind):
     server.replies["Rome1 part 3"] = reply
     code, err, (found,) = label([row(1)])
     assert [p["llm_prefer"] for p in found["passages"]] == [0, 1, 0, None]
     assert found["passages"][3]["llm_error"].startswith(f"{kind}: ")
     assert code == 0 and f"not answered: {kind} 1" in err and "1 failed" in err
     server.replies.clear()
-    _, err, (found,) = label([row(1)], "--retry-failed")
+    (tmp_path / "out.jsonl").unlink()
+    _, err, (found,) = label([row(1)])
     assert [p["llm_prefer"] for p in found["passages"]] == [0, 1, 0, 1]
     assert "1 asked, 0 failed" in err  # the others were in the journal
 
@@ -168,13 +169,14 @@ def test_so_many_questions_and_then_more(label, server):
     assert set(server.asked.values()) == {1}
 
 
-def test_a_dead_model_stops_the_run(label, server):
+def test_a_dead_model_stops_the_run(label, server, tmp_path):
     server.replies["Rome"] = (401, "no")
     rows = [row(i) for i in range(40)]
     _, err, found = label(rows, "--max-failures", 10, "--concurrency", 2)
     assert "stopped: 10 failures in a row" in err and sum(server.asked.values()) < 20
     server.replies.clear()
-    found = label(rows, "--retry-failed")[2]
+    (tmp_path / "out.jsonl").unlink()
+    found = label(rows)[2]
     assert len(found) == 40 and all(
         p["llm_prefer"] is not None for r in found for p in r["passages"]
     )
