@@ -6,12 +6,16 @@ A function that takes axes draws on those it is given, or on a new figure, and r
 
 from __future__ import annotations
 
+import base64
+import io
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.evaluation.figures.figure import clipped
 from fitrag_integrations.evaluation.outcomes import Outcomes, Rows, Sweep
 from fitrag_integrations.evaluation.result import Plot, Series, grouped
 
@@ -100,16 +104,26 @@ def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure
     parts[0].xaxis.get_major_locator().set_params(integer=True)
     labelled(parts[0], "k", "R@k: an answer in the first k", "")
     if answers:
-        found = {(figure.who, figure.name.partition("@")[2]): figure for figure in answers}
-        series = grouped((by, (depth, f.value or 0.0)) for (by, depth), f in found.items())
-        base, ends = dict(next(iter(series.values()))), {}
-        for (order, depth), figure in found.items():
-            if figure.change is not None and figure.change.bounds is not None:
-                ends[order, depth] = [base[depth] + end for end in figure.change.bounds]
-        _bars(series, parts[1], ends)
-        parts[1].set_xlabel("passages read")  # the colors are those of the curves beside it
-        parts[1].set_ylabel("right answers")
+        draw_depths(parts[1], answers)  # the colors are those of the curves beside it
     return drawing
+
+
+def draw_depths(axes: Axes, figures: Sequence[Figure]) -> None:
+    """Draw accuracies by passages read; whiskers are the intervals of the differences.
+
+    Args:
+        axes: Axes to draw on.
+        figures: Accuracies by the name of accuracy@k, those of the first order first.
+    """
+    found = {(figure.who, figure.name.partition("@")[2]): figure for figure in figures}
+    series = grouped((by, (depth, f.value or 0.0)) for (by, depth), f in found.items())
+    base, ends = dict(next(iter(series.values()))), {}
+    for (order, depth), figure in found.items():
+        if figure.change is not None and figure.change.bounds is not None and depth in base:
+            ends[order, depth] = [base[depth] + end for end in figure.change.bounds]
+    _bars(series, axes, ends)
+    axes.set_xlabel("passages read")
+    axes.set_ylabel("right answers")
 
 
 def draw_plots(plots: Sequence[Plot]) -> Canvas:
@@ -124,25 +138,86 @@ def draw_plots(plots: Sequence[Plot]) -> Canvas:
     refuse_if(not plots, "plots", 0, "at least one plot")
     figure = _figure(6 * len(plots))
     for axes, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):
-        if plot.kind == "bar":
-            _bars(plot.series, axes)
-        elif plot.kind == "histogram":
-            edges = sorted({float(x) for points in plot.series.values() for x, _ in points})
-            width = min((b - a for a, b in zip(edges, edges[1:], strict=False)), default=1.0)
-            for name, points in plot.series.items():
-                left, heights = [x for x, _ in points], [y for _, y in points]
-                axes.bar(left, heights, width, align="edge", alpha=0.5, label=name)
-        else:
-            for name, points in plot.series.items():
-                apart = plot.kind == "points" or len(points) < 2
-                style = {"marker": "o" if apart else "", "linestyle": "" if apart else "-"}
-                axes.plot([p[0] for p in points], [p[1] for p in points], label=name, **style)
-        for name, height in plot.levels.items():
-            axes.axhline(height, linestyle=":", color="grey", label=f"{name} ({height:.3f})")
-        for name, (x, y) in plot.marks.items():
-            axes.plot([x], [y], linestyle="", marker="D", color="black", label=name)
-        labelled(axes, plot.x, plot.y, plot.name, fontsize="small")
+        draw_plot(axes, plot)
+        axes.set_title(plain(plot.name))
     return figure
+
+
+def draw_plot(axes: Axes, plot: Plot) -> None:
+    """Draw a plot, without its name."""
+    if plot.kind == "bar":
+        _bars(plot.series, axes)
+    elif plot.kind == "histogram":
+        edges = sorted({float(x) for points in plot.series.values() for x, _ in points})
+        width = min((b - a for a, b in zip(edges, edges[1:], strict=False)), default=1.0)
+        for name, points in plot.series.items():
+            left, heights = [x for x, _ in points], [y for _, y in points]
+            axes.bar(left, heights, width, align="edge", alpha=0.5, label=plain(name))
+    else:
+        for name, points in plot.series.items():
+            apart = plot.kind == "points" or len(points) < 2
+            style = {"marker": "o" if apart else "", "linestyle": "" if apart else "-"}
+            axes.plot([p[0] for p in points], [p[1] for p in points], label=plain(name), **style)
+    for name, height in plot.levels.items():
+        axes.axhline(height, linestyle=":", color="grey", label=f"{plain(name)} ({height:.3f})")
+    for name, (x, y) in plot.marks.items():
+        axes.plot([x], [y], linestyle="", marker="D", color="black", label=plain(name))
+    labelled(axes, plot.x, plot.y, "", fontsize="small")
+
+
+def draw_value(
+    axes: Axes, value: Any, *, at: float | None, across: bool = False, **style: Any
+) -> None:
+    """Draw a value of a figure or of a change as a point, with its interval through it.
+
+    Args:
+        axes: Axes to draw on.
+        value: Object with `value` and `bounds`.
+        at: Its place on the other axis.
+        across: Draw the interval across instead of upright.
+        **style: `name` for the legend, and settings of Matplotlib.
+    """
+    name, middle = style.pop("name", ""), value.value or 0.0
+    low, high = value.bounds or (middle, middle)
+    axes.plot(*((middle, at) if across else (at, middle)), marker="o", linestyle="", **style)
+    axes.lines[-1].set_label(plain(name) if name else "_")
+    ends = ([low, high], [at, at]) if across else ([at, at], [low, high])
+    axes.plot(*ends, color=style.get("color", "C0"), linewidth=1.2)
+
+
+def draw_stacked(
+    axes: Axes,
+    rows: Mapping[str, Mapping[str, float]],
+    parts: Sequence[str],
+    ends: Mapping[str, Sequence[float] | None],
+) -> None:
+    """Draw a bar across for each row, made of its parts, with the interval of their sum."""
+    names, left = list(reversed(rows)), [0.0] * len(rows)
+    for part in parts:
+        widths = [rows[name][part] for name in names]
+        axes.barh(range(len(names)), widths, left=left, label=plain(part))
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    for place, name in enumerate(names):
+        if (bounds := ends[name]) is not None:
+            axes.plot(bounds, [place, place], color="black", linewidth=1)
+    axes.set_yticks(range(len(names)), list(map(plain, names)))
+
+
+def svg(axes: Axes) -> str:
+    """Return the figure of axes as a data link of SVG, the same bytes for the same numbers."""
+    import matplotlib
+
+    made = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "fitrag"}), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a face that lacks the letters of a name
+        axes.figure.savefig(made, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(made.getvalue()).decode('ascii')}"
+
+
+def plain(name: str) -> str:
+    """Return a name on one line, as Matplotlib shows it: no formula, and not left out."""
+    text = clipped(name, 60).replace("$", r"\$")
+    return f"\N{WORD JOINER}{text}" if text.startswith("_") else text
 
 
 def _bars(
@@ -154,11 +229,11 @@ def _bars(
     for i, (name, points) in enumerate(series.items()):
         left = (i - (len(series) - 1) / 2) * width
         places = [heads.index(str(x)) + left for x, _ in points]
-        axes.bar(places, [y for _, y in points], width, label=name)
+        axes.bar(places, [y for _, y in points], width, label=plain(name))
         for place, (x, _) in zip(places, points, strict=True):
             if (whisker := (ends or {}).get((name, str(x)))) is not None:
                 axes.plot([place, place], whisker, color="black", linewidth=1)
-    axes.set_xticks(range(len(heads)), heads)
+    axes.set_xticks(range(len(heads)), list(map(plain, heads)))
 
 
 def new_axes() -> Axes:
@@ -184,9 +259,9 @@ def labelled(axes: Axes, x: str, y: str, title: str, **font: Any) -> Axes:
         title: Title.
         **font: Settings of the legend.
     """
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_title(title)
+    axes.set_xlabel(plain(x))
+    axes.set_ylabel(plain(y))
+    axes.set_title(plain(title))
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, **font)
     return axes

@@ -71,7 +71,13 @@ CASES = [
     ("bad.jsonl", b"{\n" + ROWS + b'{"text": "\xff"}\n[1]\n', "Di came.", "line 1"),
     ("torn.jsonl.gz", gzip.compress(ROWS * 9999)[:-20], "Di came.", "damaged or cut gzip"),
     ("no.jsonl.gz", b"not gzip", None, "damaged or cut gzip"),
-    ("other.tsv", b"a\tb\n1\t2\n", None, "allowed the columns id, text, title"),
+    ("other.tsv", b"a\tb\n1\t2\n", None, "allowed one named text"),
+    ("table.csv", b'\xef\xbb\xbfid,text\n1,"Ann ran,\nfast."\n\n', "Ann ran,\nfast.", None),
+    ("short.csv", b"id,text\n1\n2,Eva slept.\n", "Eva slept.", "line 2: given 1"),
+    ("rows.json", b'[{"id": 7, "text": "Ann ran."}]', "Ann ran.", None),
+    ("texts.json", b'["Ann ran.", 3]', "Ann ran.", "line 2: row: given 3"),
+    ("settings.json", b'{"size": 3}', None, "no text in it"),
+    ("broken.json", b"[1, ", None, "no JSON"),
     ("broken.tsv", b"id\ttext\ttitle\n1\t\xff\tx\n2\tEva slept.\t\n", "Eva slept.", "line"),
 ]
 PAPERS = [

@@ -48,7 +48,10 @@ ModelKwargs: TypeAlias = Annotated[
     ),
 ]
 Corpus: TypeAlias = Annotated[
-    Path, Argument("Folder or file of text, Markdown, HTML, PDF, or JSON Lines with text.")
+    Path,
+    Argument(
+        "Folder or file of text, Markdown, HTML, PDF, or rows with text: JSON Lines, JSON or CSV."
+    ),
 ]
 PriceIn: TypeAlias = Annotated[float | None, Option("Price of a million input tokens.", min=0)]
 PriceOut: TypeAlias = Annotated[float | None, Option("Price of a million output tokens.", min=0)]

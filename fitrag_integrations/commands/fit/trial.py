@@ -25,7 +25,7 @@ from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.figures.compress import MEANS, THERE
 from fitrag_integrations.evaluation.figures.summaries import Draws, set_figures
 from fitrag_integrations.evaluation.result import Plot, Result
@@ -104,6 +104,8 @@ class TryPlan(OwnFiles):
     def run(self) -> None:
         """Run the trial, write the page and print the verdict."""
         check_writable("--out", self.out)
+        if self.out.exists():
+            typer.echo(f"fitrag try: {self.out} is there and will be replaced", err=True)
         given = None if self.questions is None else questions_in(self.questions, self.count)
         from fitrag_integrations.retrieval.corpus.documents import read_passages
 
@@ -177,6 +179,8 @@ class TryPlan(OwnFiles):
             asked = written_questions(passages, self.count, oracle)
         elif asked is None:
             asked = questions_from(passages, self.count)
+        if not asked and oracle is not None and oracle.account.last is not None:
+            raise PortError(f"the language model does not answer: {oracle.account.last}")
         if not asked:
             allowed = "questions of yours: no sentence of the corpus makes one"
             raise InputError.of("questions", given=None, allowed=allowed)

@@ -98,7 +98,7 @@ class AnswerPlan:
     ] = None
     explain: Annotated[
         bool,
-        Option("Add `selection` to the trace: why each passage and sentence was kept or dropped."),
+        Option("Show why each passage and sentence was kept or dropped, in `selection` of rows."),
     ] = False
     llm: LLM = None
     server: Server = Server()
@@ -118,7 +118,7 @@ class AnswerPlan:
                 }
                 typer.echo(json.dumps(fields))
             else:
-                show_answer(traced)
+                show_answer(traced, explain=self.explain)
             return
         run_plan("answer", self)
 

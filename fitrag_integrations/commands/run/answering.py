@@ -101,8 +101,8 @@ MARKS = "\x1b[30;43m", "\x1b[0m"  # black on yellow
 PLAIN_MARKS = "**", "**"
 
 
-def show_answer(traced: Traced[Answered]) -> None:
-    """Print the answer, what was kept to read it from, and how it was come by."""
+def show_answer(traced: Traced[Answered], *, explain: bool = False) -> None:
+    """Print the answer, what was kept to read it from, and with `explain` what was dropped."""
     marks = MARKS if sys.stdout.isatty() else PLAIN_MARKS
     answered = traced.value
     lines = [
@@ -110,9 +110,12 @@ def show_answer(traced: Traced[Answered]) -> None:
         "",
         *kept_lines(kept(answered), answered.text, marks),
         saved(traced),
-        "",
-        Traced(answered.context, traced.steps).explain(),
     ]
+    if explain:
+        lines += ["", Traced(answered.context, traced.steps).explain()]
+    else:
+        lines += [f"note: {note}" for note in answered.context.notes]
+        lines.append("--explain lists what was dropped, and why")
     typer.echo("\n".join(lines))
 
 

@@ -1,28 +1,19 @@
-"""The drawings of a result: its own plots, and those of the table of methods."""
+"""The drawings of a result, by Matplotlib: its own plots, and those of the table of methods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from fitrag_integrations.core.extras import installed
+from fitrag_integrations.evaluation import plots
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.figure import (
-    Figure,
-    clipped,
-    counted,
-    interval,
-    number,
-    real,
-    signed,
-)
+from fitrag_integrations.evaluation.figures.figure import Figure, interval, number, real, signed
 from fitrag_integrations.evaluation.figures.methods import cost_bounds, systems
-from fitrag_integrations.evaluation.report import charts
-from fitrag_integrations.evaluation.report.charts import Bar, Label
-from fitrag_integrations.evaluation.report.svg import Drawing, swatch
 from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
 from fitrag_integrations.evaluation.result import Plot, Result
 
-AGAINST_TOKENS, READ = "accuracy against tokens", "accuracy@"
+AGAINST_TOKENS = "accuracy against tokens"
 KNOWN = {
     "sweep": (
         "Accuracy against the share of retrieval",
@@ -63,188 +54,149 @@ KNOWN = {
     "comparison": ("The two runs, figure by figure", ""),
 }
 """Titles and captions of the drawings whose names are known."""
-SHOWN = 60  # rows of the numbers under a drawing
+MOST = 60  # rows of the numbers under a drawing
 
 
-def drawings(result: Result, place: int, prices: Prices | None) -> list[Shown]:
-    """Build a result's drawings.
+def drawings(result: Result, prices: Prices | None) -> list[Shown]:
+    """Draw a result; without Matplotlib there are the numbers alone.
 
     Args:
         result: The result.
-        place: Its number in the page.
         prices: Prices, for the costs of systems.
     """
     made = []
-    for at, plot in enumerate(result.plots, start=1):
-        series = {name: _numbers(plot, each) for name, each in plot.series.items()}
-        is_below = plot.name == AGAINST_TOKENS and systems(result)  # drawn with intervals
-        if any(series.values()) and not is_below:
-            made.append(_plotted(plot, series, f"fig-{place}-{at}"))
-    made += _right_by_depth(result, f"fig-{place}-read")
-    return [*made, *system_drawings(result, f"fig-{place}", prices)]
+    for plot in result.plots:
+        numbers = {
+            name: [
+                (p[0], p[1])
+                for p in points
+                if len(p) == 2 and real(p[1]) is not None
+                if plot.kind == "bar" or real(p[0]) is not None
+            ]
+            for name, points in plot.series.items()
+        }
+        series = {name: points for name, points in numbers.items() if points}
+        if series and not (plot.name == AGAINST_TOKENS and systems(result)):  # drawn below
+            levels = {name: y for name, y in plot.levels.items() if real(y) is not None}
+            marks = {
+                name: point
+                for name, point in plot.marks.items()
+                if len(point) == 2 and None not in map(real, point)
+            }
+            made.append(_of_plot(replace(plot, series=series, levels=levels, marks=marks)))
+    return [*made, *_right_by_depth(result), *_of_systems(result, prices)]
 
 
-def _plotted(plot: Plot, given: Mapping[str, list[Any]], name: str) -> Shown:
-    """Draw a plot as it was left."""
-    series = {each: points for each, points in given.items() if points}
-    description = f"{plot.y} over {plot.x}; {counted(len(series), 'series')}: {', '.join(series)}."
-    label = Label(name, plot.name, description, plot.x, plot.y)
-    marks = {
-        each: (float(point[0]), float(point[1]))
-        for each, point in plot.marks.items()
-        if len(point) == 2 and None not in map(real, point)
-    }
-    xs = list(dict.fromkeys(x for points in series.values() for x, _ in points))
-    if plot.kind == "bar":
-        groups = list(map(str, xs))
-        bars = {
-            each: [Bar(f"{each}, {x}", float(y), x=groups.index(str(x))) for x, y in points]
-            for each, points in series.items()
-        }
-        drawing = charts.columns(label, bars, list(dict.fromkeys(groups)))
-    elif plot.kind == "histogram":
-        bins = sorted(map(float, xs))
-        step = charts.step_of(bins)
-        bars = {
-            each: [Bar(f"{each}, {number(x)} to {number(x + step)}", y, x=x) for x, y in points]
-            for each, points in series.items()
-        }
-        drawing = charts.columns(label, bars, bins=bins)
-    elif plot.kind == "points":
-        bars = {
-            each: [Bar(each, float(y), x=x) for x, y in points] for each, points in series.items()
-        }
-        drawing = charts.points(label, [bar for own in bars.values() for bar in own])
-    else:
-        levels = {each: float(y) for each, y in plot.levels.items() if real(y) is not None}
-        drawing = charts.lines(label, series, levels, marks)
-    sign = {"line": "line", "points": "points"}.get(plot.kind, "area")
-    legend = [(swatch(at, sign), each) for at, each in enumerate(series)]
-    legend += [(swatch(at), each) for at, each in enumerate(marks, start=len(series))]
-    found = {(each, x): y for each, points in series.items() for x, y in points}
-    every = max(1, -(-len(xs) // SHOWN))
+def _of_plot(plot: Plot) -> Shown:
+    xs = list(dict.fromkeys(x for points in plot.series.values() for x, _ in points))
+    found = {(name, x): y for name, points in plot.series.items() for x, y in points}
+    every = max(1, -(-len(xs) // MOST))
     rows = [
-        [Cell(number(x)), *(Cell(number(found.get((each, x)))) for each in series)]
+        [Cell(number(x)), *(Cell(number(found.get((name, x)))) for name in plot.series)]
         for x in xs[::every]
     ]
     note = "" if every == 1 else f"Every {every}. of {len(xs):,} points."
-    numbers = Table(f"Numbers of: {plot.name}", [plot.x, *series], rows, note)
     title, about = KNOWN.get(plot.name, (plot.name, ""))
-    return Shown(title, drawing.markup(), numbers, legend, about)
-
-
-def _numbers(plot: Plot, points: Sequence[Sequence[object]]) -> list[Any]:
-    """Leave out points that are none, such as a figure that is not defined."""
-    return [
-        (point[0], point[1])
-        for point in points
-        if len(point) == 2 and real(point[1]) is not None
-        if plot.kind == "bar" or real(point[0]) is not None
-    ]
+    numbers = Table(f"Numbers of: {title}", [plot.x, *plot.series], rows, note)
+    image = ""
+    if installed("matplotlib"):
+        axes = plots.new_axes()
+        plots.draw_plot(axes, plot)
+        image = plots.svg(axes)
+    return Shown(title, image, numbers, about)
 
 
 def _shown(
-    drawing: Drawing,
-    title: str,
-    head: Sequence[str],
-    rows: list[list[Cell]],
-    legend: Sequence[str],
-    about: str,
-    sign: str = "area",
+    title: str, about: str, head: Sequence[str], rows: list[list[Cell]], axes: object
 ) -> Shown:
-    """Set a drawing with its numbers, and a legend of the series in their order."""
-    signs = [(swatch(at, sign), each) for at, each in enumerate(legend)]
-    return Shown(title, drawing.markup(), Table(f"Numbers of: {title}", head, rows), signs, about)
+    image = "" if axes is None else plots.svg(axes)
+    return Shown(title, image, Table(f"Numbers of: {title}", head, rows), about)
 
 
-def _right_by_depth(result: Result, name: str) -> Iterator[Shown]:
+def _right_by_depth(result: Result) -> Iterator[Shown]:
     """Draw accuracy by the number of passages read, for every order (FIT-RAG, Figure 10)."""
     figures = [Figure.of_row(row) for row in result.figures]
-    figures = [f for f in figures if f.name.startswith(READ) and "order" in f.of]
-    depths = list(dict.fromkeys(figure.name.removeprefix(READ) for figure in figures))
-    base: dict[str, float] = {}
-    bars: dict[str, dict[int, Bar]] = {}
-    for figure in figures:
-        if figure.value is None:
-            continue
-        if figure.who == figures[0].who:
-            base[figure.name] = figure.value
-        bounds = figure.bounds  # or those of the change, around the first order's value
-        if bounds is None and figure.change is not None and figure.change.bounds is not None:
-            low, high = figure.change.bounds
-            middle = base.get(figure.name, figure.value)
-            bounds = middle + low, middle + high
-        at = depths.index(figure.name.removeprefix(READ))
-        bar = Bar(f"{figure.who}, {figure.name}", float(figure.value), bounds, at)
-        bars.setdefault(figure.who, {})[at] = bar
-    if bars:
-        title = "Right answers by passages read"
-        description = f"Share of right answers by passages read, for {', '.join(bars)}."
-        label = Label(name, title, description, "passages read", "share of right answers")
-        rows = [
-            [Cell(k), *(_cell(found.get(at)) for found in bars.values())]
-            for at, k in enumerate(depths)
-        ]
-        series = {each: list(found.values()) for each, found in bars.items()}
-        about = "Whiskers bound the difference to the first order (FIT-RAG, Figure 10)."
-        drawing = charts.columns(label, series, depths)
-        yield _shown(drawing, title, ["passages read", *bars], rows, [*bars], about)
-
-
-def _cell(bar: Bar | None) -> Cell:
-    return Cell(number(None)) if bar is None else Cell(number(bar.value), interval(bar.bounds))
-
-
-def system_drawings(result: Result, name: str, prices: Prices | None) -> Iterator[Shown]:
-    """Draw the systems of a result by what they give and take, as far as that is known.
-
-    Args:
-        result: The result.
-        name: Beginning of the drawings' identifiers.
-        prices: Prices; there are no costs without them.
-    """
-    lines = systems(result)
-    bars = [
-        Bar(line.name, float(line.accuracy.value or 0.0), line.accuracy.bounds, tokens)
-        for line in lines
-        if (tokens := line.value("tokens_in")) is not None
+    figures = [
+        f
+        for f in figures
+        if f.name.startswith("accuracy@") and "order" in f.of and f.value is not None
     ]
-    if bars:  # what an answer is worth against what it takes to read (FIT-RAG, Table 1)
-        title = "Accuracy against tokens"
-        description = f"Accuracy over tokens read per question, of {counted(len(bars), 'system')}."
-        label = Label(f"{name}-tokens", title, description, "tokens read per question", "accuracy")
-        rows = [[Cell(bar.name), Cell(number(bar.x)), _cell(bar)] for bar in bars]
-        about = "Up is better, left is cheaper; what FIT-RAG sets side by side in its Table 1."
-        legend, head = [bar.name for bar in bars], ["system", "tokens", "accuracy"]
-        yield _shown(charts.points(label, bars), title, head, rows, legend, about, "points")
-    changes = {line.name: change for line in lines if (change := line.accuracy.change) is not None}
-    if changes:
-        first = lines[0].name
-        bars = [Bar(each, float(one.value or 0.0), one.bounds) for each, one in changes.items()]
-        title = f"Accuracy less that of {clipped(first, 30)}"
-        description = (
-            f"Difference of each system to {first}, with its 95 % interval over the same questions."
+    if figures:
+        depths = list(dict.fromkeys(f.name.partition("@")[2] for f in figures))
+        orders = list(dict.fromkeys(f.who for f in figures))
+        found = {(f.name.partition("@")[2], f.who): f for f in figures}
+        rows = [[Cell(k), *(_cell(found.get((k, who))) for who in orders)] for k in depths]
+        axes = plots.new_axes() if installed("matplotlib") else None
+        if axes is not None:
+            plots.draw_depths(axes, figures)
+            axes.legend(frameon=False, fontsize="small")
+        about = "Whiskers bound the difference to the first order (FIT-RAG, Figure 10)."
+        yield _shown(
+            "Right answers by passages read", about, ["passages read", *orders], rows, axes
         )
-        label = Label(f"{name}-differences", title, description, f"difference to {first}", "")
-        rows = [[Cell(each), Cell(signed(c.value), c.details())] for each, c in changes.items()]
+
+
+def _cell(figure: Figure | None) -> Cell:
+    if figure is None:
+        return Cell(number(None))
+    below = interval(figure.bounds)
+    if figure.change is not None:
+        below = "; ".join(filter(None, (below, f"{signed(figure.change.value)}")))
+    return Cell(number(figure.value), below)
+
+
+def _of_systems(result: Result, prices: Prices | None) -> Iterator[Shown]:
+    """Draw the systems of a result by what they give and take, as far as that is known."""
+    lines, draws = systems(result), installed("matplotlib")
+    read = {line.name: line.value("tokens_in") for line in lines}
+    known = [line for line in lines if read[line.name] is not None]
+    if known:  # what an answer is worth against what it takes to read (FIT-RAG, Table 1)
+        axes = plots.new_axes() if draws else None
+        for at, line in enumerate(known if axes is not None else ()):
+            plots.draw_value(
+                axes, line.accuracy, at=read[line.name], name=line.name, color=f"C{at}"
+            )
+        if axes is not None:
+            plots.labelled(axes, "tokens read per question", "accuracy", "", fontsize="small")
+        rows = [
+            [Cell(line.name), Cell(number(read[line.name])), _cell(line.accuracy)] for line in known
+        ]
+        about = "Up is better, left is cheaper; what FIT-RAG sets side by side in its Table 1."
+        yield _shown("Accuracy against tokens", about, ["system", "tokens", "accuracy"], rows, axes)
+    changes = {line.name: line.accuracy.change for line in lines if line.accuracy.change}
+    if changes:
+        first, axes = lines[0].name, plots.new_axes() if draws else None
+        if axes is not None:
+            for at, change in enumerate(changes.values()):
+                plots.draw_value(axes, change, at=len(changes) - at, across=True)
+            axes.axvline(0, color="gray", linewidth=0.8)
+            axes.set_yticks(range(len(changes), 0, -1), [plots.plain(name) for name in changes])
+            plots.labelled(axes, f"difference to {first}", "", "")
+        rows = [[Cell(name), Cell(signed(c.value), c.details())] for name, c in changes.items()]
         about = "An interval that crosses the upright line leaves open which of the two is better."
-        yield _shown(charts.forest(label, bars), title, ["system", "difference"], rows, [], about)
+        title = f"Accuracy less that of {first}"
+        yield _shown(title, about, ["system", "difference"], rows, axes)
     costs = {line.name: cost for line in lines if (cost := line.cost(prices))}
     if prices is not None and costs:
-        title = "Cost of a thousand questions"
-        kinds = next(iter(costs.values()))
-        parts = [part for part in kinds if any(cost[part] for cost in costs.values())]
-        values = {each: [cost[part] for part in parts] for each, cost in costs.items()}
-        ends = {each: cost_bounds(result, each, prices) for each in costs}
-        description = f"What a thousand questions cost, made of {', '.join(parts) or 'nothing'}."
-        label = Label(f"{name}-costs", title, description, "in the currency of the prices", "")
+        parts = [
+            part for part in next(iter(costs.values())) if any(c[part] for c in costs.values())
+        ]
+        ends = {name: cost_bounds(result, name, prices) for name in costs}
+        axes = plots.new_axes() if draws else None
+        if axes is not None:
+            plots.draw_stacked(axes, costs, parts, ends)
+            plots.labelled(axes, "in the currency of the prices", "", "", fontsize="small")
         rows = [
-            [Cell(each), *map(Cell, map(number, row)), Cell(number(sum(row)), interval(ends[each]))]
-            for each, row in values.items()
+            [
+                Cell(name),
+                *(Cell(number(cost[part])) for part in parts),
+                Cell(number(sum(cost.values())), interval(ends[name])),
+            ]
+            for name, cost in costs.items()
         ]
         about = (
             f"At {prices.tokens_in:g} for a million tokens read, {prices.tokens_out:g} for a "
             f"million written and {prices.retrieval:g} for a thousand retrievals."
         )
-        drawing = charts.stacked(label, values, parts, ends)
-        yield _shown(drawing, title, ["system", *parts, "all"], rows, parts, about)
+        head = ["system", *parts, "all"]
+        yield _shown("Cost of a thousand questions", about, head, rows, axes)

@@ -101,7 +101,7 @@ def html_report(
         style=style,
         script=script,
         policy=policy,
-        parts=[_part(result, place, prices) for place, result in enumerate(results, start=1)],
+        parts=[_part(result, prices) for result in results],
         questions=asked,
         filters=filters,
         figures=_export([row for result in results for row in result.figures]),
@@ -140,7 +140,7 @@ def _cells(row: Row) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _part(result: Result, place: int, prices: Prices | None) -> dict[str, object]:
+def _part(result: Result, prices: Prices | None) -> dict[str, object]:
     """Return the contents of the page for one result."""
     if prices is None:  # those with which the result was measured
         options = result.settings.get("options")
@@ -155,7 +155,7 @@ def _part(result: Result, place: int, prices: Prices | None) -> dict[str, object
         "findings": findings(result),
         "notes": result.notes,
         "tables": tables(result, prices),
-        "drawings": drawings(result, place, prices),
+        "drawings": drawings(result, prices),
         "settings": list(_flat(result.settings)),
     }
 

@@ -12,14 +12,12 @@ from fitrag_integrations.evaluation.figures.figure import (
     NOTHING,
     Change,
     Figure,
-    Interval,
     crossed,
     interval,
     number,
     signed,
 )
 from fitrag_integrations.evaluation.figures.methods import System, systems
-from fitrag_integrations.evaluation.report.svg import Drawing, Scale
 from fitrag_integrations.evaluation.result import Result
 
 COLUMNS = {
@@ -39,11 +37,10 @@ NOTE = "Calls, tokens and seconds are averages per question; retrieved for and n
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Cell of a table: text, smaller text below it, and a drawing."""
+    """Cell of a table: text, and smaller text below it."""
 
     text: str
     below: str = ""
-    drawing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +55,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Drawing with title, numbers and caption; `legend` are signs and names."""
+    """Drawing with title, numbers and caption; `image` is its address, blank without one."""
 
     title: str
-    drawing: str
+    image: str
     numbers: Table
-    legend: list[tuple[str, str]] = field(default_factory=list)
     about: str = ""
 
 
@@ -111,11 +107,7 @@ def _methods(lines: Sequence[System]) -> Table:
     rows = [
         [
             Cell(line.name),
-            Cell(
-                number(line.accuracy.value),
-                interval(line.accuracy.bounds),
-                strip(line.accuracy.value or 0.0, line.accuracy.bounds),
-            ),
+            Cell(number(line.accuracy.value), interval(line.accuracy.bounds)),
             _change(line.accuracy.change),
             *(Cell(str(line.figures.get(name, NOTHING))) for name in names),
             Cell(number(line.errors)),
@@ -128,17 +120,6 @@ def _methods(lines: Sequence[System]) -> Table:
 
 def _change(change: Change | None) -> Cell:
     return Cell(number(None)) if change is None else Cell(signed(change.value), change.details())
-
-
-def strip(value: float, bounds: Interval | None) -> str:
-    """Draw a fraction on a line from 0 to 1, its interval as a thick part."""
-    drawing = Drawing.small(96, 12)
-    across = Scale(0.0, 1.0, 6.0, 90.0)
-    drawing.line(6, 6, 90, 6, "grid")
-    if bounds is not None:
-        drawing.line(across(bounds[0]), 6, across(bounds[1]), 6, "range")
-    drawing.mark(0, across(value), 6, size=4.0)
-    return drawing.markup()
 
 
 def _pivot(caption: str, figures: Sequence[Figure]) -> Table:

@@ -13,12 +13,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations.core.checks import check_callable, check_one, check_text, check_whole
-from fitrag_integrations.core.jsonl import parse
+from fitrag_integrations.core.checks import (
+    check_callable,
+    check_is,
+    check_one,
+    check_text,
+    check_whole,
+)
+from fitrag_integrations.core.files import read_file
+from fitrag_integrations.core.jsonl import loads, parse
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.retrieval.corpus.extract import Extractor
 from fitrag_integrations.retrieval.corpus.files import (
+    ARRAYS,
     KINDS,
     ROWS,
     TABLES,
@@ -30,7 +38,6 @@ from fitrag_integrations.retrieval.corpus.files import (
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.types import Passage
 
-COLUMNS = ("id", "text", "title")  # DPR's psgs_w100.tsv
 _KILT_MARK = re.compile(r"^(?:BULLET::::|Section::::)[\s.]*")
 ON_BAD = ("raise", "yield")
 LINES_NOTED = 20  # of a file; the others are counted
@@ -50,14 +57,16 @@ def read_corpus(
     """Read the passages of a folder or file, one after the other.
 
     Of a folder, files are read at any depth, sorted by name: text (.txt, .md, .markdown, .rst),
-    HTML (extra `web`), PDF (extra `pdf`), JSON Lines and tables. Passage n of a text has the id
-    "relative/path#n", the first Markdown heading or else the file's name as its title, and in its
-    metadata `start` and `end`, which count the characters of the file's text.
+    HTML (extra `web`), PDF (extra `pdf`), JSON Lines, JSON arrays and tables. Passage n of a text
+    has the id "relative/path#n", the first Markdown heading or else the file's name as its title,
+    and in its metadata `start` and `end`, which count the characters of the file's text.
 
     A .jsonl or .jsonl.gz row is an object with `text`, and `id`, `title` and `source` where it has
     them; other fields become metadata. A row without an id is "file.jsonl#line". A page of KILT's
     knowledge source, whose `text` is a list of paragraphs, is cut into passages with the ids
-    "page#n". A .tsv or .tsv.gz has DPR's columns id, text and title, and a line for each passage.
+    "page#n". A .json file is an array of such rows, or of texts; one without any has no passages. A
+    .csv or .tsv file, also gzipped, has a passage a row, and a first row with the names of the
+    columns, one of them `text`; DPR's psgs_w100.tsv is such a file.
 
     Args:
         path: Folder or file.
@@ -153,10 +162,10 @@ class _Reading:
         return error
 
     def _of_file(self, name: str, file: Path, extractor: Extractor) -> Iterator[Passage | FileNote]:
-        if file.name.lower().endswith((*ROWS, *TABLES)):
-            read = _rows if file.name.lower().endswith(ROWS) else _table
-            yield from read(file, name, self.split, self.max_words)
-            return
+        for endings, read in ((ROWS, _rows), (TABLES, _table), (ARRAYS, _array)):
+            if file.name.lower().endswith(endings):
+                yield from read(file, name, self.split, self.max_words)
+                return
         try:
             text, guessed = text_of(file, extractor)
         except (OSError, ValueError) as error:
@@ -203,7 +212,7 @@ def _cut(
 
 
 def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
-    """Read DPR's table line by line: it has 21 million of them."""
+    """Read a table line by line: DPR's has 21 million of them."""
     pending: list[FileNote] = []
 
     def texts() -> Iterator[str]:
@@ -212,19 +221,22 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
                 pending.append(line)
                 continue
             try:
-                yield line.decode("utf-8")
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except ValueError as error:
                 pending.append(_bad(name, number, error))
 
-    rows = csv.reader(texts(), delimiter="\t")
+    is_csv = ".csv" in file.suffixes[-2:]
+    rows = csv.reader(texts(), delimiter="," if is_csv else "\t")
     head: tuple[str, ...] = ()
     while True:
         try:
             row = next(rows)
             if not head:
                 head = tuple(row)
-                allowed = f"the columns {', '.join(COLUMNS)}"
-                refuse_if(set(head) != set(COLUMNS), "columns", ", ".join(head), allowed)
+                if "text" not in head:
+                    raise InputError.of("columns", given=", ".join(head), allowed="one named text")
+            elif is_csv and not row:
+                continue
             elif len(row) != len(head):
                 raise InputError.of("", given=len(row), allowed=f"{len(head)} columns")
             else:
@@ -234,7 +246,7 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
             return
         except (ValueError, csv.Error) as error:
             yield _bad(name, rows.line_num, error)
-            if set(head) != set(COLUMNS):
+            if "text" not in head:
                 return
         yield from pending
         pending.clear()
@@ -255,6 +267,23 @@ def _rows(
                 else:
                     yield _passage(row, file.name, number)
             except (ValueError, RecursionError) as error:
+                yield _bad(name, number, error)
+
+
+def _array(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
+    """Read one passage for each text or object of an array; other JSON is no part of a corpus."""
+    try:
+        found = loads(read_file(file).decode("utf-8-sig"))
+    except (OSError, ValueError) as error:
+        yield FileNote(name, f"no JSON: {error}")
+        return
+    rows = found if isinstance(found, list) else []
+    if any(isinstance(row, str) or isinstance(row, dict) and "text" in row for row in rows):
+        for number, row in enumerate(rows, start=1):
+            try:
+                row = {"text": row} if isinstance(row, str) else row
+                yield _passage(dict(check_is("row", row, dict, "a text or object")), name, number)
+            except ValueError as error:
                 yield _bad(name, number, error)
 
 

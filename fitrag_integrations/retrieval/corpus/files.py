@@ -21,8 +21,9 @@ from fitrag_integrations.core.record import Record
 TEXTS = (".md", ".markdown", ".rst", ".txt")
 PAGES, PAPERS = (".html", ".htm", ".xhtml"), (".pdf",)
 ROWS = (".jsonl", ".jsonl.gz")
-TABLES = (".tsv", ".tsv.gz")
-KINDS = (*TEXTS, *PAGES, *PAPERS, *ROWS, *TABLES)
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+ARRAYS = (".json",)
+KINDS = (*TEXTS, *PAGES, *PAPERS, *ROWS, *TABLES, *ARRAYS)
 LIBRARIES = {"pdf": ("pypdf", "pdf"), "html": ("trafilatura", "web")}  # and their extras
 
 MOST_FILES = 100_000

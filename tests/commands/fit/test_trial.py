@@ -89,7 +89,9 @@ def test_made_questions_say_perhaps_at_most_and_unread_files_are_named(small, tm
     (corpus / "bad.jsonl").write_text("{\n")
     (corpus / "photo.png").write_bytes(b"\x89PNG")
     page = tmp_path / "page.html"
+    page.write_text("an earlier page")
     done = run(corpus, "--k", 3, "--out", page)
+    assert f"{page} is there and will be replaced" in done.stderr
     assert done.stdout.startswith("May be worth it: ") and "made from sentences" in done.stdout
     assert "skipped" not in done.stdout
     assert "2 left out or not read as usual" in done.stderr
@@ -241,5 +243,6 @@ def test_a_language_model_out_of_reach_ends_it_before_the_work(small, tmp_path, 
             raise ConnectionError("refused")
 
     monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Silent()))
-    with pytest.raises(PortError, match="does not answer: .*refused"):
-        run(*small, "--llm", "silent", "--out", tmp_path / "page.html")
+    for given in (small, small[:1]):  # with questions, and where it writes them
+        with pytest.raises(PortError, match="does not answer: .*refused"):
+            run(*given, "--llm", "silent", "--out", tmp_path / "page.html")

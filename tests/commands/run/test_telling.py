@@ -48,8 +48,10 @@ def traced():
 def test_the_kept_sentence_the_answer_in_it_and_what_it_saved(capsys):
     show_answer(traced())
     out = capsys.readouterr().out
-    assert out.startswith("Black Forest\n")
+    assert out.startswith("Black Forest\n") and "0.10: " not in out
     assert "  The Danube rises in the **Black Forest**.\n    Danube" in out
+    show_answer(traced(), explain=True)
+    assert "dropped" in capsys.readouterr().out
     before, _, after = saved(traced()).partition(" tokens")[0].split()
     assert int(before) > int(after) and "of 2 passages" in saved(traced())
 
