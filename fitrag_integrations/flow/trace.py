@@ -155,7 +155,7 @@ def _brief(answers: Sequence[Any]) -> str:
     if not answers:
         return "nothing"
     if all(isinstance(answer, BiLabelScore) for answer in answers):
-        answers = [answer.combine() for answer in answers]
+        answers = [answer.relevance() for answer in answers]
     if all(isinstance(answer, float | int) for answer in answers):
         return f"from {min(answers):.2f} to {max(answers):.2f}"
     if all(isinstance(answer, list | tuple) for answer in answers):

@@ -18,7 +18,7 @@ from fitrag_integrations.langchain.base.options import (
     RerankerOptions,
 )
 from fitrag_integrations.methods.compose.fitted import FromFitted
-from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.values.score import labels_of
 
@@ -63,7 +63,7 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
         pairs = [(text_pairs[at][0], to_passage(Document(text_pairs[at][1]))) for at in asked]
         labels = yield from score_port(self.scorer).ask(pairs)
         for at, label in zip(asked, labels_of(labels), strict=True):
-            scores[at] = label.combine(self.weight) / 2
+            scores[at] = label.relevance(self.weight)
         return scores
 
 

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.explaining import Compression as Compression
     from fitrag_integrations.methods.explaining import Weighed as Weighed
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
-    from fitrag_integrations.methods.fitrag.method import compress as compress
-    from fitrag_integrations.methods.fitrag.method import rerank as rerank
     from fitrag_integrations.methods.fitrag.recognizer import (
         SelfKnowledgeRecognizer as SelfKnowledgeRecognizer,
     )
     from fitrag_integrations.methods.fitrag.recognizer import fit_recognizer as fit_recognizer
+    from fitrag_integrations.methods.fitrag.reducer import TokenReducer as TokenReducer
+    from fitrag_integrations.methods.fitrag.reducer import compress as compress
+    from fitrag_integrations.methods.fitrag.reducer import rerank as rerank
     from fitrag_integrations.methods.ik.decider import Decided as Decided
     from fitrag_integrations.methods.ik.decider import Decider as Decider
     from fitrag_integrations.methods.ik.gates import AskGate as AskGate
@@ -78,10 +79,11 @@ _MODULE_OF = {
     "SelfKnowledgeRecognizer": "fitrag.recognizer",
     "SlimPLM": "slimplm.method",
     "Span": "answering",
+    "TokenReducer": "fitrag.reducer",
     "Weighed": "explaining",
     "approximate_tokens": ".text.tokens",
     "cite": "citing",
-    "compress": "fitrag.method",
+    "compress": "fitrag.reducer",
     "counter_for": ".text.tokens",
     "explain_compression": "plain",
     "fit_recognizer": "fitrag.recognizer",
@@ -89,7 +91,7 @@ _MODULE_OF = {
     "method_from": "compose.recipe",
     "method_named": "compose.recipe",
     "prompt_named": "prompts",
-    "rerank": "fitrag.method",
+    "rerank": "fitrag.reducer",
     "split_sentences": ".text.sentences",
     "tiktoken_counter": ".text.tokens",
     "with_citations": "citing",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -17,7 +16,7 @@ from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
-from fitrag_integrations.values.passage import LEAD, is_web, named, origin_of
+from fitrag_integrations.values.passage import LEAD, named, origin_of, titled
 from fitrag_integrations.values.prompt import NONE_FOUND, render_excerpts
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
 
@@ -128,22 +127,12 @@ OWN = "fitrag_own"
 """The key of a piece that lists those which its document had before."""
 
 
-_GENERATED = re.compile(r"text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
-
-
 def numbered(excerpts: Iterable[Excerpt]) -> str:
     """Return excerpts as numbered lines, each under its title, else its source, else its id.
 
-    A generated id (a UUID, or one made from the text) is no name, and a web page has its label:
-    these are shown without. Where there are no excerpts, the text says so.
+    Where there are no excerpts, the text says so.
     """
-    shown = []
-    for one in excerpts:
-        passage, name = one.passage, origin_of(one.passage)[0]
-        found = passage.source or ("" if _GENERATED.fullmatch(name) else name)
-        if found and not (passage.title or is_web(passage)):
-            one = replace(one, passage=replace(passage, title=found))  # noqa: PLW2901
-        shown.append(one)
+    shown = [replace(one, passage=titled(one.passage)) for one in excerpts]
     return render_excerpts(shown) or NONE_FOUND
 
 
@@ -196,7 +185,7 @@ def relevance_of(excerpt: Excerpt, method: str) -> float | None:
     method ranks by, such as reciprocal ranks, means nothing for one excerpt by itself.
     """
     if excerpt.labels is not None:
-        return min(max(excerpt.score / 2, 0.0), 1.0)
+        return excerpt.score
     return (excerpt.score + 1) / 2 if method in GRADING else None
 
 

@@ -1,6 +1,8 @@
 """Fill a token budget with excerpts, best first: what does not fit is skipped, the best shortened.
 
-Costs are those of the very text a prompt shows, numbers, titles and ellipses included.
+`max_tokens` bounds every form in which excerpts are returned: the text that a prompt shows, with
+numbers, titles and ellipses; the numbered lines of documents made of them; and their texts one by
+one. A share bounds the first of these.
 """
 
 from __future__ import annotations
@@ -8,8 +10,10 @@ from __future__ import annotations
 from bisect import bisect, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TypeAlias
 
+from fitrag_integrations.core.record import remade
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.text.layout import under_heading, units_of
 from fitrag_integrations.text.sentences import (
@@ -27,7 +31,7 @@ from fitrag_integrations.text.tokens import (
 )
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.excerpt import place
-from fitrag_integrations.values.passage import is_web
+from fitrag_integrations.values.passage import is_web, titled
 from fitrag_integrations.values.prompt import ELLIPSIS, WEB_RULE, render_excerpts
 from fitrag_integrations.values.windows import fit
 
@@ -63,9 +67,9 @@ class Budget:
     """Bound on what excerpts cost in a prompt.
 
     Args:
-        max_tokens: Maximum tokens of the rendered excerpts; None is no limit.
-        share: A second maximum, in tokens, that gives way to the best sentence where that alone
-            costs more.
+        max_tokens: Maximum tokens of the excerpts in every form; None is no limit.
+        share: A second maximum, of tokens in a prompt, that gives way to the best sentence where
+            that alone costs more; None is no limit.
         limit: Name of the limit in notes, e.g. "max_tokens=100".
         count: Token counter; None estimates.
         split: Sentence splitter for excerpts that are shortened; None is the built-in one.
@@ -80,23 +84,33 @@ class Budget:
     arrange: Callable[[Sequence[Excerpt]], Sequence[Excerpt]] = list
     _known: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
-    def most(self) -> int | None:
-        """Return the tighter bound; None where there is none."""
-        return min((n for n in (self.max_tokens, self.share) if n is not None), default=None)
-
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts as a prompt shows them."""
         return self._count(render_excerpts(self.arrange(excerpts)))
+
+    def returned(self, excerpts: Sequence[Excerpt]) -> int:
+        """Count the tokens of excerpts in the longest form in which they are returned."""
+        shown = self.arrange(excerpts)
+        texts = sum(self._count(one.text) for one in shown)
+        return max(self._count(render_excerpts(shown)), self._documents(shown), texts)
+
+    def _documents(self, shown: Sequence[Excerpt]) -> int:
+        titled_so = [remade(one, passage=titled(one.passage)) for one in shown]
+        return self._count(render_excerpts(titled_so, merged=False))
 
     def _count(self, text: str) -> int:
         if text not in self._known:
             self._known[text] = counted(text, self.count or approximate_tokens)
         return self._known[text]
 
+    def load(self, excerpts: Sequence[Excerpt]) -> float:
+        """Return what excerpts cost as a fraction of the tighter bound; 0 where there is none."""
+        of_share = self.cost(excerpts) / self.share if self.share else 0.0
+        return max(of_share, self.returned(excerpts) / self.max_tokens if self.max_tokens else 0.0)
+
     def fits(self, excerpts: Sequence[Excerpt]) -> bool:
         """Check whether excerpts cost no more than either bound."""
-        return self.most is None or self.cost(excerpts) <= self.most
+        return self.load(excerpts) <= 1
 
     def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[BudgetFit]:
         """Keep the longest prefix that fits, then fill the rest with what fits behind it.
@@ -109,7 +123,7 @@ class Budget:
             ask: Scores the sentences and clauses of an excerpt that is shortened; without it the
                 beginning is kept.
         """
-        kept = fit(excerpts, max_tokens=self.most, cost=self.cost)
+        kept = fit(excerpts, max_tokens=1, cost=self.load)
         rest, notes = list(excerpts[len(kept) :]), list[str]()
         if rest:
             part = self._bare(rest[0], kept)
@@ -128,7 +142,7 @@ class Budget:
         if left:
             note = f"{len(left)} of {len(excerpts)} excerpts left out by {self.limit}"
             skipped = [rest[at] for at in left if added and at < max(added)]
-            named = [f"{place(one)}, {self.cost([one])} tokens" for one in skipped[:NAMED]]
+            named = [f"{place(one)}, {self.returned([one])} tokens" for one in skipped[:NAMED]]
             if more := len(skipped) - len(named):
                 named.append(f"{more} more")
             notes.append(f"{note}, skipped for shorter ones: {'; '.join(named)}" if named else note)
@@ -145,24 +159,30 @@ class Budget:
         whose real text fits: a few renderings, however many excerpts there are.
         """
         added, left, waiting = list[int](), list[int](), list(range(len(rest)))
-        for _ in range(PASSES if self.most is not None else 0):
+        for _ in range(PASSES):
             shown = [*kept, *(rest[at] for at in added)]
-            room, costs = (self.most or 0) - self.cost(shown), _Costs(shown, self._count)
+            costs = _Costs(shown, self._count)
+            room = self.share - self.cost(shown) if self.share else inf
+            space = self.max_tokens - self.returned(shown) if self.max_tokens else inf
             tried, passed = list[int](), list[int]()
             for at in waiting:
-                cost = costs.more(rest[at]) if room > 0 else 1
-                fits = cost <= room
+                if min(room, space) <= 0:
+                    passed.append(at)
+                    continue
+                more = costs.more(rest[at]) if self.share else 0
+                alone = self._documents([rest[at]]) if self.max_tokens else 0
+                fits = more <= room and alone <= space
                 (tried if fits else passed).append(at)
                 if fits:
-                    room -= cost
+                    room, space = room - more, space - alone
                     costs.add(rest[at])
             if not tried:
                 break
 
-            def behind(some: Sequence[Excerpt], shown: list[Excerpt] = shown) -> int:
-                return self.cost([*shown, *some])
+            def behind(some: Sequence[Excerpt], shown: list[Excerpt] = shown) -> float:
+                return self.load([*shown, *some])
 
-            length = len(fit([rest[at] for at in tried], max_tokens=self.most, cost=behind))
+            length = len(fit([rest[at] for at in tried], max_tokens=1, cost=behind))
             added += tried[:length]
             left += tried[length : length + 1]  # too long as a prompt shows it
             waiting = sorted([*passed, *tried[length + 1 :]])
@@ -203,7 +223,7 @@ class Budget:
                 return bare
             if before:
                 return None  # a fragment beside better ones is not worth its tokens
-            if self.max_tokens is None or self.cost([excerpt]) <= self.max_tokens:
+            if self.max_tokens is None or self.returned([excerpt]) <= self.max_tokens:
                 return excerpt
         excerpt = replace(excerpt, start=excerpt.start + under_heading(excerpt.body))
         return self._first_words(excerpt) or self._first_words(replace(excerpt, lead=()))
@@ -212,7 +232,8 @@ class Budget:
         for signs in (False, True):
             ends = word_ends(excerpt.body, signs=signs)
             begun = [replace(excerpt, end=excerpt.start + end) for end in ends]
-            if fitting := bisect(begun, self.max_tokens or 0, key=lambda part: self.cost([part])):
+            most = self.max_tokens or 0
+            if fitting := bisect(begun, most, key=lambda part: self.returned([part])):
                 return begun[fitting - 1]
         return None
 

@@ -1,176 +1,25 @@
-"""FIT-RAG's reranker and compressor over given passages (section 4.4).
+"""FIT-RAG's reranker and compressor as plain functions over texts (section 4.4).
 
-``Reranking``, ``Reducing`` and CRAG's ``Refining`` are the steps that the compressors of both
-frameworks run; the flow of each ends in a context that has a row for everything kept and dropped.
-``rerank`` and ``compress``, exported by ``fitrag_integrations`` itself, are the same as plain
-functions, with the same defaults.
+``rerank`` and ``compress``, exported by ``fitrag_integrations`` itself, do what the drop-ins of
+both frameworks do, with the same defaults.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from fitrag_integrations.core.checks import (
-    Checked,
-    Count,
-    Share,
-    check_keywords,
-    check_number,
-    check_text,
-)
+from fitrag_integrations.core.checks import check_keywords, check_text
 from fitrag_integrations.core.record import Row, check_mapping
-from fitrag_integrations.defaults import DEFAULTS, Auto
+from fitrag_integrations.defaults import Auto
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, run
-from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, readable, score_port
-from fitrag_integrations.methods.fitrag.reducer import rerank as reranked
-from fitrag_integrations.ports import Detector, Scorer
+from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
+from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.prompt import render_excerpts
-from fitrag_integrations.values.selected import Selection
-
-NUMBERS = (
-    "window",
-    "stride",
-    "weight",
-    "max_tokens",
-    "max_share",
-    "min_tokens",
-    "per_passage",
-    "min_score",
-    "scoring",
-)
-"""Settings of a token reducer that its context keeps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reranking(Checked):
-    """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1).
-
-    Args:
-        top_n: Maximum number of passages kept; None keeps all but blank ones.
-        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
-        min_score: Lowest score kept, in [0, 2]; None keeps all.
-        scorer: Object with ``score(pairs)``; None is the bundled one.
-        deduplicate: Keep equal texts, and text that chunks of one source share, once.
-        max_passages: Maximum number of passages read, in the order given; None is no limit.
-        max_sentences: Maximum number of sentences read, of all passages; None is no limit.
-    """
-
-    top_n: Count | None = DEFAULTS.top_n
-    weight: Share = DEFAULTS.weight
-    min_score: Annotated[float, partial(check_number, low=0.0, high=2.0)] | None = (
-        DEFAULTS.min_score
-    )
-    scorer: Scorer | None = None
-    deduplicate: bool = DEFAULTS.deduplicate
-    max_passages: Count | None = DEFAULTS.max_passages
-    max_sentences: Count | None = DEFAULTS.max_sentences
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` for a wrong argument."""
-        super().__post_init__()
-        score_port(self.scorer)
-
-    def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the best passages, best first."""
-        numbers = {"weight": self.weight, "top_n": self.top_n}
-        if self.min_score is not None:
-            numbers["min_score"] = self.min_score
-        selection = Selection()
-        given, ends, notes = readable(
-            question,
-            passages,
-            self.scorer,
-            selection,
-            deduplicate=self.deduplicate,
-            max_passages=self.max_passages,
-            max_sentences=self.max_sentences,
-        )
-        kept = yield from reranked(
-            question,
-            given,
-            score_port(self.scorer),
-            top_n=self.top_n,
-            weight=self.weight,
-            min_score=self.min_score,
-            deduplicate=self.deduplicate,
-            selection=selection,
-            ends=ends,
-        )
-        rows = selection.rows(kept)
-        return Context(
-            question, tuple(kept), notes=notes, method="rerank", details=numbers, selection=rows
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reducing(TokenReducer):
-    """Rerank passages to the `top_n` best, and reduce these (FIT-RAG, section 4.4).
-
-    `FitRag` without retrieval: equal passages give equal excerpts.
-
-    Args:
-        scorer: Object with ``score(pairs)``; None is the bundled one.
-        top_n: Passages that are reduced, best first; None reduces all.
-    """
-
-    scorer: Scorer | None = None
-    top_n: Count | None = DEFAULTS.top_n
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` for a wrong argument."""
-        super().__post_init__()
-        self.cutting(score_port(self.scorer))
-
-    def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the excerpts kept, best first."""
-        port, selection = score_port(self.scorer), Selection()
-        reduced = yield from self.reduction(question, passages, port, selection, top_n=self.top_n)
-        reducer, _ = self.settled(port)
-        details = {
-            **{name: getattr(reducer, name) for name in NUMBERS},
-            "top_n": self.top_n,
-            "tokens_in": reduced.tokens_in,
-            "tokens_out": reduced.tokens_out,
-        }
-        rows = selection.rows(reduced.kept)
-        return Context(
-            question,
-            reduced.kept,
-            notes=reduced.notes,
-            method="compress",
-            details=details,
-            selection=rows,
-        )
-
-    def cost(self, excerpts: Sequence[Excerpt]) -> int:
-        """Count the tokens of excerpts as a prompt shows them."""
-        return self.counter(render_excerpts(excerpts))
-
-
-@dataclass(frozen=True)
-class Refining(Refiner):
-    """Refine passages to the strips that are about the question (CRAG, section 4.4)."""
-
-    def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the strips kept, in document order."""
-        kept = yield from self(question, passages)
-        return Context(
-            question,
-            kept.excerpts,
-            notes=kept.notes,
-            method="refine",
-            details=kept.details,
-            selection=kept.selection,
-        )
 
 
 class RerankOptions(TypedDict, total=False):
@@ -204,7 +53,7 @@ def explain_compression(
     question: str,
     passages: Sequence[Passage],
     *,
-    max_tokens: int | None = Reducing.max_tokens,
+    max_tokens: int | None = TokenReducer.max_tokens,
     **settings: Unpack[CompressOptions],
 ) -> Compression:
     """Compress passages as `TokenReducer` does (FIT-RAG, section 4.4.2), and show the reasons.
@@ -218,8 +67,8 @@ def explain_compression(
     Raises:
         InputError: If the question is blank or a setting is wrong.
     """
-    check_keywords("explain_compression", settings, Reducing)
-    step = Reducing(max_tokens=max_tokens, **settings)
+    check_keywords("explain_compression", settings, TokenReducer)
+    step = TokenReducer(max_tokens=max_tokens, **settings)
     return run(explained(step, question, passages)).value
 
 
@@ -271,7 +120,7 @@ def rerank(
         texts: Strings, `Passage` objects, or mappings with `text` and perhaps `title`, `source`
             and `id`. A string gets its index as id.
         top_n: Maximum number of texts returned; None returns all but blank ones.
-        **settings: Other options of `BiLabelReranker`: `weight` in [0, 1], `min_score` in [0, 2],
+        **settings: Other options of `BiLabelReranker`: `weight` and `min_score` in [0, 1],
             `scorer`.
 
     Returns:
@@ -299,7 +148,7 @@ def compress(
     query: str,
     texts: Iterable[Text],
     *,
-    max_tokens: int | None = Reducing.max_tokens,
+    max_tokens: int | None = TokenReducer.max_tokens,
     **settings: Unpack[CompressOptions],
 ) -> Excerpts:
     """Return the sentences of texts that best answer a query, best first (FIT-RAG, section 4.4.2).
@@ -332,9 +181,9 @@ def compress(
         >>> kept[0].text, kept[0].start, kept[0].end
         ('It rises in the Black Forest.', 20, 49)
     """
-    check_keywords("compress", settings, Reducing)
+    check_keywords("compress", settings, TokenReducer)
     passages = as_passages(texts)
-    step = Reducing(max_tokens=max_tokens, **settings)
+    step = TokenReducer(max_tokens=max_tokens, **settings)
     return _chosen(step.context(query, passages), passages)
 
 

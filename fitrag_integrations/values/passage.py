@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.html import Html, block, card, escaped
-from fitrag_integrations.core.record import Record, check_mapping
+from fitrag_integrations.core.record import Record, check_mapping, remade
 from fitrag_integrations.core.show import lines_html, shortened
 
 
@@ -75,6 +76,21 @@ def named(passage: Passage) -> str:
     """Return the title, the source or the id of a passage; one from the web is marked."""
     name = passage.title or passage.source or passage.id
     return f"web: {name}" if is_web(passage) else name
+
+
+_GENERATED = re.compile(r"text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
+
+
+def titled(passage: Passage) -> Passage:
+    """Return a passage under the name that a numbered line shows: title, else source, else id.
+
+    A generated id (a UUID, or one made from the text) is no name, and a web page has its label.
+    """
+    if passage.title or is_web(passage):
+        return passage
+    name = origin_of(passage)[0]
+    shown = passage.source or ("" if _GENERATED.fullmatch(name) else name)
+    return remade(passage, title=shown) if shown else passage
 
 
 PLACE = ("source_id", "source_start", "source_end")

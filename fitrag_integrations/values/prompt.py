@@ -147,19 +147,20 @@ def render_passages(context: Promptable) -> str:
     return f"({warning})\n{shown}" if warning else shown
 
 
-def render_excerpts(excerpts: Sequence[Excerpt]) -> str:
+def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
     """Number the passages in the order they first appear, one per line, as ``1. Title: text``.
 
     Excerpts of one passage stand together in the order of its text; overlapping or adjacent ones
     run on, others are parted by an ellipsis. What leads several of them (a heading, the header row
-    of a table) is shown once. This is the text every token budget is counted on.
+    of a table) is shown once. Without ``merged`` every excerpt has a line of its own, as a document
+    made of it does.
 
     A passage from the web is fenced in: it stands on one line, whatever line breaks it had, under
     a label that names its site, and a rule before the first passage says what the label means. Any
     other keeps its line breaks unless one of its lines begins with a number, as the list itself
     does: then it stands on one line too, so that no text can pass for a further passage.
     """
-    lines = enumerate(by_number(excerpts), start=1)
+    lines = enumerate(by_number(excerpts) if merged else [[one] for one in excerpts], start=1)
     rule = WEB_RULE if any(is_web(excerpt.passage) for excerpt in excerpts) else ""
     return rule + "\n".join(f"{number}. {_passage_line(group)}" for number, group in lines)
 

@@ -90,7 +90,7 @@ def fit(
     excerpts: Sequence[Excerpt],
     *,
     max_tokens: int | None,
-    cost: Callable[[Sequence[Excerpt]], int],
+    cost: Callable[[Sequence[Excerpt]], float],
 ) -> list[Excerpt]:
     """Return the longest prefix that costs at most ``max_tokens``.
 
@@ -106,7 +106,7 @@ def fit(
     if (whole := cost(excerpts)) <= most:
         return list(excerpts)
     lengths = list(accumulate(one.end - one.start for one in excerpts))
-    guess = bisect_right(lengths, lengths[-1] * most // whole)  # as many characters a token
+    guess = bisect_right(lengths, lengths[-1] * most / whole)  # as many characters a token
     fits = lambda length: cost(excerpts[:length]) <= most  # noqa: E731
     return list(excerpts[: _longest(guess, len(excerpts), fits)])
 
@@ -140,35 +140,44 @@ def same_text(text: str) -> str:
     return " ".join(text.split())
 
 
+def copied(passage: Passage, text: str | None = None) -> tuple[str, str]:
+    """Return what copies of a passage, or of a text in it, have in common: text and title."""
+    return same_text(passage.text if text is None else text), same_text(passage.title)
+
+
 def usable(
     found: object,
     *,
     deduplicate: bool = True,
+    scored: bool = False,
     k: int | None = None,
     selection: Selection | None = None,
 ) -> tuple[list[Passage], tuple[str, ...]]:
-    """Return the passages with text, each text once, and notes on what was left out.
+    """Return the passages with text, each once, and notes on what was left out.
 
     Args:
         found: Passages, in the order of retrieval.
-        deduplicate: Leave out passages whose text is that of an earlier one but for blanks,
-            whatever their titles and ids.
+        deduplicate: Leave out copies: passages whose text and title are those of an earlier one
+            but for blanks, whatever their ids.
+        scored: Whether `best_copies` follows, so that scores decide which copy stays: only the very
+            same passage, found again, is left out.
         k: Maximum number of passages returned; None is no limit.
         selection: Records what is left out.
     """
     passages = check_many("retrieved", found, Passage)
     selection = selection or Selection()
     first = selection.add(passages)
-    kept, once, blank = list[Passage](), dict[str, Passage](), 0
+    kept, once, blank = list[Passage](), dict[Hashable, Passage](), 0
     for at, passage in enumerate(passages, first):
-        text = same_text(passage.text)
-        if not text:
+        if not passage.text or passage.text.isspace():
             selection.drop_at(at, "blank", "no text")
             blank += 1
-        elif deduplicate and text in once:
-            selection.drop_at(at, "duplicate", f"same text as {named(once[text])}")
+            continue
+        key: Hashable = passage if scored else copied(passage)
+        if deduplicate and key in once:
+            selection.drop_at(at, "duplicate", f"same text as {named(once[key])}")
         else:
-            once[text] = passage
+            once[key] = passage
             kept.append(passage)
     notes = []
     if blank:
@@ -180,6 +189,36 @@ def usable(
     if k is not None:
         selection.drop(map(Excerpt.whole, kept[k:]), "k", f"k={k}")
     return kept[:k], tuple(notes)
+
+
+def best_copies(
+    excerpts: Sequence[Excerpt], *, what: str = "passages", of: int = 0, selection: Selection
+) -> tuple[list[Excerpt], tuple[str, ...]]:
+    """Keep of excerpts with equal text and title the best-scored, of equals the first.
+
+    Args:
+        excerpts: Scored passages or parts of them, in any order, which is kept.
+        what: What they are, for the note.
+        of: Number of them before any was left out, for the note; 0 is the number given.
+        selection: Records what is dropped.
+
+    Returns:
+        What is kept, and a note on what is not.
+    """
+    keys = [copied(one.passage, one.text) for one in excerpts]
+    best: dict[Hashable, Excerpt] = {}
+    for key, one in zip(keys, excerpts, strict=True):
+        if key not in best or one.score > best[key].score:
+            best[key] = one
+    kept = []
+    for key, one in zip(keys, excerpts, strict=True):
+        if (stays := best[key]) is one:
+            kept.append(one)
+        else:
+            same = named(stays.passage) if what == "passages" else place(stays)
+            selection.drop([one], "duplicate", f"same text as {same}")
+    left = len(excerpts) - len(kept)
+    return kept, (f"{left} of {of or len(excerpts)} {what} left out: repeated",) * bool(left)
 
 
 def bounded(
@@ -243,20 +282,20 @@ def apart(
     Args:
         ordered: Excerpts, best first.
         per_passage: Maximum number of excerpts of a passage; None is no limit.
-        deduplicate: Also drop excerpts whose text is that of a better one but for blanks, and show
-            text that chunks of one source share (`Passage.origin`) once: of two excerpts that
-            overlap in the source, one that holds the other stays, at the better score; else the
-            worse loses the part that the better one shows.
+        deduplicate: Also drop excerpts whose text and title are those of a better one but for
+            blanks, and show text that chunks of one source share (`Passage.origin`) once: of two
+            excerpts that overlap in the source, one that holds the other stays, at the better
+            score; else the worse loses the part that the better one shows.
         selection: Records what is dropped.
     """
     selection = selection or Selection()
     kept: dict[int, Excerpt] = {}
-    texts: dict[str, Excerpt] = {}
+    texts: dict[Hashable, Excerpt] = {}
     taken: dict[Hashable, list[tuple[int, int, int]]] = {}  # [start, end) and number, in order
     counts: Counter[int] = Counter()
     for number, given in enumerate(ordered):
         one, own = given, id(given.passage)
-        text = same_text(one.text) if deduplicate else ""
+        text = copied(one.passage, one.text) if deduplicate else ()
         if text in texts and deduplicate:
             selection.drop([given], "duplicate", f"same text as {place(texts[text])}")
             continue
@@ -320,9 +359,16 @@ def _rest(one: Excerpt, base: int, over: Sequence[tuple[int, int, int]]) -> Exce
     return replace(one, start=start, end=end, lead=())
 
 
-def at_least(min_score: float | None, excerpts: Sequence[Excerpt]) -> list[Excerpt]:
-    """Leave out excerpts that score below ``min_score``, where there is one."""
-    return [one for one in excerpts if min_score is None or one.score >= min_score]
+def at_least(
+    min_score: float | None, excerpts: Sequence[Excerpt], selection: Selection
+) -> list[Excerpt]:
+    """Leave out excerpts that score below ``min_score``, where there is one, and record them."""
+    if min_score is None:
+        return list(excerpts)
+    selection.drop(
+        [one for one in excerpts if one.score < min_score], "min_score", f"min_score={min_score:g}"
+    )
+    return [one for one in excerpts if one.score >= min_score]
 
 
 def _words(heading: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, Refiner, SlimPLM
 from fitrag_integrations.methods.budget import Budget
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -46,8 +46,9 @@ def kept_by(method):
 
 
 def doors():
-    reducer = TokenReducer(window=1, detector=False, max_tokens=60, scoring="windows")
-    yield "reducer", lambda: run(reducer(QUESTION, RANKED, score_port(by_rank))).value
+    how = {"window": 1, "detector": False, "max_tokens": 60, "scoring": "windows"}
+    reducer = TokenReducer(scorer=by_rank, **how)
+    yield "reducer", lambda: run(reducer.context(QUESTION, RANKED)).value
     refiner = Refiner(graded, threshold=0.0, max_tokens=60)
     yield "refiner", lambda: run(refiner(QUESTION, RANKED)).value
     crag = Crag(graded, thresholds="popqa", strip_threshold=0.0, max_tokens=60, **OTHER)
@@ -130,9 +131,10 @@ def test_thousands_of_sentences_are_fitted_in_a_few_renderings():
 
     for most in (50, 400, 20_000):
         read.clear()
-        fitted = run(Budget(most, count=count).fitted(cut)).value
-        assert approximate_tokens(render_excerpts(fitted.kept)) > most - 6
-        assert sum(read) < 8 * len(text)
+        budget = Budget(most, count=count)
+        fitted = run(budget.fitted(cut)).value
+        assert most - 12 < budget.returned(fitted.kept) <= most
+        assert sum(read) < 16 * len(text)
 
 
 ROWS = [{"logger": f"X{n}", "lot": f"L-{37 * n}"} for n in range(40)]
@@ -183,7 +185,7 @@ def test_a_text_without_blanks_is_shortened_around_its_answer(name):
 @pytest.mark.parametrize("most", [1, 5, 50])
 def test_bad_input_ends_in_an_answer_with_notes(texts, most):
     given = [Passage(str(n), text) for n, text in enumerate(texts)]
-    reducer = TokenReducer(max_tokens=most)
-    kept, notes = run(reducer(QUESTION, given, score_port())).value
+    context = run(TokenReducer(max_tokens=most).context(QUESTION, given)).value
+    kept, notes = context.excerpts, context.notes
     assert approximate_tokens(render_excerpts(kept)) <= most
     assert kept or notes or not [text for text in texts if text.strip()]

@@ -2,15 +2,16 @@
 
 import json
 import pickle
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods import ITRG, Crag, FitRag, SlimPLM
+from fitrag_integrations.methods import ITRG, Crag, FitRag, Refiner, SlimPLM, TokenReducer
 from fitrag_integrations.methods.baselines import Direct, IterRetgen, Refeed, SelfAsk
-from fitrag_integrations.methods.plain import Reducing, Refining, Reranking
+from fitrag_integrations.methods.fitrag.reducer import Reranking
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection
@@ -18,7 +19,7 @@ from fitrag_integrations.values.windows import apart, by_score, usable, windows
 
 QUESTION = "Who wrote the score of Amarcord?"
 COPIES = [
-    Passage(f"copy {n}", f"Nino Rota{' ' * n} wrote the score of Amarcord.", f"file {n}", f"{n}.md")
+    Passage(f"copy {n}", f"Nino Rota{' ' * n} wrote the score of Amarcord.", "Score", f"{n}.md")
     for n in range(1, 6)
 ]
 OTHERS = [Passage("milan", "Rota was born in Milan in 1911."), Passage("rain", "Rain is wet.")]
@@ -58,8 +59,8 @@ def context_of(made, given=GIVEN):
 
 DOORS = {
     "reranker": lambda **how: Reranking(scorer=words, top_n=4, **how),
-    "compressor": lambda **how: Reducing(scorer=words, detector=False, **how),
-    "refiner": lambda **how: Refining(grades, threshold=-0.6, **how),
+    "compressor": lambda **how: TokenReducer(scorer=words, detector=False, **how),
+    "refiner": lambda **how: Refiner(grades, threshold=-0.6, **how),
     "fitrag": lambda **how: FitRag(words, detector=False, **how),
     "crag": lambda **how: Crag(
         grades, thresholds="popqa", strip_threshold=-0.6, allow_other_model=True, **how
@@ -77,12 +78,12 @@ def test_five_copies_are_shown_once_and_every_document_has_a_row(door):
     rows = [row for row in context.selection if row.whole]
     assert [(row.at, row.passage) for row in rows] == [(n, p.id) for n, p in enumerate(GIVEN)]
     assert [row.reason for row in rows[1:5]] == ["duplicate"] * 4
-    assert rows[1].detail == "same text as file 1" and rows[-1].reason == "blank"
+    assert rows[1].detail.startswith("same text as Score") and rows[-1].reason == "blank"
     assert all(row.kept or row.reason for row in rows)
     kept = {one.passage.id for one in context.excerpts}
     assert {row.passage for row in rows if row.kept} == kept
-    assert "dropped 2. file 2: duplicate, same text as file 1" in context.explain()
-    assert "same text as file 1" in context._repr_html_()
+    assert re.search("dropped 2. Score.*: duplicate, same text as Score", context.explain())
+    assert "same text as Score" in context._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -163,8 +164,8 @@ def test_offsets_that_do_not_count_in_one_text_are_not_believed():
 
 def test_the_same_sentence_in_two_passages_is_kept_once():
     one = Passage("a", "Rota wrote the score. It won a prize.", "A")
-    two = Passage("b", "Rain fell. Rota wrote  the score.", "B")
-    made = Reducing(scorer=words, window=1, per_passage=None, detector=False)
+    two = Passage("b", "Rain fell. Rota wrote  the score.", "A")
+    made = TokenReducer(scorer=words, window=1, per_passage=None, detector=False)
     context = context_of(made, [one, two])
     assert "".join(e.text for e in context.excerpts).count("wrote") == 1
     (row,) = [row for row in context.selection if row.reason == "duplicate"]
@@ -209,7 +210,7 @@ def test_bad_input_ends_in_an_answer_with_notes(door, texts):
 
 def test_windows_of_a_long_text_get_a_row_each():
     passage = Passage("long", TEXT)
-    made = Reducing(scorer=words, window=1, per_passage=None, max_tokens=40, detector=False)
+    made = TokenReducer(scorer=words, window=1, per_passage=None, max_tokens=40, detector=False)
     context = context_of(made, [passage])
     parts = [row for row in context.selection if not row.whole]
     kept = sum(len(windows(Passage("", one.text), size=1)) for one in context.excerpts)

@@ -20,7 +20,8 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS, WINDOWS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.fitrag.reducer import ScorePort, TokenReducer, rerank, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader, Outcome
 from fitrag_integrations.training.collecting import Question, Told
@@ -121,7 +122,9 @@ class LabelEligibility(AskingPlan):
             "stride": self.stride,
             "per_passage": self.per_passage or None,
         }
-        reducer = TokenReducer(**cuts, scoring=WINDOWS, detector=False)
+        reducer = TokenReducer(
+            scorer=scorer, top_n=self.top_n, **cuts, scoring=WINDOWS, detector=False
+        )
         fitted_for = {"scorer": trait(scorer, "name", str) or "", **cuts}
         questions, may_know = self.questions(), not isinstance(asked.asker, AskReader)
 
@@ -132,7 +135,7 @@ class LabelEligibility(AskingPlan):
             needs = not any(isinstance(a, Told) and question.is_right(a.text) for a in alone)
             found: list[Combined] = []
             if needs:
-                found = yield from self.combined(question, score_port(scorer), reducer)
+                found = yield from self.combined(question, reducer)
             outcomes = yield from asked.about(
                 replace(question, passages=tuple(as_one(one.excerpts) for one in found))
             )
@@ -145,23 +148,15 @@ class LabelEligibility(AskingPlan):
 
         return Verb(flow, lambda traced: traced.value, ADDS, drops=FOR_READERS)
 
-    def combined(
-        self, question: Question, score: ScorePort, reducer: TokenReducer
-    ) -> Flow[list[Combined]]:
+    def combined(self, question: Question, reducer: TokenReducer) -> Flow[list[Combined]]:
         """Combine the best windows of a question's passages.
 
         The random combinations are drawn, scored as one passage each, and those on the skyline of
         both labels stay.
         """
         kinds: dict[Places, list[str]] = {}
-        best = list(question.passages)
-        if len(best) > self.top_n:
-            ranked = yield from rerank(
-                question.text, best, score, top_n=self.top_n, weight=reducer.weight
-            )
-            best = [excerpt.passage for excerpt in ranked]
-        kept, _ = yield from reducer(question.text, best, score)
-        members = kept[: self.most]
+        context = yield from reducer.context(question.text, question.passages)
+        members = context.excerpts[: self.most]
         if self.combinations in ("prefixes", BOTH):
             for places in prefixes(len(members)):
                 kinds.setdefault(places, []).append("prefixes")
@@ -171,7 +166,7 @@ class LabelEligibility(AskingPlan):
                 len(members), draws=self.draws, overlap=self.overlap, chance=chance
             )
             read = [as_one([members[i] for i in places]) for places in places_drawn]
-            labels: list[BiLabelScore] = yield from score.ask(
+            labels: list[BiLabelScore] = yield from score_port(reducer.scorer).ask(
                 [(question.text, passage) for passage in read]
             )
             pairs = [
@@ -180,11 +175,11 @@ class LabelEligibility(AskingPlan):
             ]
             for at in skyline(pairs):
                 kinds.setdefault(places_drawn[at], []).append("random")
-        whole = approximate_tokens(render_excerpts([Excerpt.whole(p) for p in best]))
+        whole = context.details["tokens_in"]
         return [
             Combined(
                 tuple(members[i] for i in places),
-                tuple(e for i, e in enumerate(kept) if i not in places),
+                tuple(e for i, e in enumerate(context.excerpts) if i not in places),
                 tuple(own),
                 whole,
             )

@@ -16,10 +16,9 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.plain import Reducing
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.tokens import counter_for
-from fitrag_integrations.types import Excerpt
 
 EMPTY = {"excerpts": [], "offsets": "codepoints", "notes": [], "tokens_in": 0, "tokens_out": 0}
 Offsets: TypeAlias = Literal["codepoints", "utf16"]
@@ -110,7 +109,7 @@ class CompressPlan(SearchingPlan):
         verb = compress_verb(step, explain=self.explain, offsets=self.offsets)
         return searched(verb, self.search)
 
-    def reducing(self, scorer: Scorer | None = None) -> Reducing:
+    def reducing(self, scorer: Scorer | None = None) -> TokenReducer:
         """Build the step; what is not given has the default of every other door."""
         given = {
             "window": self.window,
@@ -123,7 +122,7 @@ class CompressPlan(SearchingPlan):
         for name, most in (("top_n", self.top_n), ("per_passage", self.per_passage)):
             if most is not None:
                 settings[name] = most or None
-        return Reducing(
+        return TokenReducer(
             scorer=scorer,
             weight=self.weight,
             count_tokens=counter_for(self.tokenizer),
@@ -134,7 +133,7 @@ class CompressPlan(SearchingPlan):
 
 
 def compress_verb(
-    step: Reducing, *, explain: bool = False, offsets: Offsets | None = "codepoints"
+    step: TokenReducer, *, explain: bool = False, offsets: Offsets | None = "codepoints"
 ) -> Verb[Row]:
     """Return the verb that reranks and reduces.
 
@@ -168,8 +167,8 @@ def compress_verb(
             "excerpts": excerpts,
             "offsets": unit,
             "notes": list(context.notes),
-            "tokens_in": step.cost([Excerpt.whole(p) for p in passages]),
-            "tokens_out": step.cost(context.excerpts),
+            "tokens_in": context.details["tokens_in"],
+            "tokens_out": context.details["tokens_out"],
             **({"selection": rows} if explain else {}),
         }
 

@@ -22,7 +22,7 @@ from fitrag_integrations.methods.crag.evaluator import (
     thresholds_of,
 )
 from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
-from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of
 from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, port_of
 from fitrag_integrations.types import BiLabelScore

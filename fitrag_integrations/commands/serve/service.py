@@ -307,4 +307,4 @@ def wrong(error: Any) -> str:
 
 def relevance(score: BiLabelScore) -> float:
     """Return both labels on one scale in [0, 1]: the mean of the two, or `has_answer` alone."""
-    return score.combine() / 2.0
+    return score.relevance()

@@ -21,9 +21,9 @@ MADE = {
     "FitRagOptions": "fitrag.method:FitRag",
     "ITRGOptions": "itrg.method:ITRG",
     "JudgeOptions": "crag.evaluator:ActionJudge",
-    "ReducerOptions": "plain:Reducing",
-    "RefinerOptions": "plain:Refining",
-    "RerankerOptions": "plain:Reranking",
+    "ReducerOptions": "fitrag.reducer:TokenReducer",
+    "RefinerOptions": "crag.refiner:Refiner",
+    "RerankerOptions": "fitrag.reducer:Reranking",
     "SlimPLMOptions": "slimplm.method:SlimPLM",
 }
 

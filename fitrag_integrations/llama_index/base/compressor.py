@@ -22,8 +22,9 @@ from fitrag_integrations.llama_index.base.events import dispatcher, reranking, t
 from fitrag_integrations.llama_index.base.fields import made_from, signed
 from fitrag_integrations.llama_index.base.tools import AskedOfTexts, nodes_of, tool_of
 from fitrag_integrations.methods.adapting import Named
+from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.plain import Reducing, Refining, Reranking
+from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
 from fitrag_integrations.methods.settings import restored, saved, settings_of
 from fitrag_integrations.types import Context
 
@@ -80,10 +81,10 @@ class Postprocessor(BaseNodePostprocessor):
         """The trace of the run of this object that ended last, None where none has."""
         return self._last
 
-    def step(self) -> Reranking | Reducing | Refining:
+    def step(self) -> Reranking | TokenReducer | Refiner:
         """Return the step with the options as they are now."""
         made = self.made(**self._fields(), **self._models)
-        return cast("Reranking | Reducing | Refining", made)
+        return cast("Reranking | TokenReducer | Refiner", made)
 
     def as_tool(
         self,

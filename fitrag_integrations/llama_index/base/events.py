@@ -15,9 +15,10 @@ from llama_index_instrumentation.base import BaseEvent
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index.base.convert import passages_of, whole_node
 from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import trace_row
 from fitrag_integrations.methods.fitrag.method import FitRag
-from fitrag_integrations.methods.plain import Reducing, Refining, Reranking
+from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.context import decided
 from fitrag_integrations.values.score import labels_of
@@ -141,7 +142,7 @@ def tell_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
         return
     bundle = QueryBundle(context.question)
     graded = [
-        Excerpt.whole(passage, score=labels.combine(method.weight), labels=labels)
+        Excerpt.whole(passage, score=labels.relevance(method.weight), labels=labels)
         for passage, labels in _scored(traced, values["scored"])
     ]
     best = by_score(graded)[: values["reranked"]]
@@ -161,7 +162,7 @@ def tell_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
 
 
 def tell_compressed(
-    step: Reducing | Refining, passages: Sequence[Passage], kept: Sequence[NodeWithScore]
+    step: TokenReducer | Refiner, passages: Sequence[Passage], kept: Sequence[NodeWithScore]
 ) -> None:
     """Report what a step made of passages; images, which nobody judged, are not counted."""
     pieces = [node for node in kept if not isinstance(node.node, ImageNode)]

@@ -22,9 +22,9 @@ MADE: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "CragOptions": ("crag.method:Crag", ("base", "search", "llm")),
     "FitRagOptions": ("fitrag.method:FitRag", ("base",)),
     "ITRGOptions": ("itrg.method:ITRG", ("base", "llm")),
-    "ReducerOptions": ("plain:Reducing", ()),
-    "RefinerOptions": ("plain:Refining", ("evaluator",)),
-    "RerankerOptions": ("plain:Reranking", ()),
+    "ReducerOptions": ("fitrag.reducer:TokenReducer", ()),
+    "RefinerOptions": ("crag.refiner:Refiner", ("evaluator",)),
+    "RerankerOptions": ("fitrag.reducer:Reranking", ()),
     "SlimPLMOptions": ("slimplm.method:SlimPLM", ("base", "llm")),
 }
 """The method of each, and what is taken before the options; with a `base` it is a retriever."""

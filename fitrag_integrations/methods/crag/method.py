@@ -31,7 +31,7 @@ from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Action, Context, Excerpt
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.thresholds import Grade
-from fitrag_integrations.values.windows import usable
+from fitrag_integrations.values.windows import best_copies, usable
 
 __all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
@@ -145,13 +145,19 @@ class Crag(Checked):
         # evaluate what was retrieved (section 4.2)
         (found,) = yield from ports.retrieve.ask([question])
         selection = Selection()
-        retrieved, notes = usable(found, deduplicate=self.deduplicate, selection=selection)
+        retrieved, notes = usable(
+            found, deduplicate=self.deduplicate, scored=True, selection=selection
+        )
         if not retrieved:  # the last note says that there is nothing to refer to: the web may help
             notes = (*notes[:-1], "nothing with text was retrieved")
         foreign = script_note(self.evaluator, EMBEDDED_EVALUATOR, question, retrieved)
         notes = (*asked_note(question), *notes, *foreign)
         judged = yield from self._judge(question, retrieved)
         graded = [Excerpt.whole(p, score=g) for p, g in zip(retrieved, judged.grades, strict=True)]
+        selection.scored(graded)
+        if self.deduplicate:
+            graded, repeated = best_copies(graded, of=len(found), selection=selection)
+            notes += repeated
 
         # act (section 4.3): search the web unless it is correct (section 4.5)
         action, web = merged_action(judged.action, self.without), Searched()
@@ -159,7 +165,6 @@ class Crag(Checked):
             web = yield from search_web(
                 question, ports, rewriting=self.rewrite, on_error=self.on_web_error
             )
-        selection.scored(graded)
         internal, external = graded, [Excerpt.whole(page) for page in web.passages]
         notes += web.notes
         if action is Action.INCORRECT and graded:
@@ -185,7 +190,8 @@ class Crag(Checked):
             queries=web.queries,
             action=action,
             notes=notes,
-            details=self._details(judged, [*graded, *external], web, known) | warned,
+            details=self._details(judged, [*map(Excerpt.whole, found), *external], web, known)
+            | warned,
             selection=selection.rows(known.excerpts),
         )
 

@@ -34,12 +34,11 @@ from fitrag_integrations.text.blocks import trimmed
 from fitrag_integrations.text.layout import units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.text.tokens import CountTokens
-from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.excerpt import unique
+from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import is_web
 from fitrag_integrations.values.selected import Selected, Selection
 from fitrag_integrations.values.thresholds import ActionThresholds, Grade
-from fitrag_integrations.values.windows import apart, by_score, same_text, usable
+from fitrag_integrations.values.windows import apart, best_copies, by_score, usable
 
 SHORT = 2
 """A text of at most so many sentences is one strip."""
@@ -170,19 +169,33 @@ class Refiner(Counting, Checked):
         """Return the flow that ends in the strips kept for one question."""
         check_text("question", question, blank=False)
         selection = Selection()
-        readable, notes = usable(passages, deduplicate=self.deduplicate, selection=selection)
+        readable, notes = usable(
+            passages, deduplicate=self.deduplicate, scored=True, selection=selection
+        )
         wholes = [Excerpt.whole(passage) for passage in readable]
         refined = yield from self.refined(question, [StripSource(wholes)], selection=selection)
         details = {
             "strips": len(refined.graded),
             "kept": len(refined.excerpts),
             **refined.details,
-            "tokens_in": self.cost(wholes),
+            "tokens_in": self.cost(list(map(Excerpt.whole, passages))),
             "tokens_out": self.cost(refined.excerpts),
         }
         notes = (*notes, *refined.notes)
         rows = selection.rows(refined.excerpts)
         return Refined(refined.excerpts, notes, details, refined.graded, rows)
+
+    def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
+        """Return the flow that ends in the strips kept as a context."""
+        kept = yield from self(question, passages)
+        return Context(
+            question,
+            kept.excerpts,
+            notes=kept.notes,
+            method="refine",
+            details=kept.details,
+            selection=kept.selection,
+        )
 
     def refined(
         self,
@@ -205,13 +218,13 @@ class Refiner(Counting, Checked):
         # decompose
         to_cut = [passage for source in sources if not source.whole for passage in source.passages]
         cut = [s for one in to_cut for s in strips(one, sentences=length, split=self.split)]
-        once = unique(cut, lambda one: same_text(one.text).casefold()) if self.deduplicate else cut
-        first = set(map(id, once))
-        selection.drop([one for one in cut if id(one) not in first], "duplicate", "repeated strip")
 
         # filter
-        graded = yield from grade(question, once, self._port)
-        kept, more = self._filtered(sources, graded, limit, selection)
+        graded = yield from grade(question, cut, self._port)
+        once = graded
+        if self.deduplicate:
+            once, _ = best_copies(graded, what="strips", selection=selection)
+        kept, more = self._filtered(sources, once, limit, selection)
         before = len(kept)
         kept = apart(by_score(kept), deduplicate=self.deduplicate, selection=selection)
         notes = []

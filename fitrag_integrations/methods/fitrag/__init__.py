@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.methods.fitrag.method import (
-        FitRag,
-        compress,
-        rerank,
-        score_port,
-        usable,
-    )
+    from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
+    from fitrag_integrations.methods.fitrag.reducer import compress as compress
+    from fitrag_integrations.methods.fitrag.reducer import rerank as rerank
+    from fitrag_integrations.methods.fitrag.scoring import score_port as score_port
 
-__all__ = ["FitRag", "compress", "rerank", "score_port", "usable"]
+_MODULE_OF = {
+    "FitRag": "method",
+    "compress": "reducer",
+    "rerank": "reducer",
+    "score_port": "scoring",
+}
 
-__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "method"))
+__all__ = list(_MODULE_OF)
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

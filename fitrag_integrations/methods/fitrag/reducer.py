@@ -1,16 +1,17 @@
-"""FIT-RAG's reranker and token reducer, as flows any adapter can run (section 4.4).
+"""FIT-RAG's reranker and token reducer over given passages (section 4.4).
 
-Where Algorithm 3 as printed contradicts its text and Figure 5, this follows the text: the whole
-prefix of sub-documents is kept, not the last alone, and everything when the detector never
-agrees.
+`Reranking` and `TokenReducer` are what the drop-ins of both frameworks run; `reduce` is the
+reduction itself, shared with `FitRag`. Where Algorithm 3 as printed contradicts its text and Figure
+5, this follows the text: the whole prefix of sub-documents is kept, not the last alone, and
+everything when the detector never agrees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from functools import cached_property, partial
+from typing import Annotated, Any, Literal
 
 from fitrag_integrations.core.checks import (
     Checked,
@@ -19,7 +20,6 @@ from fitrag_integrations.core.checks import (
     check_many,
     check_number,
     check_text,
-    check_whole,
     trait,
 )
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, Auto, Cutting
@@ -39,46 +39,22 @@ from fitrag_integrations.methods.fitrag.scoring import (
     scoring_of,
     sufficient,
 )
-from fitrag_integrations.ports import Detector
+from fitrag_integrations.ports import Detector, Scorer
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
-from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.score import logit
+from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import (
     apart,
     at_least,
+    best_copies,
     bounded,
     by_score,
     merge,
     only_links,
     usable,
     windows,
-    with_text,
 )
-
-__all__ = ["Reduced", "ScorePort", "TokenReducer", "compress", "rerank", "score_port"]
-
-Reduced: TypeAlias = tuple[list[Excerpt], tuple[str, ...]]  # the excerpts kept, and notes
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """Excerpts that a reduction kept, best first, and those it chose from.
-
-    Args:
-        kept: Excerpts kept; windows that touch are joined.
-        ranked: The best windows of every passage, best first, before any limit.
-        notes: What was left out, in plain sentences.
-        tokens_in: Tokens of the whole passages in a prompt.
-        tokens_out: Tokens of the excerpts kept.
-    """
-
-    kept: tuple[Excerpt, ...]
-    ranked: tuple[Excerpt, ...]
-    notes: tuple[str, ...] = ()
-    tokens_in: int = 0
-    tokens_out: int = 0
 
 
 def check_part(field: str, value: object) -> float:
@@ -88,50 +64,374 @@ def check_part(field: str, value: object) -> float:
     return part
 
 
+@dataclass(frozen=True)
+class RankingOptions(Checked):
+    """Options of everything that ranks passages by the two labels (FIT-RAG, section 4.4.1).
+
+    Args:
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+        top_n: Passages that the reranker keeps, best first; None keeps all but blank ones.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all.
+        deduplicate: Keep passages of equal text and title, and text that chunks of one source
+            share, once: the best-scored.
+        max_passages: Maximum number of passages read, in the order given; None is no limit.
+        max_sentences: Maximum number of sentences read, of all passages; None is no limit.
+
+    Raises:
+        InputError: If an option is out of range.
+    """
+
+    scorer: Scorer | None = None
+    _: KW_ONLY
+    top_n: Count | None = DEFAULTS.top_n
+    weight: Share = DEFAULTS.weight
+    min_score: Share | None = DEFAULTS.min_score
+    deduplicate: bool = DEFAULTS.deduplicate
+    max_passages: Count | None = DEFAULTS.max_passages
+    max_sentences: Count | None = DEFAULTS.max_sentences
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        score_port(self.scorer)
+
+    def read(self, scoring: Scoring, question: str, found: object) -> Reading:
+        """Return what is read of passages for a question; the rest is recorded and noted."""
+        check_text("question", question, blank=False)
+        passages, selection = check_many("passages", found, Passage), Selection()
+        given, notes = usable(
+            passages, deduplicate=self.deduplicate, scored=True, selection=selection
+        )
+        given, ends, more = bounded(
+            given,
+            max_passages=self.max_passages,
+            max_sentences=self.max_sentences,
+            split=getattr(self, "split", None),
+            selection=selection,
+        )
+        foreign = script_note(self.scorer, EMBEDDED_SCORER, question, given)
+        asked = scoring.about(question, ends, selection)
+        return Reading(passages, given, asked, (*notes, *more, *foreign), self.deduplicate)
+
+
+@dataclass
+class Reading:
+    """What is read of the passages found for one question.
+
+    Args:
+        found: Everything found, in its order.
+        passages: What is read of that.
+        asked: The scoring for this question; its `selection` records what is dropped.
+        notes: What was left out so far, in plain sentences.
+        deduplicate: Whether copies are left out.
+    """
+
+    found: tuple[Passage, ...]
+    passages: list[Passage]
+    asked: Scoring
+    notes: tuple[str, ...]
+    deduplicate: bool
+
+    def once(self, scored: list[Excerpt]) -> list[Excerpt]:
+        """Record the scores of whole passages; return them without copies."""
+        selection = self.asked.selection
+        selection.scored(scored)
+        if self.deduplicate:
+            scored, more = best_copies(scored, of=len(self.found), selection=selection)
+            self.notes += more
+        return scored
+
+    def context(self, kept: Sequence[Excerpt], method: str, details: Mapping[str, Any]) -> Context:
+        """Return the context of what was kept, with a row for everything dropped."""
+        asked = self.asked
+        return Context(
+            asked.question,
+            tuple(kept),
+            notes=self.notes,
+            method=method,
+            details=details,
+            selection=asked.selection.rows(kept),
+        )
+
+
+@dataclass(frozen=True)
+class Reranking(RankingOptions):
+    """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1)."""
+
+    def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
+        """Return the flow that ends in the best passages, best first; equals keep their order."""
+        asked = Windows(score_port(self.scorer), self.weight)
+        reading = self.read(asked, question, passages)
+        scored = yield from reading.asked.wholes(reading.passages)
+        selection, ranked = reading.asked.selection, by_score(reading.once(scored))
+        if self.deduplicate:
+            ranked = apart(ranked, selection=selection)
+        able = at_least(self.min_score, ranked, selection)
+        kept = selection.first(able, self.top_n, "top_n")
+        details = {"weight": self.weight, "top_n": self.top_n}
+        low = {} if self.min_score is None else {"min_score": self.min_score}
+        return reading.context(kept, "rerank", details | low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReducerOptions(Counting, RankingOptions):
+    """Options of the token reducer (FIT-RAG, section 4.4.2).
+
+    Every passage is cut into windows of `window` sentences, and all windows are scored. The best
+    `per_passage` of each passage that do not overlap represent it. Of these, best first, those
+    below `min_score` go, then all after the shortest prefix that `detector` finds sufficient, then
+    what is over the budget. What does not fit is skipped, and the budget filled with what fits
+    behind it. An excerpt too long by itself is shortened, sentence by sentence and then by clause
+    and word, to the part that scores best. Windows that touch are joined.
+
+    What is left open is settled by `fitrag_integrations.defaults`: single sentences in one pass for
+    a scorer that can, such as the bundled one, else windows of three, one a passage; of both,
+    without `max_tokens`, 0.4 of the tokens of the `top_n` passages.
+
+    Args:
+        window: Sentences in a window; None is one for a scorer that judges sentences, else three.
+        stride: Sentences from the start of one window to the next, at most ``window``.
+        max_tokens: Budget of tokens: the excerpts cost no more in a prompt, as numbered documents,
+            and added up one by one; None is no limit.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        detector: Decides when the excerpts are enough, at 0.5 or its own ``threshold``; None is the
+            bundled one where it fits the scorer and the windows, False keeps all.
+        split: Returns the [start, end) of the sentences of a text; None is the built-in one.
+        per_passage: Maximum number of windows kept of a passage; None is no limit.
+        max_share: Fraction of the tokens of all passages given that is kept at most, in (0, 1];
+            None keeps all.
+        min_tokens: Tokens that ``max_share`` always allows.
+        min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all, but for a pruner the
+            threshold of its own.
+        scoring: "one_pass" judges windows from one reading of their passage, "windows" reads each
+            as a text of its own, as in the paper; None is what the scorer can do. The bundled
+            scorer judges sentences in one pass by ``has_answer`` alone, so that ``weight`` changes
+            the order of passages only.
+        logits: Add logits instead of probabilities.
+
+    Raises:
+        ThresholdMismatchError: If the detector was fitted for another scorer.
+    """
+
+    window: Count | None = None
+    stride: Count = DEFAULTS.sentences.stride
+    max_tokens: Count | None = DEFAULTS.max_tokens
+    count_tokens: CountTokens = None
+    detector: Annotated[Detector, check_detector] | Literal[False] | None = None
+    split: SentenceSplitter | None = None
+    per_passage: Count | Auto | None = "auto"
+    max_share: Annotated[float, check_part] | Auto | None = "auto"
+    min_tokens: Count | Auto = "auto"
+    scoring: Annotated[str | None, check_scoring] = None
+    logits: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.resolved
+
+    @cached_property
+    def resolved(self) -> Resolved:
+        """The options as they are for the scorer in use."""
+        return self.resolve(self.scorer)
+
+    def resolve(self, scorer: Scorer | ScorePort | None = None) -> Resolved:
+        """Settle what the options leave open, by what a scorer can do.
+
+        Args:
+            scorer: The scorer, or its port; None is the bundled one.
+        """
+        port = score_port(scorer)  # type: ignore[arg-type]  # a port is passed through
+        cutting = DEFAULTS.cutting(
+            reads_sentences=reads_once(port),
+            scoring=self.scoring,
+            window=self.window,
+            stride=self.stride,
+            per_passage=self.per_passage,
+            max_share=self.max_share,
+            min_tokens=self.min_tokens,
+            max_tokens=self.max_tokens,
+        )
+        scoring = scoring_of(port, cutting.scoring, self.weight, logits=self.logits)
+        low = self.min_score
+        if low is None and cutting.scoring == ONE_PASS:  # a pruner's own
+            low = trait(port.owner, "sentence_threshold", float)
+        cut_so = {name: getattr(cutting, name) for name in ("window", "stride", "per_passage")}
+        detector = detector_for(self.detector, scoring, **cut_so)
+        return Resolved(self, cutting, scoring, low, detector)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Options of the token reducer with everything settled for one scorer.
+
+    Args:
+        options: The options as they were given.
+        cutting: How passages are cut into windows, and how much of them is kept.
+        scoring: How they are scored.
+        min_score: Lowest score kept; None keeps all.
+        detector: The detector in use, if any.
+    """
+
+    options: ReducerOptions
+    cutting: Cutting
+    scoring: Scoring
+    min_score: float | None
+    detector: Detector | None
+
+    def read(self, question: str, found: object) -> Reading:
+        """Return what is read of the passages found for a question."""
+        return self.options.read(self.scoring, question, found)
+
+    def cut(self, passage: Passage, ends: Mapping[Passage, int]) -> list[Excerpt]:
+        """Cut a passage into windows, up to where it is read; without a sentence, there is none."""
+        size, stride, split = self.cutting.window, self.cutting.stride, self.options.split
+        end = ends.get(passage, len(passage.text))
+        cut = windows(passage, size=size, stride=stride, split=split)
+        return [one for one in cut if one.end <= end and one.body.strip()]
+
+    def details(self) -> dict[str, object]:
+        """Return the numbers, as they were settled, for a context."""
+        given = {name: getattr(self.options, name) for name in ("weight", "max_tokens", "top_n")}
+        return {**asdict(self.cutting), **given, "min_score": self.min_score}
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Excerpts that a reduction kept, best first, and those it chose from.
+
+    Args:
+        kept: Excerpts kept; windows that touch are joined.
+        ranked: The best windows of every passage, best first, before any limit.
+        tokens_in: Tokens of everything found, in a prompt.
+        tokens_out: Tokens of the excerpts kept, in a prompt.
+    """
+
+    kept: tuple[Excerpt, ...]
+    ranked: tuple[Excerpt, ...]
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+def reduce(windows: Sequence[Excerpt], resolved: Resolved, reading: Reading) -> Flow[Reduction]:
+    """Choose among scored windows (section 4.4.2).
+
+    Args:
+        windows: Windows of the passages that are reduced, with their scores.
+        resolved: The options.
+        reading: What they are from. Its scoring scores the parts of a window that is shortened, and
+            what is dropped is added to its notes and its selection.
+
+    Returns:
+        The flow that ends in what is kept.
+    """
+    options, cutting = resolved.options, resolved.cutting
+    asked, selection = reading.asked, reading.asked.selection
+
+    # the best windows of each passage, each text once
+    each, ranked, repeated = cutting.per_passage, by_score(windows), selection.counts["duplicate"]
+    ordered = apart(ranked, per_passage=each, deduplicate=options.deduplicate, selection=selection)
+    notes: tuple[str, ...] = ()
+    if repeated := selection.counts["duplicate"] - repeated:
+        notes = (f"{repeated} of {len(ranked)} excerpts left out: repeated",)
+    able = at_least(resolved.min_score, ordered, selection)
+    if low := len(ordered) - len(able):
+        reached = f"min_score={resolved.min_score:g}"
+        nothing = f"nothing to refer to: no excerpt reaches {reached}"
+        some = f"{low} of {len(ordered)} excerpts left out by {reached}"
+        notes += (some if able else nothing,)
+
+    # the sub-document filter: is this prefix enough?
+    enough = able
+    if resolved.detector is not None:
+        enough, more = yield from sufficient(able, resolved.detector)
+        notes += more
+        selection.drop(able[len(enough) :], "detector", "those before it are enough")
+
+    # the budget
+    def joined(kept: Sequence[Excerpt]) -> list[Excerpt]:
+        return list(kept) if each == 1 else by_score(merge(kept))
+
+    budget = Budget(count=options.counter, split=options.split, arrange=joined)
+    tokens_in = budget.cost([Excerpt.whole(one) for one in reading.found])
+    limit, share = f"max_tokens={options.max_tokens}", None
+    if cutting.max_share is not None:
+        of = tokens_in
+        if options.max_share == "auto":  # of what `top_n` left
+            passages = dict.fromkeys(one.passage for one in windows)
+            of = budget.cost(list(map(Excerpt.whole, passages)))
+        share = max(cutting.min_tokens, int(cutting.max_share * of))
+        if options.max_tokens is None or share < options.max_tokens:
+            limit = f"max_share={cutting.max_share:g}"
+    budget = replace(budget, max_tokens=options.max_tokens, share=share, limit=limit)
+    fitted = yield from budget.fitted(enough, asked.windows)
+    selection.drop(fitted.left, "budget", f"over {limit}")
+    if links := sum(map(only_links, fitted.kept)):
+        note = f"{links} of {len(fitted.kept)} excerpts kept are only links or badges"
+        fitted = replace(fitted, notes=(*fitted.notes, note))
+    kept = tuple(joined(fitted.kept))
+    reading.notes += (*notes, *fitted.notes)
+    return Reduction(kept, tuple(ordered), tokens_in, budget.cost(kept))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenReducer(ReducerOptions):
+    """Rerank passages to the `top_n` best, and reduce these to few excerpts (FIT-RAG, section 4.4).
+
+    `FitRag` without retrieval: equal passages give equal excerpts.
+
+    Example:
+        >>> TokenReducer(max_tokens=800).resolved.cutting.window
+        1
+    """
+
+    def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
+        """Return the flow that ends in the excerpts kept, best first."""
+        reading, reduced = yield from self.reduction(question, passages)
+        numbers = {"tokens_in": reduced.tokens_in, "tokens_out": reduced.tokens_out}
+        return reading.context(reduced.kept, "compress", self.resolved.details() | numbers)
+
+    def reduction(
+        self, question: str, passages: Sequence[Passage]
+    ) -> Flow[tuple[Reading, Reduction]]:
+        """Return the flow that ends in what was read and how it was reduced."""
+        resolved, top_n = self.resolved, self.top_n
+        reading = resolved.read(question, passages)
+        asked, given = reading.asked, reading.passages
+        if top_n is None or (len(given) <= top_n and resolved.cutting.scoring != ONE_PASS):
+            cut = [window for one in given for window in resolved.cut(one, asked.ends)]
+            scored = yield from asked.windows(cut)
+        else:
+            wholes, windows_of = yield from asked.passages(
+                given, partial(resolved.cut, ends=asked.ends)
+            )
+            ranked = by_score(reading.once(wholes))
+            scored = yield from windows_of(asked.selection.first(ranked, top_n, "top_n"))
+            if left := len(ranked[top_n:]):
+                note = f"{left} of {len(ranked)} passages left out by top_n={top_n}"
+                reading.notes += (note,)
+        return reading, (yield from reduce(scored, resolved, reading))
+
+    def cost(self, excerpts: Sequence[Excerpt]) -> int:
+        """Count the tokens of excerpts as a prompt shows them."""
+        return Budget(count=self.counter).cost(excerpts)
+
+
 def rerank(
-    question: str,
-    passages: Sequence[Passage],
-    score: ScorePort,
-    *,
-    top_n: int | None = DEFAULTS.top_n,
-    weight: float = DEFAULTS.weight,
-    min_score: float | None = DEFAULTS.min_score,
-    logits: bool = False,
-    deduplicate: bool = DEFAULTS.deduplicate,
-    selection: Selection | None = None,
-    ends: Mapping[Passage, int] | None = None,
+    question: str, passages: Sequence[Passage], score: ScorePort, **settings: Any
 ) -> Flow[list[Excerpt]]:
     """Score whole passages and keep the ``top_n`` best, best first (section 4.4.1).
 
     Args:
         question: The question; not blank.
-        passages: What to rank; with a `selection`, what `usable` left of them.
+        passages: What to rank.
         score: Port of a scorer, called with pairs of question and passage.
-        top_n: Maximum number of passages kept; None keeps all but blank ones.
-        weight: Weight of ``llm_prefer`` in ``BiLabelScore.combine``, in [0, 1].
-        min_score: Lowest score kept, in [0, 2], or any number with ``logits``; None keeps all.
-        logits: Whether to add logits instead of probabilities.
-        deduplicate: Keep equal texts once, and text that chunks of one source share only with the
-            better one.
-        selection: Records what is dropped.
-        ends: Where the scorer stops reading a passage; other passages are read whole.
+        **settings: Options of `RankingOptions`.
 
     Returns:
         The flow that ends in whole passages, best first; equals keep their order.
     """
-    check_text("question", question, blank=False)
-    top_n = None if top_n is None else check_whole("top_n", top_n, low=1)
-    if selection is None:
-        given, selection = with_text(check_many("passages", passages, Passage)), Selection()
-        passages = usable(given)[0] if deduplicate else given
-    scored = yield from Windows(score, weight, logits, question, ends or {}).wholes(passages)
-    selection.scored(scored)
-    ranked = by_score(scored)
-    if deduplicate:
-        ranked = apart(ranked, selection=selection)
-    able = at_least(min_score, ranked)
-    selection.drop(ranked[len(able) :], "min_score", f"min_score={min_score}")
-    return selection.first(able, top_n, "top_n")
+    context = yield from Reranking(score, **settings).context(question, passages)
+    return list(context.excerpts)
 
 
 def compress(
@@ -144,257 +444,11 @@ def compress(
         passages: What to reduce.
         score: Port of a scorer, called with pairs of question and window, or of question and
             passage with spans if it judges sentences in one pass.
-        **settings: Options of `TokenReducer`, such as `max_tokens`, `window` and `detector`.
+        **settings: Options of `ReducerOptions`; all passages are reduced without `top_n`.
 
     Returns:
         The flow that ends in the excerpts kept, best first.
     """
-    kept, _ = yield from TokenReducer(**settings)(question, passages, score)
-    return kept
-
-
-def readable(
-    question: str,
-    passages: Sequence[Passage],
-    scorer: object,
-    selection: Selection,
-    *,
-    deduplicate: bool,
-    max_passages: int | None,
-    max_sentences: int | None,
-    split: SentenceSplitter | None = None,
-) -> tuple[list[Passage], dict[Passage, int], tuple[str, ...]]:
-    """Return the passages that are read, where reading ends in them, and what there is to note."""
-    given, notes = usable(passages, deduplicate=deduplicate, selection=selection)
-    given, ends, more = bounded(
-        given,
-        max_passages=max_passages,
-        max_sentences=max_sentences,
-        split=split,
-        selection=selection,
-    )
-    return given, ends, (*notes, *more, *script_note(scorer, EMBEDDED_SCORER, question, given))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reducing(Checked):
-    """Settings of the token reducer.
-
-    Args:
-        window: Sentences in a window; None is one for a scorer that judges sentences, else three.
-        stride: Sentences from the start of one window to the next, at most ``window``.
-        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
-        max_tokens: Budget of prompt tokens of the excerpts; None is no limit.
-        count_tokens: Counts the tokens of a text; None estimates them.
-        detector: Decides when the excerpts are enough; None is the bundled one where it fits the
-            scorer and the windows, False keeps all.
-        split: Returns the [start, end) of the sentences of a text; None is the built-in one.
-        per_passage: Maximum number of windows kept of a passage; None is no limit.
-        max_share: Fraction of the passages' tokens kept at most, in (0, 1]; None keeps all.
-        min_tokens: Tokens that ``max_share`` always allows.
-        min_score: Lowest score kept, in [0, 2], or any number with ``logits``; None keeps all.
-        scoring: "one_pass" judges windows from one reading of their passage, "windows" reads each
-            as a text of its own, as in the paper; None is what the scorer can do.
-        logits: Add logits instead of probabilities.
-        deduplicate: Keep equal texts, and text that chunks of one source share, once.
-        max_passages: Maximum number of passages read, in the order given; None is no limit.
-        max_sentences: Maximum number of sentences read, of all passages; None is no limit.
-    """
-
-    window: Count | None = None
-    stride: Count = DEFAULTS.sentences.stride
-    weight: Share = DEFAULTS.weight
-    max_tokens: Count | None = DEFAULTS.max_tokens
-    count_tokens: CountTokens = None
-    detector: Annotated[Detector, check_detector] | Literal[False] | None = None
-    split: SentenceSplitter | None = None
-    per_passage: Count | Auto | None = "auto"
-    max_share: Annotated[float, check_part] | Auto | None = "auto"
-    min_tokens: Count | Auto = "auto"
-    min_score: float | None = DEFAULTS.min_score
-    scoring: Annotated[str | None, check_scoring] = None
-    logits: bool = False
-    deduplicate: bool = DEFAULTS.deduplicate
-    max_passages: Count | None = DEFAULTS.max_passages
-    max_sentences: Count | None = DEFAULTS.max_sentences
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.window is not None and self.stride > self.window:
-            allowed = f"an integer from 1 to window={self.window}, or sentences would be skipped"
-            raise InputError.of("stride", given=self.stride, allowed=allowed)
-        if self.min_score is not None:
-            bounds = {} if self.logits else {"low": 0.0, "high": 2.0}
-            check_number("min_score", self.min_score, **bounds)
-
-    def cutting(self, score: ScorePort) -> Cutting:
-        """Return how passages are cut and how much is kept, with the scorer behind a port."""
-        return DEFAULTS.cutting(
-            reads_sentences=reads_once(score),
-            scoring=self.scoring,
-            window=self.window,
-            stride=self.stride,
-            per_passage=self.per_passage,
-            max_share=self.max_share,
-            min_tokens=self.min_tokens,
-            max_tokens=self.max_tokens,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenReducer(Counting, Reducing):
-    """Reduce passages to few excerpts (section 4.4.2).
-
-    Every passage is cut into windows of ``window`` sentences, ``stride`` apart, and all windows are
-    scored. The best ``per_passage`` of each passage that do not overlap represent it, None any
-    number. Equal texts are kept once, and so is what chunks of one source share, unless
-    ``deduplicate`` is False. Of these, best first, those below ``min_score``, on the scale of
-    ``BiLabelScore.combine`` and by default the threshold of a pruner, go, then all after the
-    shortest prefix ``detector`` finds sufficient (0.5 or more, or its own ``threshold``), then what
-    is over the budget: the rendered text of what is kept costs at most ``max_tokens``, and at most
-    ``max_share`` in (0, 1] of what all passages cost. What does not fit is skipped, and the budget
-    filled with what fits behind it. An excerpt too long by itself is shortened, sentence by
-    sentence and then by clause and word, to the part that scores best. Windows that touch are
-    joined.
-
-    With ``scoring`` "windows" every window is read as a text of its own, as in the paper; with
-    "one_pass" windows are judged from one reading of their passage, by a scorer with
-    ``score_sentences``. What is left open is settled by ``fitrag_integrations.defaults``:
-    single sentences in one pass for a scorer that can, such as the bundled one, else windows of
-    three, one a passage; of both, without ``max_tokens``, 0.4 of the tokens, and ``min_tokens`` of
-    64 in any case. Another ``window``, or ``scoring="windows"``, selects the paper's way.
-    ``count_tokens`` goes from a text to its tokens (None estimates them), ``split`` to the
-    [start, end) of its sentences. A call reads the first ``max_passages`` passages and the first
-    ``max_sentences`` sentences of all of them; a note names what is left out.
-
-    ``weight`` and ``logits`` are those of ``BiLabelScore.combine``; sums of logits are any number.
-    The bundled scorer judges sentences in one pass by ``has_answer`` alone, so that ``weight``
-    changes the order of passages only; of windows it gives both labels.
-
-    ``detector`` None is the embedded one, where the scores come from the scorer it was trained on
-    and windows are cut as they were in its training; anywhere else, and with False, nothing is cut
-    off. A detector that was fitted for another scorer raises ``ThresholdMismatchError``.
-    """
-
-    def __call__(
-        self, question: str, passages: Sequence[Passage], score: ScorePort
-    ) -> Flow[Reduced]:
-        """Return the flow that ends in the excerpts kept, best first, and what there is to note."""
-        reduction = yield from self.reduction(question, passages, score)
-        return list(reduction.kept), reduction.notes
-
-    def reduction(
-        self,
-        question: str,
-        passages: Sequence[Passage],
-        score: ScorePort,
-        selection: Selection | None = None,
-        *,
-        top_n: int | None = None,
-    ) -> Flow[Reduction]:
-        """Return the flow that reduces the ``top_n`` best passages and ends in a `Reduction`.
-
-        ``top_n`` None reduces all; ``selection`` records what is dropped.
-        """
-        reducer, scoring = self.settled(score)
-        check_text("question", question, blank=False)
-        selection = Selection() if selection is None else selection
-        given, asked, notes = reducer.readable(passages, scoring.about(question), selection)
-        cut = partial(reducer.cut, ends=asked.ends)
-        if top_n is None or (len(given) <= top_n and reducer.scoring != ONE_PASS):
-            scored = yield from asked.windows([each for one in given for each in cut(one)])
-        else:
-            wholes, windows_of = yield from asked.passages(given, cut)
-            selection.scored(wholes)
-            ranked = by_score(wholes)
-            scored = yield from windows_of(ranked[:top_n])
-            if left := ranked[top_n:]:
-                selection.drop(left, "top_n", f"top_n={top_n}")
-                notes += (f"{len(left)} of {len(ranked)} passages left out by top_n={top_n}",)
-        chosen = yield from reducer.chosen(scored, asked, selection)
-        return replace(chosen, notes=(*notes, *chosen.notes))
-
-    def settled(self, score: ScorePort) -> tuple[TokenReducer, Scoring]:
-        """Settle what was left open, by what the scorer behind a port can do."""
-        found = self.cutting(score)
-        scoring = scoring_of(score, found.scoring, self.weight, logits=self.logits)
-        low, least = self.min_score, trait(score.owner, "sentence_threshold", float)
-        if low is None and least and found.scoring == ONE_PASS:  # a pruner's own
-            low = 2 * (logit(least) if self.logits else least)
-        return replace(self, **asdict(found), min_score=low), scoring
-
-    def readable(
-        self, passages: Sequence[Passage], asked: Scoring, selection: Selection
-    ) -> tuple[list[Passage], Scoring, tuple[str, ...]]:
-        """Return what is read of passages, the scoring that stops where it ends, and notes."""
-        given, ends, notes = readable(
-            asked.question,
-            passages,
-            asked.port,
-            selection,
-            deduplicate=self.deduplicate,
-            max_passages=self.max_passages,
-            max_sentences=self.max_sentences,
-            split=self.split,
-        )
-        return given, replace(asked, ends=ends), notes
-
-    def cut(self, passage: Passage, ends: Mapping[Passage, int] | None = None) -> list[Excerpt]:
-        """Cut a passage into its windows, in the order of the text, up to where reading ends."""
-        size = self.window or DEFAULTS.paper.window
-        cut = windows(passage, size=size, stride=self.stride, split=self.split)
-        end = ends.get(passage) if ends else None
-        return cut if end is None else [window for window in cut if window.end <= end]
-
-    def chosen(
-        self, scored: Sequence[Excerpt], asked: Scoring, selection: Selection | None = None
-    ) -> Flow[Reduction]:
-        """Choose among scored windows; every one that is dropped goes into ``selection``.
-
-        ``asked`` scores the parts of a window that is shortened.
-        """
-        selection = Selection() if selection is None else selection
-
-        # the best windows of each passage, each text once
-        each = 1 if self.per_passage == "auto" else self.per_passage
-        ranked, repeated = by_score(scored), selection.counts["duplicate"]
-        ordered = apart(ranked, per_passage=each, deduplicate=self.deduplicate, selection=selection)
-        notes: tuple[str, ...] = ()
-        if repeated := selection.counts["duplicate"] - repeated:
-            notes = (f"{repeated} of {len(ranked)} excerpts left out: repeated",)
-        able = at_least(self.min_score, ordered)
-        selection.drop(ordered[len(able) :], "min_score", f"min_score={self.min_score}")
-        if not able and ordered:
-            notes += (f"nothing to refer to: no excerpt reaches min_score={self.min_score:g}",)
-        elif low := len(ordered) - len(able):
-            left = f"{low} of {len(ordered)} excerpts left out"
-            notes += (f"{left} by min_score={self.min_score:g}",)
-
-        # the sub-document filter: is this prefix enough?
-        cutting = {"window": self.window, "stride": self.stride, "per_passage": each}
-        enough, detector = able, detector_for(self.detector, asked, **cutting)
-        if detector is not None:
-            enough, more = yield from sufficient(able, detector)
-            notes += more
-            selection.drop(able[len(enough) :], "detector", "those before it are enough")
-
-        # the budget
-        wholes = [Excerpt.whole(one) for one in dict.fromkeys(one.passage for one in scored)]
-        tokens_in = Budget(count=self.counter).cost(wholes)
-        budget = self._budget(tokens_in)
-        fitted = yield from budget.fitted(enough, asked.windows)
-        selection.drop(fitted.left, "budget", f"over {budget.limit}")
-        kept = fitted.kept if each == 1 else by_score(merge(fitted.kept))
-        notes = (*notes, *fitted.notes)
-        if links := sum(map(only_links, fitted.kept)):
-            notes += (f"{links} of {len(fitted.kept)} excerpts kept are only links or badges",)
-        return Reduction(tuple(kept), tuple(ordered), notes, tokens_in, budget.cost(kept))
-
-    def _budget(self, tokens: int) -> Budget:
-        limit, share = f"max_tokens={self.max_tokens}", None
-        if self.max_share is not None and self.max_share != "auto":
-            least = 1 if self.min_tokens == "auto" else self.min_tokens
-            share = max(least, int(self.max_share * tokens))
-            if self.max_tokens is None or share < self.max_tokens:
-                limit = f"max_share={self.max_share:g}"
-        return Budget(self.max_tokens, share, limit, self.counter, self.split)
+    reducer = TokenReducer(scorer=score, **{"top_n": None, **settings})
+    context = yield from reducer.context(question, passages)
+    return list(context.excerpts)

@@ -25,6 +25,7 @@ from fitrag_integrations.text.layout import named_by
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.excerpt import SPAN, grouped
 from fitrag_integrations.values.score import labels_of
+from fitrag_integrations.values.selected import Selection
 
 ScorePort: TypeAlias = Port[Pair, BiLabelScore]
 Sentences: TypeAlias = tuple[str, Passage, list[tuple[int, int]]]  # question, passage, spans
@@ -59,10 +60,11 @@ class Scoring(ABC):
     logits: bool = False
     question: str = ""
     ends: Mapping[Passage, int] = field(default_factory=dict)
+    selection: Selection = field(default_factory=Selection, compare=False)
 
-    def about(self, question: str) -> Self:
-        """Return the same for a question."""
-        return replace(self, question=question)
+    def about(self, question: str, ends: Mapping[Passage, int], selection: Selection) -> Self:
+        """Return the same for a question, whose `selection` records what is dropped."""
+        return replace(self, question=question, ends=ends, selection=selection)
 
     def read(self, passage: Passage) -> Passage:
         """Return what the scorer reads of a passage."""
@@ -88,7 +90,7 @@ class Scoring(ABC):
     def labelled(self, excerpts: Iterable[Excerpt], answers: object) -> list[Excerpt]:
         """Attach the labels to their excerpts."""
         return [
-            excerpt.judged(label.combine(self.weight, logits=self.logits), label)
+            excerpt.judged(label.relevance(self.weight, logits=self.logits), label)
             for excerpt, label in zip(excerpts, labels_of(answers), strict=True)
         ]
 

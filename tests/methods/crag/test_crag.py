@@ -167,7 +167,7 @@ def test_what_passes_nowhere_gives_way_to_what_passes_on_the_other_side():
 
 
 def test_a_page_that_repeats_a_passage_is_not_shown_twice():
-    copy = replace(PAGE, text=FAIR.text + "\n\nMore <0.2>.")
+    copy = replace(PAGE, text=FAIR.text + "\n\nMore <0.2>.", title=FAIR.title)
     context = corrected(World(FAIR, pages=[copy]))
     assert texts(context.excerpts) == [FAIR.text, "More <0.2>."]
     assert context.notes == ("1 of 3 strips left out: repeated",)

@@ -8,10 +8,9 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods import Compression, compress, explain_compression
+from fitrag_integrations.methods import Compression, Refiner, compress, explain_compression
 from fitrag_integrations.methods.explaining import explained
-from fitrag_integrations.methods.fitrag.reducer import score_port
-from fitrag_integrations.methods.plain import Refining
+from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.types import BiLabelScore, Passage
 
 QUESTION = "Who wrote the score of Amarcord?"
@@ -72,9 +71,9 @@ def test_what_the_budget_drops_is_named():
         ("blank", False, "blank", "no text"),
     ]
     film, rota, *_ = found.weighed
-    assert (film.at, film.start, film.end, film.score, film.whole) == (1, 20, 41, 1.0, False)
-    assert (rota.at, rota.start, rota.end, rota.score, rota.whole) == (3, 0, 23, 0.5, True)
-    assert found.details["tokens_in"] == 26
+    assert (film.at, film.start, film.end, film.score, film.whole) == (1, 20, 41, 0.5, False)
+    assert (rota.at, rota.start, rota.end, rota.score, rota.whole) == (3, 0, 23, 0.25, True)
+    assert found.details["tokens_in"] == 27
     assert found.details["tokens_out"] == 6
     assert found.notes == (
         "1 of 4 passages left out: no text",
@@ -105,7 +104,7 @@ def test_a_limit_by_share_is_named():
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"), [({"min_score": 0.7}, "min_score"), ({"max_tokens": 1}, "budget")]
+    ("settings", "reason"), [({"min_score": 0.35}, "min_score"), ({"max_tokens": 1}, "budget")]
 )
 def test_nothing_kept_names_everything(settings, reason):
     found = compressed(**{"min_score": 0.0, **settings})
@@ -116,13 +115,13 @@ def test_nothing_kept_names_everything(settings, reason):
 
 def test_it_shows_itself_line_by_line():
     found = compressed(max_tokens=8)
-    counted = "kept 1 excerpts of 4 passages, 6 of 26 tokens, 23%, 20 saved"
+    counted = "kept 1 excerpts of 4 passages, 6 of 27 tokens, 22%, 21 saved"
     assert str(found) == f"{QUESTION} -> {counted}"
     assert found.explain().splitlines() == [
         f"question: {QUESTION}",
         counted,
-        "kept Amarcord [20:41] 1.00",
-        "dropped 4. Nino Rota 0.50: budget, over max_tokens=8",
+        "kept Amarcord [20:41] 0.50",
+        "dropped 4. Nino Rota 0.25: budget, over max_tokens=8",
         "dropped 1. rain 0.00: budget, over max_tokens=8",
         "dropped rain [12:22] 0.00: per_passage=1",
         "dropped Amarcord [0:19] 0.00: per_passage=1",
@@ -181,7 +180,7 @@ LOW = [("threshold", "under 0.00")] * 3
     ],
 )
 def test_a_refiner_names_the_limit_that_dropped_a_strip(settings, dropped):
-    refiner = Refining(grade, threshold=0.0, sentences=1, count_tokens=words, **settings)
+    refiner = Refiner(grade, threshold=0.0, sentences=1, count_tokens=words, **settings)
     found = run(explained(refiner, QUESTION, PASSAGES)).value
     strips = [(one.reason, one.detail) for one in found.dropped if one.reason != "blank"]
     assert [each for each in strips if each[0] != "threshold"] == dropped[: len(dropped) - 3]
@@ -190,14 +189,14 @@ def test_a_refiner_names_the_limit_that_dropped_a_strip(settings, dropped):
 
 
 def test_the_best_strip_under_the_threshold_is_kept_alone():
-    refiner = Refining(lambda pairs: [-0.5] * len(pairs), threshold=0.5, sentences=1)
+    refiner = Refiner(lambda pairs: [-0.5] * len(pairs), threshold=0.5, sentences=1)
     found = run(explained(refiner, QUESTION, PASSAGES)).value
     assert [one.kept for one in found.weighed][:2] == [True, False]
     assert found.dropped[0].reason == "threshold" and "is kept" in found.notes[-1]
 
 
 def test_a_trace_tells_it_too():
-    refiner = Refining(grade, threshold=0.0, sentences=1)
+    refiner = Refiner(grade, threshold=0.0, sentences=1)
     traced = run(explained(refiner, QUESTION, PASSAGES))
     assert traced.explain().splitlines()[1].startswith("1. evaluate: 5 asked")
     assert "kept Amarcord" in traced.explain()

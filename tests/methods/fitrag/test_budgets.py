@@ -11,7 +11,7 @@ from token_fakes import small_bpe, small_encoding, wordpiece
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.crag.refiner import Refiner, strips
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.blocks import HEADING, blocks_of
 from fitrag_integrations.text.tokens import counter_for
@@ -71,6 +71,10 @@ def by_text(pairs):
     return [BiLabelScore(chance_of(passage)) for _, passage in pairs]
 
 
+def kept_by(reducer, passages):
+    return run(reducer.context(QUESTION, passages)).value.excerpts
+
+
 class FirstHalf:
     """A detector that agrees with some prefixes."""
 
@@ -99,13 +103,14 @@ def test_nor_does_the_reducer_give_more(name, passages, most, per_passage, windo
     count = counter(name)
     for detector in (False, FirstHalf()):
         reducer = TokenReducer(
+            scorer=by_text,
             max_tokens=most,
             count_tokens=count,
             per_passage=per_passage,
             window=window,
             detector=detector,
         )
-        kept, notes = run(reducer(QUESTION, passages, score_port(by_text))).value
+        kept = kept_by(reducer, passages)
         assert count(render_excerpts(kept)) <= most
         for excerpt in kept:
             assert excerpt.passage in passages
@@ -146,15 +151,10 @@ def test_every_window_and_strip_slices_its_source(text, size, data):
 @settings(max_examples=60)
 @given(passages, st.randoms(use_true_random=False), st.sampled_from([1, None]))
 def test_the_order_of_passages_does_not_matter_where_scores_differ(passages, chance, per_passage):
-    reducer = TokenReducer(  # of equal texts the first stays, which an order decides
-        max_tokens=60, per_passage=per_passage, detector=False, window=1, deduplicate=False
-    )
+    how = {"scorer": by_text, "max_tokens": 60, "detector": False, "window": 1}
+    reducer = TokenReducer(**how, per_passage=per_passage, deduplicate=False)
     shuffled = chance.sample(passages, len(passages))
-    first, second = (
-        run(reducer(QUESTION, given, score_port(by_text))).value[0]
-        for given in (passages, shuffled)
-    )
-    assert first == second
+    assert kept_by(reducer, passages) == kept_by(reducer, shuffled)
 
 
 @settings(max_examples=60)
@@ -165,10 +165,11 @@ def test_the_size_of_batches_does_not_matter(passages, size):
             score for at in range(0, len(pairs), size) for score in by_text(pairs[at : at + size])
         ]
 
-    reducer = TokenReducer(max_tokens=60, detector=False)
-    assert run(reducer(QUESTION, passages, score_port(in_batches))).value == (
-        run(reducer(QUESTION, passages, score_port(by_text))).value
+    one, other = (
+        TokenReducer(scorer=scorer, max_tokens=60, detector=False)
+        for scorer in (in_batches, by_text)
     )
+    assert kept_by(one, passages) == kept_by(other, passages)
 
 
 def test_a_prefix_that_costs_more_than_the_whole_is_not_taken():
@@ -177,16 +178,16 @@ def test_a_prefix_that_costs_more_than_the_whole_is_not_taken():
     def count(text):
         return (0, 1, 50, 3)[len(text.splitlines())]
 
-    reducer = TokenReducer(max_tokens=10, count_tokens=count, detector=FirstHalf())
-    kept, _ = run(reducer(QUESTION, given, score_port(by_text))).value
+    reducer = TokenReducer(scorer=by_text, max_tokens=10, count_tokens=count, detector=FirstHalf())
+    kept = kept_by(reducer, given)
     assert kept and count(render_excerpts(kept)) <= 10
 
 
 def test_of_equal_scores_the_passage_given_first_comes_first():
     given = [Passage(str(n), f"Text {n}.") for n in range(4)]
-    same = score_port(lambda pairs: [BiLabelScore(0.5) for _ in pairs])
+    reducer = TokenReducer(scorer=lambda pairs: [BiLabelScore(0.5) for _ in pairs], detector=False)
     for order in (given, given[::-1]):
-        kept, _ = run(TokenReducer(detector=False)(QUESTION, order, same)).value
+        kept = kept_by(reducer, order)
         assert [excerpt.passage for excerpt in kept] == order
 
 

@@ -9,7 +9,7 @@ from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, Refiner, approximate_tokens
 from fitrag_integrations.methods.adapting import marks
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.ports import Ports
@@ -76,16 +76,16 @@ def test_what_the_detector_cuts_off_is_noted():
 
 def test_the_default_reads_each_passage_once_and_keeps_sentences():
     method = FitRag()
-    assert (method.reducer.scoring, method.reducer.window) == ("one_pass", 1)
-    assert (method.reducer.per_passage, method.reducer.max_share) == (None, 0.4)
+    assert (method.resolved.cutting.scoring, method.resolved.cutting.window) == ("one_pass", 1)
+    assert (method.resolved.cutting.per_passage, method.resolved.cutting.max_share) == (None, 0.4)
     traced = run(method(QUESTION, Ports(lambda queries: [PASSAGES for _ in queries])))
     assert [step.port for step in traced.steps] == ["retrieve", "score_sentences"]
-    paper = FitRag(scoring="windows").reducer
+    paper = FitRag(scoring="windows").resolved.cutting
     assert (paper.scoring, paper.window, paper.per_passage) == ("windows", 3, 1)
-    asked = FitRag(window=2).reducer
+    asked = FitRag(window=2).resolved.cutting
     assert (asked.scoring, asked.window, asked.per_passage) == ("windows", 2, 1)
     assert paper.max_share is asked.max_share is None
-    assert FitRag(max_tokens=50).reducer.max_share is None
+    assert FitRag(max_tokens=50).resolved.cutting.max_share is None
 
 
 def test_a_few_short_passages_are_all_kept():
@@ -98,10 +98,10 @@ def only_pairs(pairs):
 
 
 def test_a_scorer_that_only_scores_pairs_is_asked_for_windows_of_three_within_the_share():
-    reducer = FitRag(only_pairs).reducer
+    reducer = FitRag(only_pairs).resolved.cutting
     assert (reducer.scoring, reducer.window, reducer.per_passage) == ("windows", 3, 1)
     assert (reducer.max_share, reducer.min_tokens) == (0.4, 64)
-    papers = FitRag(only_pairs, window=3).reducer
+    papers = FitRag(only_pairs, window=3).resolved.cutting
     assert (papers.window, papers.max_share) == (3, None)
 
 
@@ -111,7 +111,7 @@ def test_the_bundled_scorer_given_by_hand_changes_nothing():
 
     scorer = BiLabelScorer.embedded(device="cpu")
     assert isinstance(scorer, BiLabelScorer) and isinstance(scorer, OnePassScorer)
-    assert FitRag(scorer).reducer == FitRag().reducer
+    assert FitRag(scorer).reducer == FitRag().resolved.cutting
     spans = [
         [(e.passage.id, e.start, e.end) for e in found(scorer=s).excerpts] for s in (None, scorer)
     ]
@@ -132,7 +132,7 @@ def test_nonsense_keeps_nothing_where_a_score_is_asked_for():
     assert "ninety days" in kept.excerpts[0].text
     assert all(excerpt.score >= 0.5 for excerpt in kept.excerpts)
     reducer = TokenReducer(min_score=0.5)
-    assert run(reducer("asdf qwer", PASSAGES, score_port())).value[0] == []
+    assert run(reducer.context("asdf qwer", PASSAGES)).value.excerpts == ()
 
 
 def test_corrective_retrieval_may_keep_nothing():
@@ -149,7 +149,7 @@ def test_sentences_have_one_label_at_every_weight_and_the_detector_decides_as_it
     assert kept[0.0] == kept[0.5] == kept[1.0]
     for excerpt in kept[0.5]:
         assert excerpt.labels.llm_prefer is None
-        assert excerpt.score == 2 * excerpt.labels.has_answer
+        assert excerpt.score == excerpt.labels.has_answer
         assert "llm_prefer" not in marks(excerpt, "fitrag") and "sum" not in str(excerpt.labels)
     assert all(one.labels.llm_prefer is not None for one in found(scoring="windows").excerpts)
 
@@ -166,9 +166,9 @@ def test_logits_are_added_where_that_is_asked_for():
     context = found(logits=True)
     best = context.excerpts[0]
     assert best.labels.llm_prefer_logit is None
-    assert best.score == pytest.approx(2 * best.labels.has_answer_logit)
+    assert best.score == pytest.approx(best.labels.has_answer)
     assert "ninety days" in best.text
     assert [one.passage.id for one in context.excerpts][:1] == ["lease"]
-    assert found("asdf qwer", logits=True, min_score=0.0).excerpts == ()
+    assert found("asdf qwer", logits=True, min_score=0.5).excerpts == ()
     with pytest.raises(InputError, match="a scorer that gives logits"):
         BiLabelScore(0.5, 0.5, has_answer_logit=0.1).combine(logits=True)

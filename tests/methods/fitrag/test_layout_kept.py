@@ -4,7 +4,7 @@ import pytest
 
 from fitrag_integrations import compress
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -129,8 +129,8 @@ def test_a_window_with_a_lead_is_judged_with_it_too():
     text = "a\tb\nweb\t80\nfar\t90\n\nEnd is here."
     together = "a\tb\nweb\t80"
     scorer = Recorder({"web\t80": 1.0, together: 3.0})
-    reducer = TokenReducer(max_share=1.0, detector=False)
-    found = run(reducer.reduction("q", [Passage("p", text)], score_port(scorer))).value
+    reducer = TokenReducer(scorer=scorer, max_share=1.0, detector=False)
+    _, found = run(reducer.reduction("q", [Passage("p", text)])).value
     assert together in scorer.spans and "a\tb\nweb\t80\nfar\t90" in scorer.spans
     scores = {one.body: one.labels for one in found.ranked}
     assert scores["web\t80"].has_answer_logit == 2.0

@@ -11,7 +11,7 @@ from fitrag_integrations import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import run, run_many
 from fitrag_integrations.methods import defaults as _defaults
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.values.windows import apart, by_score
 
 TEXT = "The Danube is long. Gold lies in it. Nobody fishes. Gold is dear. The sea is near."
@@ -53,9 +53,10 @@ class Enough:
 
 
 def kept_by(scorer=None, passages=(LONG,), **options):
-    reducer = TokenReducer(**options)
-    kept, notes = run(reducer(QUESTION, passages, score_port(scorer or Gold()))).value
-    return [excerpt.text for excerpt in kept], notes
+    context = run(
+        TokenReducer(scorer=scorer or Gold(), **options).context(QUESTION, passages)
+    ).value
+    return [excerpt.text for excerpt in context.excerpts], context.notes
 
 
 def piece(start, end, score, passage=LONG):
@@ -113,9 +114,8 @@ def test_a_detector_may_see_what_is_left_out():
 
 def test_all_prefixes_of_all_questions_are_one_call():
     detector = Enough(9)
-    reducer = TokenReducer(window=1, per_passage=None, detector=detector)
-    score = score_port(Gold())
-    run_many([reducer(QUESTION, [LONG], score) for _ in range(3)])
+    reducer = TokenReducer(scorer=Gold(), window=1, per_passage=None, detector=detector)
+    run_many([reducer.context(QUESTION, [LONG]) for _ in range(3)])
     assert len(detector.seen) == 1 and len(detector.seen[0]) == 15
 
 

@@ -7,8 +7,12 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun, run, run_many
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
-from fitrag_integrations.methods.fitrag.scoring import SentenceScorer, sentence_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.scoring import (
+    SentenceScorer,
+    score_port,
+    sentence_port,
+)
 from fitrag_integrations.types import BiLabelScore
 
 PASSAGES = [RAIN, FILM, ROTA]
@@ -29,8 +33,14 @@ class OnePass(Words):
 
 
 def reduced(scorer, passages=PASSAGES, **settings):
-    reducer = TokenReducer(scoring="one_pass", detector=False, **settings)
-    return run(reducer(QUESTION, passages, score_port(scorer))).value
+    return both(
+        TokenReducer(scorer=scorer, scoring="one_pass", detector=False, **settings), passages
+    )
+
+
+def both(reducer, passages=PASSAGES):
+    context = run(reducer.context(QUESTION, passages)).value
+    return list(context.excerpts), context.notes
 
 
 def test_windows_and_passages_are_one_ask():
@@ -46,13 +56,13 @@ def test_windows_and_passages_are_one_ask():
 @pytest.mark.parametrize("settings", [{}, {"window": 1}, {"max_tokens": 12}, {"window": 2}])
 def test_where_both_scorings_agree_so_do_the_excerpts(settings):
     scorer = OnePass()
-    plain = TokenReducer(detector=False, **settings)
-    assert run(plain(QUESTION, PASSAGES, score_port(scorer))).value == reduced(scorer, **settings)
+    plain = TokenReducer(scorer=scorer, top_n=None, detector=False, **settings)
+    assert both(plain) == reduced(scorer, **settings)
 
 
 def test_the_detector_works_the_same():
-    reducer = TokenReducer(scoring="one_pass", window=1, detector=AtLeast(0.7))
-    kept, _ = run(reducer(QUESTION, PASSAGES, score_port(OnePass()))).value
+    reducer = TokenReducer(scorer=OnePass(), scoring="one_pass", window=1, detector=AtLeast(0.7))
+    kept, _ = both(reducer)
     assert [one.text for one in kept] == ["Rota wrote the score."]
 
 
