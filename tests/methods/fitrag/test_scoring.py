@@ -33,9 +33,8 @@ class OnePass(Words):
 
 
 def reduced(scorer, passages=PASSAGES, **settings):
-    return both(
-        TokenReducer(scorer=scorer, scoring="one_pass", detector=False, **settings), passages
-    )
+    how = {"scoring": "one_pass", "detector": False, "top_n": None, **settings}
+    return both(TokenReducer(scorer=scorer, **how), passages)
 
 
 def both(reducer, passages=PASSAGES):
