@@ -61,12 +61,12 @@ def test_what_there_is_not_cannot_be_set(kit, name, options):
 
 
 @both
-@pytest.mark.parametrize(("name", "least"), list(zip(COMPRESSORS, (1.0, 1.0, -0.2), strict=True)))
+@pytest.mark.parametrize(("name", "least"), list(zip(COMPRESSORS, (0.5, 0.5, 0.4), strict=True)))
 async def test_a_least_score_leaves_out_what_says_nothing(kit, name, least):
     kind = getattr(kit.ours, name)
     kept = kit.kept(kind(min_score=least))
     assert kept[0].metadata["source_id"] == "page-0"
-    assert all(one.metadata["raw_score"] >= least for one in kept)
+    assert all(one.metadata["relevance_score"] >= least for one in kept)
     assert await kit.kept(kind(min_score=least), "asdf qwer", how="a") == []
     with pytest.raises(ValueError, match="min_score"):
         kind(min_score=3)
@@ -74,7 +74,7 @@ async def test_a_least_score_leaves_out_what_says_nothing(kit, name, least):
 
 @both
 @pytest.mark.parametrize(
-    ("name", "least"), [("FitRagRetriever", 1.0), ("CorrectiveRetriever", -0.2)]
+    ("name", "least"), [("FitRagRetriever", 0.5), ("CorrectiveRetriever", 0.4)]
 )
 def test_retrievers_may_keep_nothing(kit, name, least):
     made = kit.retriever(name, min_score=least)

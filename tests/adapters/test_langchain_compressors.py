@@ -99,7 +99,7 @@ def test_a_piece_that_was_changed_is_a_source_of_its_own():
 
 def test_reprs_are_short_and_models_stay_out_of_dumps():
     reranker = BiLabelReranker(top_n=3, scorer=OverlapScorer())
-    assert repr(reranker) == "BiLabelReranker(top_n=3, scorer=OverlapScorer)"
+    assert repr(reranker) == "BiLabelReranker(scorer=OverlapScorer, top_n=3)"
     assert repr(SubDocumentCompressor()) == "SubDocumentCompressor()"
     assert repr(reranker.as_cross_encoder()) == "BiLabelCrossEncoder(weight=0.5)"
     assert reranker.model_dump() == {

@@ -47,8 +47,8 @@ def test_scores_are_plain_floats_and_absent_ones_left_out():
     metadata = {"score": np.float32(0.25)}
     passage = to_passage(Document(page_content="abcdef", id="d", metadata=metadata))
     labels = BiLabelScore(np.float64(0.5))
-    out = to_document(Excerpt(passage, 2, 4, np.float32(1.5), labels), "").metadata
-    assert (out["relevance_score"], out["raw_score"]) == (0.75, 1.5)
+    out = to_document(Excerpt(passage, 2, 4, np.float32(0.5), labels), "").metadata
+    assert (out["relevance_score"], out["raw_score"]) == (0.5, 0.5)
     assert out["has_answer"] == 0.5
     assert out["retrieval_score"] == 0.25
     assert "llm_prefer" not in out

@@ -24,7 +24,7 @@ SAYS_SO = NOTHING_FOUND.render(Context(CAPITAL))
 METHODS = {
     "nothing retrieved": (FitRag(), ()),
     "blank passages only": (FitRag(), (" ",)),
-    "below min_score": (FitRag(min_score=1.5), (BUS,)),
+    "below min_score": (FitRag(min_score=0.75), (BUS,)),
     "graded incorrect and dropped": (Crag(on_incorrect="drop"), (BUS,)),
 }
 

@@ -39,10 +39,10 @@ COMPONENTS = {
             base=OverlapBase(), proxy=Proxy(), judge=Judge(), rewriter=Rewriter(), k=2
         )
     ),
-    "BiLabelReranker(top_n=3, scorer=OverlapScorer)": (
+    "BiLabelReranker(scorer=OverlapScorer, top_n=3)": (
         lambda: langchain.BiLabelReranker(top_n=3, scorer=OverlapScorer())
     ),
-    "SubDocumentCompressor(weight=0.25, scorer=OverlapScorer)": (
+    "SubDocumentCompressor(scorer=OverlapScorer, weight=0.25)": (
         lambda: langchain.SubDocumentCompressor(weight=0.25, scorer=OverlapScorer())
     ),
     "KnowledgeRouter(gate=WordGate, threshold=0.7, known=RunnableLambda, unknown=RunnableLambda)": (

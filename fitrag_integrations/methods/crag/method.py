@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Annotated, Literal
 
-from fitrag_integrations.core.checks import Checked, Count, check_text
+from fitrag_integrations.core.checks import Checked, Count, Share, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.crag.evaluator import (
     PRESETS,
@@ -69,7 +69,7 @@ class Crag(Checked):
         refine: False keeps retrieved passages whole (Table 3).
         rewrite: False searches for the question itself (Table 3).
         select: False keeps all that the web gave (Table 3).
-        min_score: Grade below which nothing is kept, in [-1, 1], as in ``Refiner``.
+        min_score: Lowest ``relevance_score`` kept, in [0, 1], as in ``Refiner``.
         verdict: "embedded" or a folder of `fitrag calibrate verdict`: the action is decided by all
             grades, both labels and the reader's answers, see `ListVerdict`. None is the paper's
             rule.
@@ -99,7 +99,7 @@ class Crag(Checked):
     refine: bool = True
     rewrite: bool = True
     select: bool = True
-    min_score: Grade | None = None
+    min_score: Share | None = None
     verdict: object = None
     on_incorrect: Literal["warn", "drop", "keep"] = "warn"
     deduplicate: bool = True

@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 
-from fitrag_integrations.core.checks import Checked, Count, check_text, check_whole
+from fitrag_integrations.core.checks import Checked, Count, Share, check_text, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.flow import Flow
@@ -135,7 +135,7 @@ class Refiner(Counting, Checked):
             clauses graded best. None is no limit.
         count_tokens: Counts the tokens of a text; None estimates them.
         split: Returns the [start, end) of the sentences of a text; None is the built-in one.
-        min_score: Grade below which nothing is kept, in [-1, 1]; None always keeps one strip.
+        min_score: Lowest ``relevance_score`` kept, in [0, 1]; None always keeps one strip.
         deduplicate: Whether equal texts are kept once.
 
     Raises:
@@ -154,7 +154,7 @@ class Refiner(Counting, Checked):
     max_tokens: Count | None = None
     count_tokens: CountTokens = None
     split: SentenceSplitter | None = None
-    min_score: Grade | None = None
+    min_score: Share | None = None
     deduplicate: bool = True
 
     def __post_init__(self) -> None:
@@ -186,7 +186,7 @@ class Refiner(Counting, Checked):
         return Refined(refined.excerpts, notes, details, refined.graded, rows)
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the strips kept as a context."""
+        """Return the flow that ends in the strips kept of ``passages`` for a ``question``."""
         kept = yield from self(question, passages)
         return Context(
             question,
@@ -255,13 +255,14 @@ class Refiner(Counting, Checked):
     def limit(self, thresholds: ActionThresholds | None = None) -> float:
         """Return the threshold in use, in [-1, 1]: ours, else the evaluator's, else the paper's.
 
-        ``thresholds`` replace the evaluator's. ``min_score`` is one too, where it is higher.
+        ``thresholds`` replace the evaluator's. ``min_score`` is one too, where it is higher: the
+        relevance of a grade is half of it and 1.
         """
         found = self.threshold
         if found is None:
             own = thresholds or own_thresholds(self.evaluator)
             found = PAPERS_STRIP if own is None else own.strip
-        return float(found if self.min_score is None else max(found, self.min_score))
+        return float(found if self.min_score is None else max(found, 2 * self.min_score - 1))
 
     def length(self, thresholds: ActionThresholds | None = None) -> int:
         """Return the sentences of a strip: those given, else what the threshold was fitted on."""
@@ -302,7 +303,7 @@ class Refiner(Counting, Checked):
         notes, alone = [], not kept
         for source, ranked in missed:
             best = ranked[0]
-            stays = alone and (self.min_score is None or best.score >= self.min_score)
+            stays = alone and (self.min_score is None or best.score >= 2 * self.min_score - 1)
             kept += [best] * stays
             selection.drop(ranked[stays:], "threshold", threshold)
             of = f" of {source.name}" if source.name else ""

@@ -96,7 +96,7 @@ class RankingOptions(Checked):
         score_port(self.scorer)
 
     def read(self, scoring: Scoring, question: str, found: object) -> Reading:
-        """Return what is read of passages for a question; the rest is recorded and noted."""
+        """Return what is read of the passages ``found`` for a ``question``, by a ``scoring``."""
         check_text("question", question, blank=False)
         passages, selection = check_many("passages", found, Passage), Selection()
         given, notes = usable(
@@ -159,7 +159,7 @@ class Reranking(RankingOptions):
     """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1)."""
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the best passages, best first; equals keep their order."""
+        """Return the flow that ends in the best ``passages`` for a ``question``, best first."""
         asked = Windows(score_port(self.scorer), self.weight)
         reading = self.read(asked, question, passages)
         scored = yield from reading.asked.wholes(reading.passages)
@@ -279,7 +279,7 @@ class Resolved:
     detector: Detector | None
 
     def read(self, question: str, found: object) -> Reading:
-        """Return what is read of the passages found for a question."""
+        """Return what is read of the passages ``found`` for a ``question``."""
         return self.options.read(self.scoring, question, found)
 
     def cut(self, passage: Passage, ends: Mapping[Passage, int]) -> list[Excerpt]:
@@ -385,7 +385,7 @@ class TokenReducer(ReducerOptions):
     """
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the excerpts kept, best first."""
+        """Return the flow that ends in the excerpts kept of ``passages`` for a ``question``."""
         reading, reduced = yield from self.reduction(question, passages)
         numbers = {"tokens_in": reduced.tokens_in, "tokens_out": reduced.tokens_out}
         return reading.context(reduced.kept, "compress", self.resolved.details() | numbers)
@@ -393,13 +393,24 @@ class TokenReducer(ReducerOptions):
     def reduction(
         self, question: str, passages: Sequence[Passage]
     ) -> Flow[tuple[Reading, Reduction]]:
-        """Return the flow that ends in what was read and how it was reduced."""
+        """Return the flow of `context` that ends in what was read and how it was reduced.
+
+        Args:
+            question: The question; not blank.
+            passages: What to reduce.
+        """
         resolved, top_n = self.resolved, self.top_n
         reading = resolved.read(question, passages)
         asked, given = reading.asked, reading.passages
         if top_n is None or (len(given) <= top_n and resolved.cutting.scoring != ONE_PASS):
             cut = [window for one in given for window in resolved.cut(one, asked.ends)]
             scored = yield from asked.windows(cut)
+            best: dict[Passage, float] = {}
+            for one in scored:
+                best[one.passage] = max(one.score, best.get(one.passage, one.score))
+            wholes = [Excerpt.whole(passage, score=best[passage]) for passage in best]
+            once = {id(whole.passage) for whole in reading.once(wholes)}
+            scored = [one for one in scored if id(one.passage) in once]
         else:
             wholes, windows_of = yield from asked.passages(
                 given, partial(resolved.cut, ends=asked.ends)
@@ -412,7 +423,7 @@ class TokenReducer(ReducerOptions):
         return reading, (yield from reduce(scored, resolved, reading))
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
-        """Count the tokens of excerpts as a prompt shows them."""
+        """Count the tokens of ``excerpts`` as a prompt shows them."""
         return Budget(count=self.counter).cost(excerpts)
 
 

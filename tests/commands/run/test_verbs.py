@@ -53,7 +53,7 @@ def test_compress_names_the_place_of_each_excerpt(one):
     ]
     best = "Rain falls. It is wet. Ann wrote it."
     assert slices == [(0, best), (1, best), (2, "Nothing here.")]
-    assert [e["score"] for e in got["excerpts"]] == pytest.approx([1 + 1 / 9, 1 + 1 / 9, 1 / 3])
+    assert [e["score"] for e in got["excerpts"]] == pytest.approx([5 / 9, 5 / 9, 1 / 6])
     shown = "1. A: {0}\n2. A: {0}\n3. B: Nothing here."
     assert got["tokens_in"] == approximate_tokens(shown.format(TEXT))
     assert got["tokens_out"] == approximate_tokens(shown.format(best))
