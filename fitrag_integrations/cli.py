@@ -22,6 +22,7 @@ from fitrag_integrations.commands.engine.verbs import Home, register
 from fitrag_integrations.core.extras import SEARCH
 from fitrag_integrations.core.files import storage_error
 from fitrag_integrations.core.progress import Stopping, Terminated
+from fitrag_integrations.core.show import visible
 from fitrag_integrations.errors import FitRagError
 
 EXIT_UNUSABLE = 2
@@ -203,7 +204,7 @@ def _run(arguments: Sequence[str] | None) -> None:
         with contextlib.redirect_stderr(Notices(sys.stderr)), Stopping().heard():
             app(None if arguments is None else list(arguments), prog_name="fitrag")
     except FitRagError as error:
-        typer.echo(f"fitrag: {error}", err=True)
+        typer.echo(visible(f"fitrag: {error}"), err=True)
         sys.exit(EXIT_UNUSABLE)
     except Terminated as stop:  # before the first row, or in a verb without rows
         where = f" {stop}" if str(stop) else ""
@@ -223,7 +224,7 @@ def _run(arguments: Sequence[str] | None) -> None:
             said = error
         if said is None:
             raise
-        typer.echo(f"fitrag: {said}", err=True)
+        typer.echo(visible(f"fitrag: {said}"), err=True)
         sys.exit(EXIT_UNUSABLE)
 
 

@@ -8,6 +8,7 @@ these functions built; anything else goes through ``escaped``.
 from __future__ import annotations
 
 import html
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NewType
 
@@ -26,10 +27,19 @@ _HARMLESS = frozenset("\n\t\u00ad\u061c\u200c\u200d\u200e\u200f")
 
 def escaped(value: object) -> Html:
     """Escape a text and name characters that cannot be seen: an override becomes <U+202E>."""
-    text = str(value)
-    if not text.isprintable():
-        text = "".join(map(_seen, text))
-    return Html(html.escape(text))
+    return Html(html.escape(named_signs(str(value))))
+
+
+def named_signs(text: str, *, harmless: frozenset[str] = _HARMLESS) -> str:
+    """Name the characters of a text that cannot be seen, but for blanks and harmless ones."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign
+        if sign.isprintable() or sign in harmless or unicodedata.category(sign) == "Zs"
+        else f"<U+{ord(sign):04X}>"
+        for sign in text
+    )
 
 
 def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -88,9 +98,3 @@ def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
 
 def _rest(text: str, grey: bool) -> Html:
     return Html(f'<span style="opacity:.55">{escaped(text)}</span>') if grey else escaped(text)
-
-
-def _seen(char: str) -> str:
-    if char.isprintable() or char in _HARMLESS or (char.isspace() and char >= "\x80"):
-        return char
-    return f"<U+{ord(char):04X}>"

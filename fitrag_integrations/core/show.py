@@ -6,16 +6,43 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from functools import wraps
 from typing import Any
 
-from fitrag_integrations.core.html import Html, card, folded, table
+from fitrag_integrations.core.html import Html, card, folded, named_signs, table
 
 ROWS = 20  # rows shown of what a result holds
 
 
-class Shown:
+_HARMLESS = frozenset("\n\t\u00ad\u200c\u200d")  # to a terminal
+
+
+def visible(text: str) -> str:
+    """Return a text as a terminal may show it: an escape sequence begins with `<U+001B>`.
+
+    Controls, marks of direction and other signs that cannot be seen are named by their codes.
+    """
+    return named_signs(text.replace("\r\n", "\n"), harmless=_HARMLESS)
+
+
+class Visible:
+    """Mixin of classes whose `str()` and `explain()` are printed: both pass through `visible`."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        for name in {"__str__", "explain"} & set(vars(cls)):
+            setattr(cls, name, _made_visible(vars(cls)[name]))
+
+
+def _made_visible(show: Callable[[Any], str]) -> Callable[[Any], str]:
+    return wraps(show)(lambda self: visible(show(self)))
+
+
+class Shown(Visible):
     """Mixin that shows a dataclass in one line, in a few lines and as HTML."""
 
     __slots__ = ()
@@ -77,12 +104,12 @@ def shortened(value: object, *, most: int = 100) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return the class and the message of an error."""
-    return f"{type(error).__name__}: {error}"
+    return visible(f"{type(error).__name__}: {error}")
 
 
 def error_line(error: BaseException) -> str:
     """Return the class and the message of an error in one short line."""
-    return f"{type(error).__name__}: {shortened(str(error))}"
+    return visible(f"{type(error).__name__}: {shortened(str(error))}")
 
 
 def lines_html(lines: Iterable[str]) -> Html:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from fitrag_integrations.core.html import Html, card, table
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Visible, lines_html, shortened
 from fitrag_integrations.types import BiLabelScore, Context
 from fitrag_integrations.values.context import decided, noted
 from fitrag_integrations.values.prompt import cut_note
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Visible):
     """One request of one question and its answers.
 
     Args:
@@ -69,7 +69,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced(Generic[R]):
+class Traced(Visible, Generic[R]):
     """Result of one flow.
 
     Args:

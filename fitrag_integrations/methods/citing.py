@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -41,6 +42,13 @@ _MARK = re.compile(
     r"\s{0,2}(?:†[^\]】］]{0,200})?[\]】］]",
     re.IGNORECASE,
 )
+_CODE = re.compile(
+    r"^ {0,3}(?P<fence>```+|~~~+)(?! ?(?:markdown|md|text)\b)[^\n]*$.*?(?:^ {0,3}(?P=fence)|\Z)"
+    r"|(?<!`)(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
+    re.DOTALL | re.MULTILINE,
+)
+# The end of a word, in a script that writes blanks between words.
+_WORDLY = re.compile(r"(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])\w")
 _LEAD = re.compile(r"(\d{1,18})-(\d{1,18})")
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
@@ -86,9 +94,19 @@ def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = F
 def marks(answer: str, shown: int) -> Iterator[tuple[int, tuple[int, int]]]:
     """Return each number cited with the place of its mark.
 
-    Of a range, its ends and the numbers between them that were `shown`.
+    Of a range, its ends and the numbers between them that were `shown`. Nothing in code is a mark,
+    and none stands at the end of a word without a blank, as an index does (`ports[2]`), except in
+    scripts that write none.
     """
+    code = [at for found in _CODE.finditer(answer) for at in found.span()]
+    index = -1  # where an index ends
     for mark in _MARK.finditer(answer):
+        before = answer[mark.start() - 1 : mark.start()]
+        if _WORDLY.match(before) or mark.start() == index:
+            index = mark.end()
+            continue
+        if bisect(code, mark.start()) % 2:
+            continue
         for found in _RANGE.finditer(mark[1]):
             first = int(found[1])
             last = int(found[2] or first)

@@ -8,7 +8,6 @@ is in our own words.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
@@ -33,8 +32,6 @@ WEB_RULE = (
 """Stands before passages of which some are from the web, in every prompt."""
 NONE_FOUND = "(No passage was found.)"
 """Stands in the place of the passages where there is none."""
-# How a line of the list begins, whatever signs stand around the number.
-_NUMBERED = re.compile(r"\W{0,12}\d{1,9}\W{0,2}[.):\]](?=\W|\Z)")
 
 
 class Promptable(Protocol):
@@ -148,24 +145,30 @@ def render_passages(context: Promptable) -> str:
 
 
 def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
-    """Number the passages in the order they first appear, one per line, as ``1. Title: text``.
+    """Number the passages in the order they first appear, as ``1. Title: text``.
 
     Excerpts of one passage stand together in the order of its text; overlapping or adjacent ones
     run on, others are parted by an ellipsis. What leads several of them (a heading, the header row
-    of a table) is shown once. Without ``merged`` every excerpt has a line of its own, as a document
+    of a table) is shown once. Without ``merged`` every excerpt has a number of its own, as a document
     made of it does.
 
-    A passage from the web is fenced in: it stands on one line, whatever line breaks it had, under
-    a label that names its site, and a rule before the first passage says what the label means. Any
-    other keeps its line breaks unless one of its lines begins with a number, as the list itself
-    does: then it stands on one line too, so that no text can pass for a further passage.
+    Only a passage's number stands at the beginning of a line: its further lines are indented as
+    far as its text, as in Markdown, so that no text can pass for a further passage. A passage from
+    the web is fenced in: it stands on one line under a label that names its site, and a rule before
+    the first passage says what the label means.
     """
-    lines = enumerate(by_number(excerpts) if merged else [[one] for one in excerpts], start=1)
+    groups = by_number(excerpts) if merged else [[one] for one in excerpts]
     rule = WEB_RULE if any(is_web(excerpt.passage) for excerpt in excerpts) else ""
-    return rule + "\n".join(f"{number}. {_passage_line(group)}" for number, group in lines)
+    shown = list[str]()
+    for number, group in enumerate(groups, start=1):
+        mark = f"{number}. "
+        first, *further = f"{mark}{_passage_text(group)}".splitlines()
+        below = (f"{' ' * len(mark)}{line}" if line.strip() else "" for line in further)
+        shown.append("\n".join([first, *below]))
+    return rule + "\n".join(shown)
 
 
-def _passage_line(group: Sequence[Excerpt]) -> str:
+def _passage_text(group: Sequence[Excerpt]) -> str:
     passage = group[0].passage
     text, title = passage.text, _one_line(passage.title)
     spans = [trimmed(text, *span) for excerpt in group for span in excerpt.spans]
@@ -176,8 +179,7 @@ def _passage_line(group: Sequence[Excerpt]) -> str:
         urls = (passage.metadata.get("final_url"), passage.metadata.get("url"), passage.source)
         site = site_of(str(next(filter(None, urls), ""))) or "unknown site"
         return f"[web, unverified: {site}] {_one_line(line)}"
-    looks_numbered = any(_NUMBERED.match(each) for each in line.splitlines()[1:])
-    return _one_line(line) if looks_numbered else line
+    return line
 
 
 def _one_line(text: str) -> str:

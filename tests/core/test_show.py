@@ -25,7 +25,12 @@ from fitrag_integrations.types import (
 )
 from fitrag_integrations.values.thresholds import FittedThreshold
 
+ESCAPES = (  # colors, a link, a write to the clipboard, a cleared screen, turned directions
+    "\x1b[31m \x1b]8;;https://x.example\x1b\\ \x1b]52;c;eA==\x07 \x9b2J "
+    "\u2066\u200f\u061c\u200b \r\x08"
+)
 SLY = "<script>alert('x')</script>\"><img src=x onerror=alert(1)> &lt; \u202etxet\u202c \x00 \ud800"
+SLY += ESCAPES
 PASSAGE = Passage(SLY, f"First. {SLY} Last.", SLY, SLY, {"web": True, "url": SLY})
 LABELS = BiLabelScore(0.9, 0.4)
 EXCERPT = Excerpt(PASSAGE, 7, 30, 1.25, LABELS)
@@ -113,6 +118,12 @@ def test_html_is_escaped_closed_and_fetches_nothing(value):
 def test_a_string_is_one_short_line(value):
     assert "\n" not in str(value)
     assert 0 < len(str(value)) < 500
+
+
+@pytest.mark.parametrize("value", VALUES, ids=ids)
+def test_a_terminal_is_sent_no_commands(value):
+    for shown in (str(value), value.explain() if hasattr(value, "explain") else ""):
+        assert re.findall(r"[^\n\t -~…→·–]", shown) == []
 
 
 @pytest.mark.parametrize("value", VALUES, ids=ids)

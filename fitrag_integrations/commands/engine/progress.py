@@ -36,6 +36,7 @@ from fitrag_integrations.commands.engine.outputs import settled
 from fitrag_integrations.commands.engine.rows import read_rows
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import Stopping
+from fitrag_integrations.core.show import visible
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.result import grouped
 from fitrag_integrations.retrieval import FileNote
@@ -141,7 +142,7 @@ def _report(name: str, done: Done, options: RunOptions) -> None:
         typer.echo(f"fitrag {name}: {said}, {summary.seconds:.1f} s", err=True)
     if not options.quiet or summary.errors == summary.rows:
         for reason, count in done.reasons.most_common(REASONS):
-            typer.echo(f"fitrag {name}: {count} x {reason}", err=True)
+            typer.echo(visible(f"fitrag {name}: {count} x {reason}"), err=True)
     if summary.errors and summary.errors == summary.rows:
         typer.echo(f"fitrag {name}: every row failed", err=True)
     if done.stopped:
@@ -221,7 +222,7 @@ def echo_notes(verb: str, notes: Sequence[FileNote], more: str = "") -> None:
     typer.echo(f"fitrag {verb}: {len(notes)} left out or not read as usual:", err=True)
     for reason, places in list(reasons.items())[:SHOWN]:
         rest = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
-        typer.echo(f"  {reason}: {'; '.join(places[:NAMED])}{rest}", err=True)
+        typer.echo(visible(f"  {reason}: {'; '.join(places[:NAMED])}{rest}"), err=True)
     if len(reasons) > SHOWN:
         typer.echo(f"  and {len(reasons) - SHOWN} more reasons", err=True)
     if more:

@@ -13,6 +13,7 @@ import typer
 
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.record import Row, plain
+from fitrag_integrations.core.show import visible
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods.answering import Answered, Answering
 from fitrag_integrations.methods.prompts import render_excerpts
@@ -106,7 +107,7 @@ def show_answer(traced: Traced[Answered], *, explain: bool = False) -> None:
     marks = MARKS if sys.stdout.isatty() else PLAIN_MARKS
     answered = traced.value
     lines = [
-        answered.text or "(no answer)",
+        visible(answered.text) or "(no answer)",
         "",
         *kept_lines(kept(answered), answered.text, marks),
         saved(traced),
@@ -123,7 +124,7 @@ def kept_lines(excerpts: Sequence[Excerpt], answer: str, marks: tuple[str, str])
     """Return each excerpt with the answer marked, and under it the passage it is of."""
     for excerpt in excerpts:
         yield f"  {shown(excerpt.text, answer, marks)}"
-        yield f"    {excerpt.passage.title or excerpt.passage.id}"
+        yield f"    {visible(excerpt.passage.title or excerpt.passage.id)}"
 
 
 def kept(answered: Answered) -> list[Excerpt]:
@@ -140,10 +141,10 @@ def kept(answered: Answered) -> list[Excerpt]:
 
 def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
     """Return a text on one line with the answer marked, wherever it occurs as a whole word."""
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     if not answer.strip():
         return line
-    words = r"\s+".join(map(re.escape, answer.split()))
+    words = r"\s+".join(map(re.escape, visible(answer).split()))
     before, after = marks
     return re.sub(rf"(?<!\w){words}(?!\w)", lambda m: f"{before}{m[0]}{after}", line, flags=re.I)
 

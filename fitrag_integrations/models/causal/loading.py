@@ -14,9 +14,14 @@ from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.runtime.engine import EngineModel, LoadOptions, Options, Pool
-from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
+from fitrag_integrations.models.runtime.folder import (
+    read_manifest,
+    reading,
+    verify_all,
+    write_manifest,
+)
 from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary
-from fitrag_integrations.models.runtime.sources import model_folder, verify, weights_source
+from fitrag_integrations.models.runtime.sources import model_folder, weights_source
 
 
 def load_causal(
@@ -57,8 +62,7 @@ def causal_source(name_or_dir: str | Path) -> tuple[str, str, Row]:
         return str(folder), folder.name, {}
     manifest = read_manifest(folder, "model.json", kind="generator")
     with reading(folder):
-        for file, digest in manifest.get("files", {}).items():
-            verify(folder / file, digest)
+        verify_all(folder, manifest.get("files", {}))
         name = check_text("name", manifest.get("name") or folder.name)
         check_whole("max_new_tokens", manifest.get("max_new_tokens", 1), low=1)
         check_text("prompt", manifest.get("prompt", ""))

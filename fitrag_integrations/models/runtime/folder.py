@@ -31,7 +31,7 @@ from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.files import read_file, replacing, sha256_of, write_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
-from fitrag_integrations.models.runtime.sources import check_digest
+from fitrag_integrations.models.runtime.sources import check_digest, verify
 
 if TYPE_CHECKING:  # torch loads with the first tensor, for models that do without
     from torch import Tensor, nn
@@ -114,6 +114,27 @@ def reading(folder: object) -> Iterator[None]:
             raise
         reason = f"{type(error).__name__}: {error}"
         raise ModelLoadError(f"{folder}: what its files say is not usable: {reason}") from error
+
+
+def verify_all(folder: Path, files: Mapping[str, str]) -> None:
+    """Check the files of a folder against their checksums.
+
+    Where weights have one, every file needs one, so that none can be added (a chat template, say):
+    all but hidden files, Markdown, JSON Lines and license texts, which no model is read from.
+    """
+    for name, digest in files.items():
+        verify(folder / name, digest)
+    closed = any(name.endswith(".safetensors") for name in files)
+    for path in sorted(folder.rglob("*") if closed else ()):
+        name = path.relative_to(folder).as_posix()
+        free = path.suffix in (".md", ".jsonl") or path.stem in ("LICENSE", "NOTICE")
+        if name in files or name == "model.json" or free or f"/{name}".count("/."):
+            continue
+        if not path.is_dir():
+            raise ModelLoadError(
+                f"{folder}: {name} has no checksum in model.json, which names those of all files; "
+                "remove it, or list it there if you trust it"
+            )
 
 
 def read_checked(folder: Path, entry: Mapping[str, str]) -> bytes:

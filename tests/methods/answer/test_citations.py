@@ -51,6 +51,16 @@ def numbers(answer, shown=CONTEXT):
         ("It came out in [1973].", [], (1973,)),
         ("Rota (1), 2, [sic], [a1], [], [1", [], ()),
         ("", [], ()),
+        ("Use `ports[2]`, as it says [1].", [1], ()),
+        ("So:\n```python\nx = [2]\ny = ports[2]\n```\nIt won [1].", [1], ()),
+        ("~~~\nx = [2]\n", [], ()),
+        ("``a `b` [2]`` [1]", [1], ()),
+        ("a ` b [2] and ` c [1]", [1], ()),
+        ("ports[2] and grid[1][2], but Rota [1][2].", [1, 2], ()),
+        ("Порт[2] und Straße[2], _rows_[2], x9[2]", [], ()),
+        ("罗塔写了[1]，ロータ[2]、โรตา[3]", [1, 2, 3], ()),
+        ('He "wrote"[1] it (himself)[2].[3]', [1, 2, 3], ()),
+        ("```markdown\nRota [1].\n```", [1], ()),
     ],
 )
 def test_marks_become_numbers_and_unknown_ones_are_told(answer, cited, unknown):
@@ -88,8 +98,9 @@ def test_places_are_those_of_the_marks():
 @given(st.text(alphabet="ab [](),;-–0123456789【】and^#\n", max_size=60))
 def test_any_answer_is_read_and_no_number_between_brackets_is_lost(answer):
     found = cite(CONTEXT, answer)
+    # a bracket behind a word is an index
     explained = {citation.number for citation in found.citations} | set(found.unknown)
-    for number in re.findall(r"\[(\d{1,6})\]", answer):
+    for number in re.findall(r"(?<![\w\]】])\[(\d{1,6})\]", answer):
         assert int(number) in explained
     for citation in found.citations:
         for start, end in citation.places:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import pickle
+import shutil
 
 import pytest
 import torch
@@ -304,6 +305,19 @@ def test_a_model_folder_may_say_how_to_ask(base, tmp_path):
     other.unload()
     (folder / "config.json").write_text(json.dumps(json.loads(config)))
     with pytest.raises(ChecksumError, match="SHA-256"):
+        LocalGenerator.from_pretrained(folder, device="cpu")
+
+
+@pytest.mark.parametrize("added", ["chat_template.jinja", "additional_chat_templates/a.jinja"])
+def test_a_file_added_to_a_folder_with_checksums_is_refused(base, tmp_path, added):
+    folder = shutil.copytree(base, tmp_path / "listed")
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    write_manifest(folder, "model.json", kind="generator", fields={"files": files})
+    (folder / "README.md").write_text("A card.")
+    LocalGenerator.from_pretrained(folder, device="cpu").unload()
+    (folder / added).parent.mkdir(exist_ok=True)
+    (folder / added).write_text("{{ messages }}")
+    with pytest.raises(ModelLoadError, match=f"{added} has no checksum"):
         LocalGenerator.from_pretrained(folder, device="cpu")
 
 
