@@ -149,7 +149,7 @@ def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
 
     Excerpts of one passage stand together in the order of its text; overlapping or adjacent ones
     run on, others are parted by an ellipsis. What leads several of them (a heading, the header row
-    of a table) is shown once. Without ``merged`` every excerpt has a number of its own, as a document
+    of a table) is shown once. Without ``merged`` every excerpt has its own number, as a document
     made of it does.
 
     Only a passage's number stands at the beginning of a line: its further lines are indented as
