@@ -184,14 +184,12 @@ embedded-student: $(STAMP)
 	$(BIN)/python scripts/embed_student.py $(RUN) $(ROWS)
 	$(MAKE) embedded-fitted
 
-# Thresholds of the actions and strips, the verdict, the detector: nothing that was fitted to other
+# Thresholds of the actions and strips, the detector: nothing that was fitted to other
 # scores ships. The reader's abstain_below is chosen from what scripts/student/reading.py prints.
 embedded-fitted: $(STAMP)
 	$(BIN)/fitrag calibrate evaluator $(RUN)/judged.jsonl --sentences 1 --correct 0.9 \
 		--incorrect 0.9 --survival 0.93 --model fitrag_integrations/embedded/evaluator \
 		--dtype $(DTYPE)
-	$(BIN)/fitrag calibrate verdict $(RUN)/judged.jsonl --correct 0.9 --incorrect 0.9 \
-		--out fitrag_integrations/embedded/verdict --dtype $(DTYPE)
 	$(MAKE) embedded-eligibility
 
 # Trains the detector on the embedded scorer's scores, about two minutes on one core

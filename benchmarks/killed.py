@@ -75,7 +75,7 @@ COMMANDS = {  # what is run, and the files that are compared
 }
 INDEX = "index {home}/corpus.jsonl {to} --encoder {home}/bert"
 GROWN = ("vectors.f16", "passages.jsonl", "ends.i64", "state.json")
-FITTED = ("fitted.json", "questions.jsonl", "traces.jsonl", "report.html", "corpus.json")
+FITTED = ("fitted.json", "questions.jsonl", "report.html", "corpus.json")
 
 
 @dataclass(frozen=True)

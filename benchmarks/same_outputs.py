@@ -29,7 +29,6 @@ VERBS = {
     "compress_tokens": "compress {rows} --max-tokens 100",
     "read": "read {rows}",
     "route": "route {rows}",
-    "route_verdict": "route {rows} --verdict embedded",
     "gate": "gate {rows}",
     "retrieve": "retrieve {rows} --corpus {corpus}",
     "retrieve_dense": "retrieve {rows} --index {index}",

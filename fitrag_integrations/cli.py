@@ -95,11 +95,6 @@ VERBS = {
         "Fit a correction of the scorer's probabilities.",
         TORCH,
     ),
-    "calibrate verdict": Home(
-        "calibrate.passages:CalibrateVerdict",
-        "Fit the verdict over a whole list of passages.",
-        TORCH,
-    ),
     "calibrate evaluator": Home(
         "calibrate.passages:CalibrateEvaluator",
         "Fit the thresholds of the evaluator's actions.",
@@ -120,9 +115,6 @@ VERBS = {
     ),
     "evaluate compare": Home(
         "evaluate.results:EvaluateCompare", "Compare two results on the same questions."
-    ),
-    "evaluate drift": Home(
-        "evaluate.results:DriftPlan", "Check whether traces differ from the data of a fit."
     ),
     "evaluate report": Home("evaluate.results:EvaluateReport", "Write an HTML report of results."),
 }

@@ -10,6 +10,7 @@
     ├── ModelLoadError                       a model or adapter could not be loaded
     │   └── ChecksumError                    its file is not the published one
     ├── PortError                            a port is missing, or broke its promise
+    │   ├── RefusedError                     a service refuses one item, such as a long document
     │   └── SearchError                      a web search or a page failed; ``kind`` says how
     ├── ThresholdMismatchError               a threshold meets a model it was not fitted on
     └── TrainingError                        a training came to nothing
@@ -108,6 +109,17 @@ class ChecksumError(ModelLoadError):
 
 class PortError(FitRagError):
     """A port is missing, or answered in another way than requested."""
+
+
+class RefusedError(PortError):
+    """One item that a service refuses for its size or content; others may be answered.
+
+    A scorer or an evaluator that returns it in the place of an item has that document left out,
+    with this message as the reason; the other documents are ranked.
+    """
+
+    status: int | None = None
+    """Status code of the response; None if there was none."""
 
 
 class SearchError(PortError):

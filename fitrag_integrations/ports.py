@@ -347,8 +347,11 @@ class _Grading:
     def __call__(self, pairs: Sequence[Pair]) -> list[float]:
         return self.grades(self.call(pairs))
 
-    def grades(self, scores: object) -> list[float]:
-        return [label.grade(self.label) for label in labels_of(scores)]
+    def grades(self, scores: Any) -> list[Any]:
+        return [
+            one if isinstance(one, Exception) else labels_of([one])[0].grade(self.label)
+            for one in scores
+        ]
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, RefusedError
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,36 @@ class Ask:
     Args:
         port: The port that is called.
         items: What it is called with; it returns one answer for each.
+        refusals: Whether the flow takes a `RefusedError` as an answer, unless all are.
     """
 
     port: AnyPort
     items: Sequence[Any]
+    refusals: bool = False
 
 
 Flow: TypeAlias = Generator[Ask, Any, R]
+
+
+def ask_able(
+    port: Port[Q, A], items: Sequence[Q], of: Sequence[T]
+) -> Flow[tuple[list[T], list[A], list[tuple[T, RefusedError]]]]:
+    """Ask for one answer per item, and go on without the items that are refused.
+
+    Args:
+        port: The port.
+        items: What it is called with.
+        of: What each item stands for.
+
+    Returns:
+        What was answered of `of`, the answers, and what was refused, with the error. If all items
+        are refused, the first error is raised.
+    """
+    answers: list[Any] = (yield Ask(port, items, refusals=True)) if len(items) else []
+    paired = list(zip(of, answers, strict=True))
+    able = [(one, answer) for one, answer in paired if not isinstance(answer, RefusedError)]
+    refused = [(one, answer) for one, answer in paired if isinstance(answer, RefusedError)]
+    return [one for one, _ in able], [answer for _, answer in able], refused
 
 
 def attempt(flow: Flow[R], *, strict: bool = False) -> Flow[tuple[R | None, Exception | None]]:

@@ -10,7 +10,8 @@ What can go wrong, and who hears of it:
 - a port raises: the error is raised inside the flow, which may recover;
 - a call that several flows share raises, or gives the wrong number of answers: it is repeated
   flow by flow, so that only the guilty one fails;
-- an answer is itself an exception: it is raised inside the flow that asked for it, alone;
+- an answer is itself an exception: it is raised inside the flow that asked for it, alone, unless
+  it is a ``RefusedError`` and the flow goes on without that item;
 - a flow raises: its ``Traced`` holds the error and the other flows go on;
 - the driver is stopped, cancelled or timed out: pending calls are cancelled, all flows closed.
 """
@@ -26,7 +27,7 @@ from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fitrag_integrations.core.show import describe_error
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import InputError, PortError, RefusedError
 from fitrag_integrations.flow.ask import Answers, AnyPort, Ask, Flow, Port
 from fitrag_integrations.flow.trace import Step, Traced
 
@@ -103,7 +104,7 @@ def lock_step(
             for i, ask in asks.items():
                 answers, seconds = answered[i]
                 steps[i].append(_step(ask, answers, seconds))
-                replies[i] = _first_error(answers)
+                replies[i] = _reply(ask, answers)
                 if on_step is not None:
                     on_step(i, steps[i][-1])
     return [Traced(outcomes[i], tuple(steps[i])) for i in range(len(flows))]
@@ -176,16 +177,19 @@ def _step(ask: Ask, answers: list[object] | Exception, seconds: float) -> Step:
     if ask.port.tokens is not None:
         with contextlib.suppress(Exception):  # a miscount must not cost the answer
             tokens = int(ask.port.tokens(items, answers))
-    failed = _first_error(answers)
+    failed = _reply(ask, answers)
     error = describe_error(failed) if isinstance(failed, Exception) else None
     return Step(name, items, tuple(answers), seconds, tokens, error)
 
 
-def _first_error(answers: Answers) -> Answers:
+def _reply(ask: Ask, answers: Answers) -> Answers:
     """Return the error that a flow should receive, else its answers."""
     if isinstance(answers, Exception):
         return answers
-    return next((answer for answer in answers if isinstance(answer, Exception)), answers)
+    errors = [answer for answer in answers if isinstance(answer, Exception)]
+    if ask.refusals and len(errors) < len(answers):
+        errors = [error for error in errors if not isinstance(error, RefusedError)]
+    return errors[0] if errors else answers
 
 
 def run(flow: Flow[R], *, on_step: OnStep | None = None) -> Traced[R]:

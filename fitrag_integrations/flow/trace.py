@@ -154,6 +154,10 @@ def _brief(answers: Sequence[Any]) -> str:
     """Return a short description of the answers."""
     if not answers:
         return "nothing"
+    refused = sum(isinstance(answer, Exception) for answer in answers)
+    answers = [answer for answer in answers if not isinstance(answer, Exception)]
+    if refused:
+        return f"{_brief(answers)} ({refused} refused)"
     if all(isinstance(answer, BiLabelScore) for answer in answers):
         answers = [answer.relevance() for answer in answers]
     if all(isinstance(answer, float | int) for answer in answers):

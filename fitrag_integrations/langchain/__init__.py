@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from fitrag_integrations.langchain.routers.middleware import (
         RetrievalGateMiddleware as RetrievalGateMiddleware,
     )
-    from fitrag_integrations.langchain.tracing import TraceHandler as TraceHandler
     from fitrag_integrations.langchain.whole import Answer as Answer
     from fitrag_integrations.langchain.whole import MethodRunnable as MethodRunnable
 
@@ -83,7 +82,6 @@ _MODULE_OF = {
     "RetrievalJudge": "routers.judge",
     "SlimPLMRetriever": "retrievers.slimplm",
     "SubDocumentCompressor": "compressors",
-    "TraceHandler": "tracing",
     "WebSearchRetriever": "retrievers.web_search",
     "cite_documents": "citing",
     "numbered_documents": "citing",

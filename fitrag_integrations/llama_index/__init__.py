@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from fitrag_integrations.llama_index.routers.selector import (
         KnowledgeSelector as KnowledgeSelector,
     )
-    from fitrag_integrations.llama_index.tracing import TraceHandler as TraceHandler
     from fitrag_integrations.llama_index.whole import (
         MethodQueryEngine as MethodQueryEngine,
     )
@@ -70,7 +69,6 @@ _MODULE_OF = {
     "RouteDecisionEvent": "base.events",
     "SlimPLMRetriever": "retrievers.slimplm",
     "SubDocumentCompressor": "postprocessors",
-    "TraceHandler": "tracing",
     "WebSearchRetriever": "retrievers.web_search",
     "cite_nodes": "citing",
     "numbered_nodes": "citing",

@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from threading import Lock
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, ClassVar, Protocol, Self
 
 from fitrag_integrations.core.checks import Checked, Strings, check_many
 from fitrag_integrations.core.html import Html, block, card, folded, marked
-from fitrag_integrations.core.jsonl import appending, dump
 from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import named
-from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.selected import Selected
 
 Weighed = Selected
@@ -117,36 +112,3 @@ def explained(step: Step, question: str, passages: Sequence[Passage]) -> Flow[Co
     """Return the flow that runs a step and ends in what it kept and dropped, with the reasons."""
     context = yield from step.context(question, passages)
     return Compression.of(context, passages)
-
-
-def trace_row(context: Context) -> dict[str, Any]:
-    """Sum up what a method did for a question."""
-    decision, excerpts = context.decision, context.excerpts
-    best = max((excerpt.score for excerpt in excerpts), default=0.0)
-    return {
-        "question": context.question,
-        "method": context.method,
-        "retrieve": decision is None or decision.retrieve,
-        "p_known": None if decision is None else decision.p_known,
-        "action": None if context.action is None else context.action.value,
-        "score": float(best) or None,
-        "tokens": approximate_tokens(render_excerpts(excerpts)) if excerpts else 0,
-        "notes": list(context.notes),
-    }
-
-
-class TraceFile:
-    """Append rows to a file of JSON Lines, from any thread; without `questions` none is named.
-
-    A row that cannot be written raises `InputError`.
-    """
-
-    def __init__(self, path: str | Path, *, questions: bool = True) -> None:
-        self._path, self._questions, self._one = str(path), questions, Lock()
-
-    def add(self, row: Row) -> None:
-        """Write a row of `trace_row`."""
-        left_out = () if self._questions else ("question",)
-        kept = {name: value for name, value in row.items() if name not in left_out}
-        with self._one, appending(self._path) as write:
-            write(dump(kept))

@@ -17,7 +17,6 @@ import numpy as np
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.figures.figure import Interval
 from fitrag_integrations.evaluation.outcomes import Floats, calibration_error
-from fitrag_integrations.evaluation.thresholds.fits import chances
 
 LABELS = 50
 SLOPE, SHIFT = 0.2, 1.0  # standard deviations of the prior
@@ -149,3 +148,8 @@ def log_loss(chance: Floats, labels: Floats) -> float:
     """Return the mean negative log likelihood of labels."""
     of_label = np.where(labels > 0.5, chance, 1 - chance)
     return float(-np.log(np.clip(of_label, 1e-12, 1)).mean())
+
+
+def chances(logits: Floats) -> Floats:
+    """Return the probabilities of logits."""
+    return 1 / (1 + np.exp(-np.clip(logits, -60, 60)))

@@ -28,9 +28,9 @@ class Selected(Record):
         score: What the method ranked by; None where nothing scored it.
         kept: Whether it is in the context, whole or in part.
         reason: Empty where kept, else what dropped it: "blank", "duplicate", "max_passages",
-            "max_sentences", "top_n", "k", "min_score", "threshold", "per_passage", "detector",
-            "budget", "decision" (the question needs no retrieval), "action" (CRAG's), or "method"
-            for any other choice of a method.
+            "max_sentences", "refused" (by the scorer or evaluator), "top_n", "k", "min_score",
+            "threshold", "per_passage", "detector", "budget", "decision" (the question needs no
+            retrieval), "action" (CRAG's), or "method" for any other choice of a method.
         detail: The limit, or the copy that was kept instead, in a few words.
         whole: Whether it is a document; False for a part of one.
     """
@@ -98,9 +98,16 @@ class Selection:
             at = self._at.get(id(one.passage))
             if at is not None and (one.start, one.end) == (0, len(one.passage.text)):
                 self.drop_at(at, reason, detail)
-                self._scores.setdefault(at, one.score)
+                if reason != "refused":  # nothing scored it
+                    self._scores.setdefault(at, one.score)
             else:
                 self._dropped.append((one, reason, detail))
+
+    def refused(self) -> tuple[str, ...]:
+        """Return a note on what a scorer or an evaluator refused, if anything."""
+        count = self.counts["refused"]
+        note = f"{count} left out: the scorer refused them, see the reason of each"
+        return (note,) if count else ()
 
     def first(self, excerpts: Sequence[Excerpt], most: int | None, reason: str) -> list[Excerpt]:
         """Return the first ``most`` excerpts, and record the others as dropped.

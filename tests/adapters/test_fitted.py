@@ -1,7 +1,5 @@
 """The drop-ins of both frameworks made of a fitted folder, and the traces they leave."""
 
-import json
-
 import pytest
 from fakes import QUESTIONS, OverlapScorer
 from fitted_folder import PLAIN, write_fitted
@@ -10,7 +8,6 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_fakes import OverlapBase
 from llama_fakes import NodeRetriever, ScriptedLLM
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import LLMMetadata
 from llama_index.core.query_engine import RetrieverQueryEngine
 
@@ -139,29 +136,3 @@ def test_what_nothing_was_fitted_for_is_refused(folder):
     with pytest.raises(ThresholdMismatchError, match="fitted for 'tuned', given 'Scripted"):
         given = {"base": NodeRetriever(), "llm": ScriptedLLM()}
         llama_index.FitRagRetriever.from_fitted(folder, **given)
-
-
-def test_traces_are_written(tmp_path):
-    path, handler = tmp_path / "traces.jsonl", langchain.TraceHandler
-    retriever = langchain.FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer(), top_n=2)
-    retriever.invoke(QUESTIONS[0], {"callbacks": [handler(path)]})
-    retriever.invoke(QUESTIONS[0], {"callbacks": [handler(path, questions=False)]})
-    first, second = map(json.loads, path.read_text().splitlines())
-    assert first["question"] == QUESTIONS[0] and first["method"] == "fitrag" and first["tokens"] > 0
-    assert first["retrieve"] is True and first["score"] > 0
-    assert "question" not in second
-
-
-def test_traces_of_llama_index_are_written(tmp_path):
-    path, root = tmp_path / "traces.jsonl", get_dispatcher()
-    handler = llama_index.TraceHandler(path)
-    root.add_event_handler(handler)
-    try:
-        retriever = llama_index.FitRagRetriever(NodeRetriever(), scorer=OverlapScorer(), top_n=2)
-        retriever.retrieve(QUESTIONS[0])
-        retriever.retrieve_many(list(QUESTIONS[1:]))
-    finally:
-        root.event_handlers.remove(handler)
-    rows = list(map(json.loads, path.read_text().splitlines()))
-    assert [row["question"] for row in rows] == list(QUESTIONS)
-    assert all(row["method"] == "fitrag" and row["tokens"] > 0 for row in rows)

@@ -79,6 +79,8 @@ class Handler(BaseHTTPRequestHandler):
         documents = body.get("texts") or body.get("documents") or body.get("text_2")
         if any("poison" in text for text in documents):
             return 422, {"error": "Input validation error", "error_type": "Validation"}
+        if any("heavy" in text for text in documents):
+            return 413, {"error": "payload too large"}
         found = getattr(self, "_" + re.sub(r"\W", "_", self.path.strip("/")))(body, documents, raw)
         return found if isinstance(found, tuple) else (200, found)
 

@@ -1,21 +1,18 @@
-"""`fitrag calibrate evaluator`, `verdict` and `scores`: thresholds and scales of judged passages.
-
-CRAG's actions and strips, its verdict on a whole list, and a correction of `has_answer`.
-"""
+"""`fitrag calibrate evaluator` and `scores`: CRAG's thresholds, a correction of `has_answer`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
-from fitrag_integrations.commands.train.rows import objects, rows_as
+from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.core.checks import check_many, check_number, check_text
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
@@ -25,11 +22,9 @@ from fitrag_integrations.evaluation.thresholds.fits import (
     GradedStrip,
     fit_actions,
     fit_strip,
-    fit_verdict,
 )
 from fitrag_integrations.methods.crag.evaluator import SENTENCES, ActionThresholds
 from fitrag_integrations.methods.crag.refiner import TOP_N, strips
-from fitrag_integrations.methods.crag.verdict import ROLES, ListVerdict, list_numbers
 from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
 from fitrag_integrations.models.scorer.items import Correction
 from fitrag_integrations.ports import Pair, model_name
@@ -108,9 +103,7 @@ def graded_strips(
     return graded
 
 
-def describe(
-    cuts: ActionThresholds | ListVerdict, actions: Sequence[Action], holds: Sequence[bool]
-) -> str:
+def describe(cuts: ActionThresholds, actions: Sequence[Action], holds: Sequence[bool]) -> str:
     """Return how often each action comes, and how often rightly.
 
     Args:
@@ -123,60 +116,6 @@ def describe(
         truths = [truth for action, truth in zip(actions, holds, strict=True) if action is name]
         parts.append(f"{name} {len(truths)}, {sum(truths)} of them with the answer")
     return f"upper {cuts.upper:.3f}, lower {cuts.lower:.3f}: {'; '.join(parts)}"
-
-
-NONE = "none"
-Folder = Annotated[
-    str | None, Option("Model name or folder; none: leave it out.", default="the embedded one")
-]
-
-
-@dataclass(frozen=True)
-class CalibrateVerdict:
-    """Fit how CRAG's action follows from a whole list, instead of from its best grade.
-
-    Reads rows of `fitrag label evaluator` over your own retriever that no model was trained on:
-    at least 20 lists with the answer and 20 without. `upper` and `lower` are chosen as by
-    `fitrag calibrate evaluator`. `fitrag route --verdict OUT` and `Crag(verdict=OUT)` use it.
-    """
-
-    rows: Annotated[list[Path], Argument("Judged rows: .jsonl or .jsonl.gz.")]
-    out: Annotated[Path, Option("Folder to write the verdict to.")]
-    scorer: Folder = None
-    evaluator: Folder = None
-    reader: Folder = None
-    correct: Annotated[float, Option("Minimum precision of Correct.", min=0, max=1)] = 0.85
-    incorrect: Annotated[float, Option("Minimum precision of Incorrect.", min=0, max=1)] = 0.8
-    hardware: EncoderHardware = EncoderHardware()
-
-    def run(self) -> None:
-        """Run the models, fit, and report the result."""
-        rows = [judged_row(row) for row in objects(self.rows)]
-        pairs, found, fitted_on = [row.pairs for row in rows], dict[str, list[Any]](), {}
-        for role, model, call in self._judges():
-            found[role] = in_lists(in_lots(call), pairs)
-            fitted_on[role] = model_name(model)
-        unknown = [()] * len(rows)
-        numbers = list(map(list_numbers, *(found.get(role, unknown) for role in ROLES)))
-        holds = [any(row.holds) for row in rows]
-        verdict, chances = fit_verdict(
-            numbers, holds, fitted_on, correct=self.correct, incorrect=self.incorrect
-        )
-        verdict.save(self.out)
-        actions = [verdict.action(chance) for chance in chances]
-        typer.echo(describe(verdict, actions, holds), err=True)
-
-    def _judges(self) -> Iterator[tuple[str, object, Callable[[list[Pair]], Sequence[Any]]]]:
-        """Load the models that are not left out, each with its role and its call."""
-        if self.scorer != NONE:
-            scorer = models.load_scorer(self.hardware.of(self.scorer))
-            yield "scorer", scorer, scorer.score
-        if self.evaluator != NONE:
-            evaluator = models.load_evaluator(self.hardware.of(self.evaluator))
-            yield "evaluator", evaluator, evaluator.evaluate
-        if self.reader != NONE:
-            reader = models.load_reader(self.hardware.of(self.reader))
-            yield "reader", reader, reader.read
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`fitrag evaluate compare`, `drift` and `report`: verbs that read results, not models."""
+"""`fitrag evaluate compare` and `report`: verbs that read results, not models."""
 
 from __future__ import annotations
 
@@ -18,22 +18,19 @@ from fitrag_integrations.commands.evaluate.options import (
     rows_of,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.tables import show, show_figures, show_notes
+from fitrag_integrations.commands.evaluate.tables import show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
-from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.drift import LEVEL, drift
 from fitrag_integrations.evaluation.figures.compare import (
     compared,
     paired,
     setting_differences,
 )
-from fitrag_integrations.evaluation.figures.figure import Figure, chance, number
+from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Question
 from fitrag_integrations.evaluation.report import html_report
 from fitrag_integrations.evaluation.result import Plot, Result, grouped
-from fitrag_integrations.methods.compose.fitted import TRACES, Fitted
 
 LONG = 60  # characters of a setting that a note shows
 
@@ -109,47 +106,6 @@ def _plots(figures: Sequence[Figure]) -> tuple[Plot, ...]:
         for which, end in zip(("first", "second"), figure.ends or (), strict=True)
     )
     return (Plot("comparison", "figure", "value", series, kind="bar"),) if series else ()
-
-
-@dataclass(frozen=True)
-class DriftPlan:
-    """Compare traces of a chain with those of the questions it was fitted on.
-
-    TRACES is a file that a TraceHandler of either framework wrote. Tests the fraction of skipped
-    retrievals, scores and tokens, with Holm's correction for several tests. After a change the
-    fitted thresholds may no longer keep their promise: fit again with `fitrag fit --update`.
-    """
-
-    fitted: Annotated[Path, Argument("Folder of `fitrag fit`.")]
-    traces: Annotated[Path, Argument("Traces of a TraceHandler: .jsonl or .jsonl.gz.")]
-    level: Annotated[
-        float, Option("Probability of a false alarm over all tests together.", min=0, max=1)
-    ] = LEVEL
-    strict: Annotated[bool, Option("Exit with code 1 if something changed.")] = False
-    json: AsJson = False
-
-    def run(self) -> None:
-        """Run the tests and print the result."""
-        folder = Path(Fitted.read(self.fitted).folder)
-        is_file, given = self.traces.is_file(), str(self.traces)
-        refuse_if(not is_file, "traces", given, "a file that a TraceHandler wrote")
-        before, now = (list(read_jsonl(path)) for path in (folder / TRACES, self.traces))
-        found = drift(before, now, level=self.level)
-        changed = [each.figure for each in found if each.changed]
-        if self.json:
-            typer.echo(json.dumps({"changed": changed, "figures": [f.to_dict() for f in found]}))
-        else:
-            heads = {"figure": False, "fitted on": True, "now": True, "test": False, "p": True}
-            lines = [
-                [f.figure, number(f.fitted), number(f.now), f.test, chance(f.p)]
-                + ["changed" if f.changed else ""]
-                for f in found
-            ]
-            show(f"{len(before)} rows fitted on, {len(now)} now", {**heads, "": False}, lines)
-            again = f"changed: {', '.join(changed)}: fit again with `fitrag fit --update`"
-            typer.echo(again if changed else f"nothing has changed, at level {self.level:g}")
-        if changed and self.strict:
-            raise typer.Exit(1)
 
 
 PAGES = (".html", ".htm")

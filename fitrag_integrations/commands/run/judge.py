@@ -21,7 +21,6 @@ from fitrag_integrations.methods.crag.evaluator import (
     GradedList,
     thresholds_of,
 )
-from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
 from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of
 from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, port_of
@@ -128,8 +127,7 @@ class RoutePlan(SearchingPlan):
 
     Reads question and, without --index, passages[{title, text}]; adds action (correct, ambiguous
     or incorrect) and grades[] in [-1, 1], in the order of the passages. A row without passages is
-    incorrect. With --verdict the whole list decides, and chance is added: the probability that it
-    holds the answer.
+    incorrect. A passage that the evaluator refuses has -1, and notes say why.
     """
 
     name: ClassVar = "route"
@@ -139,20 +137,12 @@ class RoutePlan(SearchingPlan):
     lower: Annotated[
         float | None, Option("Grades below are Incorrect.", min=-1, max=1, default="the model's")
     ] = None
-    verdict: Annotated[
-        str | None,
-        Option(
-            "Judge the whole list: folder of `fitrag calibrate verdict`, or embedded.",
-            default="the best grade decides",
-        ),
-    ] = None
 
     def verb(self) -> AnyVerb:
         """Load the evaluator."""
-        judge = None if self.verdict is None else judge_of(self.verdict)
         evaluator = models.load_evaluator(self.model)
         thresholds = chosen_thresholds(evaluator, self.upper, self.lower)
-        return searched(route_verb(evaluator, thresholds, judge), self.search)
+        return searched(route_verb(evaluator, thresholds), self.search)
 
 
 def chosen_thresholds(
@@ -169,12 +159,9 @@ def chosen_thresholds(
     )
 
 
-def route_verb(
-    evaluator: Evaluator, thresholds: ActionThresholds, verdict: ListJudge | None = None
-) -> Verb[GradedList]:
-    """Grade the passages of a row in one ask; a `verdict` asks its own models as well."""
-    judge = ActionJudge(evaluator, thresholds=thresholds, verdict=verdict)
-    chance = () if verdict is None else ("chance",)
+def route_verb(evaluator: Evaluator, thresholds: ActionThresholds) -> Verb[GradedList]:
+    """Grade the passages of a row in one ask."""
+    judge = ActionJudge(evaluator, thresholds=thresholds)
 
     def flow(row: Row) -> Flow[GradedList]:
         question, none = question_of(row), row.get("passages") == []
@@ -182,11 +169,10 @@ def route_verb(
 
     def fields(traced: Traced[GradedList]) -> Row:
         judged = traced.value
-        numbers = {name: judged.numbers[name] for name in chance}
-        return {"action": judged.action.value, "grades": list(judged.grades), **numbers}
+        notes = {"notes": list(judged.notes)} if judged.notes else {}
+        return {"action": judged.action.value, "grades": list(judged.grades), **notes}
 
-    empty: Row = {"action": None, "grades": [], **dict.fromkeys(chance)}
-    return Verb(flow, fields, ("action", "grades", *chance), empty)
+    return Verb(flow, fields, ("action", "grades"), {"action": None, "grades": []})
 
 
 @dataclass(frozen=True)

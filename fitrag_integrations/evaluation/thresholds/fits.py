@@ -1,20 +1,16 @@
 """Thresholds stored with a model, fitted on judged questions.
 
-CRAG's actions and strips (section 5.3 calls its own thresholds empirical), the verdict on a whole
-list, and a reader's abstention.
+CRAG's actions and strips (section 5.3 calls its own thresholds empirical), and a reader's
+abstention.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.outcomes import Floats
-from fitrag_integrations.methods.crag.verdict import INPUTS, ListVerdict
 
 SMALLEST = 0.02  # of the questions: too few for a fraction otherwise
 
@@ -110,88 +106,6 @@ def fit_strip(
             break
         found = figures
     return found
-
-
-RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-FOLDS = 5
-FEWEST = 4 * FOLDS  # lists of each kind
-_STEPS, _NEAR = 50, 1e-8
-
-
-def fit_verdict(
-    numbers: Sequence[Mapping[str, float]],
-    holds: Sequence[bool],
-    models: Mapping[str, str],
-    *,
-    correct: float,
-    incorrect: float,
-    seed: int = 13,
-) -> tuple[ListVerdict, Floats]:
-    """Fit a verdict on lists of passages.
-
-    Args:
-        numbers: The `list_numbers` of each list.
-        holds: Whether it has a passage with the answer.
-        models: Names of the models that graded, stored with the verdict.
-        correct: Minimum precision of Correct.
-        incorrect: Minimum precision of Incorrect.
-        seed: Seed of the folds.
-
-    Returns:
-        The verdict, and the chance of each list by a fit that has not seen it.
-
-    Raises:
-        InputError: For fewer than 20 lists of either kind.
-    """
-    truth = np.array(holds, dtype=np.float64)
-    if not FEWEST <= truth.sum() <= len(truth) - FEWEST:
-        allowed = f"at least {FEWEST} lists with the answer and as many without"
-        raise InputError.of("rows", given=(int(truth.sum()), len(truth)), allowed=allowed)
-    names = [name for name in INPUTS if name in numbers[0]]
-    table = np.array([[row[name] for name in names] for row in numbers])
-    fold = np.random.default_rng(seed).permutation(len(truth)) % FOLDS
-    guessed: dict[float, Floats] = {}
-    for ridge in RIDGES:
-        guessed[ridge] = np.empty(len(truth))
-        for each in range(FOLDS):
-            weights, bias = _fit(table[fold != each], truth[fold != each], ridge)
-            guessed[ridge][fold == each] = chances(table[fold == each] @ weights + bias)
-
-    def loss(ridge: float) -> float:
-        kept = np.clip(guessed[ridge], 1e-9, 1 - 1e-9)
-        return float(-np.mean(truth * np.log(kept) + (1 - truth) * np.log(1 - kept)))
-
-    best = min(RIDGES, key=loss)
-    upper, lower = fit_actions(
-        guessed[best].tolist(), truth.astype(bool).tolist(), correct=correct, incorrect=incorrect
-    )
-    weights, bias = _fit(table, truth, best)
-    weighted = dict(zip(names, weights.tolist(), strict=True))
-    return ListVerdict(weighted, bias, upper, max(0.0, lower), models), guessed[best]
-
-
-def _fit(table: Floats, truth: Floats, ridge: float) -> tuple[Floats, float]:
-    """Find weights and bias by Newton's steps; the ridge is on standardized numbers."""
-    mean, deviation = table.mean(0), table.std(0)
-    deviation[deviation < _NEAR] = np.inf  # what never differs has no weight
-    alike = np.column_stack([(table - mean) / deviation, np.ones(len(table))])
-    penalty = np.append(np.full(table.shape[1], ridge), 0.0)
-    found = np.zeros(len(penalty))
-    for _ in range(_STEPS):
-        chance = chances(alike @ found)
-        slope = alike.T @ (truth - chance) - penalty * found
-        bent = (alike * (chance * (1 - chance))[:, None]).T @ alike + np.diag(penalty)
-        step = np.linalg.solve(bent + _NEAR * np.eye(len(found)), slope)
-        found += step
-        if np.abs(step).max() < _NEAR:
-            break
-    weights = found[:-1] / deviation
-    return weights, float(found[-1] - weights @ mean)
-
-
-def chances(logits: Floats) -> Floats:
-    """Return the probabilities of logits."""
-    return 1 / (1 + np.exp(-np.clip(logits, -60, 60)))
 
 
 class Read(Protocol):

@@ -16,7 +16,6 @@ from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index.base.convert import passages_of, whole_node
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.crag.refiner import Refiner
-from fitrag_integrations.methods.explaining import trace_row
 from fitrag_integrations.methods.fitrag.method import FitRag
 from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
@@ -93,12 +92,6 @@ class RouteDecisionEvent(Event):
     notes: list[str] = []
 
 
-class TraceEvent(Event):
-    """Report in plain values what was done for a question, as `TraceHandler` writes it down."""
-
-    row: dict[str, Any]
-
-
 def emit(events: Iterable[BaseEvent]) -> None:
     """Report several events, in order."""
     for event in events:
@@ -106,8 +99,7 @@ def emit(events: Iterable[BaseEvent]) -> None:
 
 
 def emit_decision(context: Context) -> None:
-    """Report what was done for a question: its row, a gate's decision or CRAG's action."""
-    dispatcher.event(TraceEvent(row=trace_row(context)))
+    """Report what was decided for a question: a gate's decision or CRAG's action."""
     decision, query = context.decision, context.question
     if context.action is not None:
         grades, limits = context.details.get("grades"), context.details.get("thresholds")

@@ -62,7 +62,6 @@ class CragOptions(DerivedRetriever):
         rewrite: bool = ...,
         select: bool = ...,
         min_score: float | None = ...,
-        verdict: object = ...,
         on_incorrect: Literal["warn", "drop", "keep"] = ...,
         deduplicate: bool = ...,
         ids: Ids = ...,

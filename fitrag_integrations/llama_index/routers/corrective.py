@@ -47,7 +47,6 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
         evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
         thresholds: None are the evaluator's own; a text names a preset of the paper.
         allow_other_model: Accept thresholds that were fitted for another evaluator.
-        verdict: "embedded" or a folder: the action is decided by all grades and answers.
 
     Example:
         >>> engine = CorrectiveRouterQueryEngine(retriever, correct=engine, incorrect=web_engine)
@@ -66,7 +65,6 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
         evaluator: object = None,
         thresholds: ActionThresholds | str | None = None,
         allow_other_model: bool = False,
-        verdict: object = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
@@ -82,7 +80,6 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
             evaluator,
             thresholds=thresholds,
             allow_other_model=allow_other_model,
-            verdict=verdict,
         )
 
     def __repr__(self) -> str:
@@ -120,13 +117,12 @@ def _context(question: str, found: Sequence[Passage], judged: GradedList) -> Con
     """Return the context of a judgment; a passage without text is left out."""
     graded = [
         Excerpt.whole(passage, score=grade)
-        for passage, grade in zip(found, judged.grades, strict=True)
-        if passage.text.strip()
+        for at, (passage, grade) in enumerate(zip(found, judged.grades, strict=True))
+        if passage.text.strip() and not (judged.refused and judged.refused[at])
     ]
     values = judged.to_dict()
     details = {"grades": values["grades"], "thresholds": values["thresholds"]}
-    details |= {"list": values["numbers"]} if values["numbers"] else {}
-    notes = () if graded else ("nothing with text was retrieved",)
+    notes = judged.notes if graded else ("nothing with text was retrieved",)
     return Context(
         question, tuple(graded), action=judged.action, notes=notes, method="crag", details=details
     )

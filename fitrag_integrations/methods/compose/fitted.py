@@ -25,7 +25,7 @@ from fitrag_integrations.ports import Gate, Method, model_name, writer_of
 from fitrag_integrations.values.prompt import NOTHING_FOUND, PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 
-NAME, CORPUS, TRACES, SCHEMA = "fitted.json", "corpus.json", "traces.jsonl", 1
+NAME, CORPUS, SCHEMA = "fitted.json", "corpus.json", 1
 INDEX = "index"  # the folder of the index in it, where there was a corpus
 NEIGHBOURS = 10
 WITH = PromptTemplate(

@@ -8,16 +8,7 @@ from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.methods.crag.method import PRESETS, ActionThresholds, Crag
-    from fitrag_integrations.methods.crag.verdict import ListJudge, ListVerdict
 
-_MODULE_OF = {
-    "PRESETS": "method",
-    "ActionThresholds": "method",
-    "Crag": "method",
-    "ListJudge": "verdict",
-    "ListVerdict": "verdict",
-}
+__all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
-__all__ = ["PRESETS", "ActionThresholds", "Crag", "ListJudge", "ListVerdict"]
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "method"))

@@ -8,8 +8,7 @@ An evaluator is an object with ``evaluate(pairs)``, or a callable that does the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
@@ -24,10 +23,11 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.crag.verdict import ListJudge, judge_of
+from fitrag_integrations.flow.ask import ask_able
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR
 from fitrag_integrations.ports import Pair, model_name, port_of, scorer_as_evaluator, scorer_of
 from fitrag_integrations.types import Action, Excerpt, Passage
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.thresholds import (
     PAPERS_STRIP,
     SENTENCES,
@@ -142,19 +142,28 @@ def own_thresholds(evaluator: object = None) -> ActionThresholds | None:
 
 
 def grade(
-    question: str, excerpts: Sequence[Excerpt], evaluate: EvaluatePort
+    question: str,
+    excerpts: Sequence[Excerpt],
+    evaluate: EvaluatePort,
+    selection: Selection | None = None,
 ) -> Flow[list[Excerpt]]:
-    """Grade excerpts against a question in one ask; each grade becomes its excerpt's score."""
+    """Grade excerpts against a question in one ask; each grade becomes its excerpt's score.
+
+    An excerpt that the evaluator refuses is left out; `selection` records the reason.
+    """
     check_text("question", question, blank=False)
-    grades = yield from evaluate.ask([(question, excerpt.as_passage()) for excerpt in excerpts])
+    items = [(question, excerpt.as_passage()) for excerpt in excerpts]
+    able, grades, refused = yield from ask_able(evaluate, items, excerpts)
+    for excerpt, error in refused if selection is not None else ():
+        selection.drop([excerpt], "refused", str(error))
     return [
         replace(excerpt, score=check_grade("grade", value))
-        for excerpt, value in zip(excerpts, grades, strict=True)
+        for excerpt, value in zip(able, grades, strict=True)
     ]
 
 
 BLANK = -1.0
-"""The grade of a passage without text, which no evaluator is asked about."""
+"""The grade of a passage without text, or that the evaluator refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +172,10 @@ class GradedList(Record):
 
     Args:
         action: The action.
-        grades: One grade in [-1, 1] per passage, in their order. A blank passage has -1 and does
-            not affect the action.
+        grades: One grade in [-1, 1] per passage, in their order. A passage that is blank or refused
+            has -1 and does not affect the action.
         thresholds: Thresholds that the grades were compared with.
-        numbers: Where the whole list was judged, its probability, thresholds and inputs.
+        refused: Per passage why the evaluator refused it, blank if it did not.
     """
 
     _nested: ClassVar = {"thresholds": ActionThresholds}
@@ -174,7 +183,16 @@ class GradedList(Record):
     action: Action
     grades: tuple[float, ...]
     thresholds: ActionThresholds
-    numbers: Mapping[str, object] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One note per passage that was refused."""
+        return tuple(
+            f"passage {at} of {len(self.refused)} left out: the evaluator refused it ({why})"
+            for at, why in enumerate(self.refused, start=1)
+            if why
+        )
 
 
 @dataclass(frozen=True)
@@ -188,20 +206,16 @@ class ActionJudge(Checked):
             bundled one.
         thresholds: None are the evaluator's own; a text names a preset of the paper.
         allow_other_model: Accept thresholds that were fitted for another evaluator.
-        verdict: "embedded" or a folder of `fitrag calibrate verdict`: the action is decided by all
-            grades, both labels and the reader's answers. None is the paper's rule.
     """
 
     evaluator: object = None
     _: KW_ONLY
     thresholds: ActionThresholds | str | None = None
     allow_other_model: bool = False
-    verdict: object = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         evaluate_port(self.evaluator)
-        _ = self._list_judge
         if self.evaluator is not None:  # the embedded one is not loaded for this
             self._thresholds()
         elif self.thresholds is not None:
@@ -211,26 +225,19 @@ class ActionJudge(Checked):
         """Return the flow that ends in the action; all passages are graded in one ask."""
         check_text("question", question, blank=False)
         given = check_many("passages", passages, Passage)
-        asked = [at for at, passage in enumerate(given) if passage.text.strip()]
-        wholes = [Excerpt.whole(given[at]) for at in asked]
-        graded = yield from grade(question, wholes, evaluate_port(self.evaluator))
-        thresholds = self._thresholds()
-        grades = [BLANK] * len(given)
-        for at, excerpt in zip(asked, graded, strict=True):
-            grades[at] = excerpt.score
-        action = thresholds.action(excerpt.score for excerpt in graded)
-        numbers: dict[str, object] = {}
-        if self._list_judge is not None:
-            pairs = [(question, given[at]) for at in asked]
-            own = EMBEDDED_EVALUATOR if self.evaluator is None else self.evaluator
-            action, numbers = yield from self._list_judge(pairs, [e.score for e in graded], own)
-        return GradedList(action, tuple(grades), thresholds, numbers)
-
-    @cached_property
-    def _list_judge(self) -> ListJudge | None:
-        if self.verdict is None:
-            return None
-        return judge_of(self.verdict, allow_other_model=self.allow_other_model)
+        selection = Selection()
+        selection.add(given)
+        wholes = [Excerpt.whole(passage) for passage in given if passage.text.strip()]
+        graded = yield from grade(question, wholes, evaluate_port(self.evaluator), selection)
+        thresholds, grades = self._thresholds(), {id(one.passage): one.score for one in graded}
+        refused = [row for row in selection.rows(graded) if row.reason == "refused" and row.whole]
+        why = {id(given[row.at]): row.detail for row in refused}
+        return GradedList(
+            thresholds.action(grades.values()),
+            tuple(grades.get(id(passage), BLANK) for passage in given),
+            thresholds,
+            tuple(why.get(id(passage), "") for passage in given) if why else (),
+        )
 
     def _thresholds(self) -> ActionThresholds:
         return thresholds_of(

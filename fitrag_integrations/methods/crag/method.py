@@ -70,9 +70,6 @@ class Crag(Checked):
         rewrite: False searches for the question itself (Table 3).
         select: False keeps all that the web gave (Table 3).
         min_score: Lowest ``relevance_score`` kept, in [0, 1], as in ``Refiner``.
-        verdict: "embedded" or a folder of `fitrag calibrate verdict`: the action is decided by all
-            grades, both labels and the reader's answers, see `ListVerdict`. None is the paper's
-            rule.
         deduplicate: Keep equal texts, and text that chunks of one source share, once.
 
     Raises:
@@ -100,7 +97,6 @@ class Crag(Checked):
     rewrite: bool = True
     select: bool = True
     min_score: Share | None = None
-    verdict: object = None
     on_incorrect: Literal["warn", "drop", "keep"] = "warn"
     deduplicate: bool = True
 
@@ -129,7 +125,6 @@ class Crag(Checked):
             self.evaluator,
             thresholds=self.thresholds,
             allow_other_model=self.allow_other_model,
-            verdict=self.verdict,
         )
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
@@ -153,7 +148,11 @@ class Crag(Checked):
         foreign = script_note(self.evaluator, EMBEDDED_EVALUATOR, question, retrieved)
         notes = (*asked_note(question), *notes, *foreign)
         judged = yield from self._judge(question, retrieved)
-        graded = [Excerpt.whole(p, score=g) for p, g in zip(retrieved, judged.grades, strict=True)]
+        notes += judged.notes
+        pairs = list(zip(retrieved, judged.grades, strict=True))
+        graded = [Excerpt.whole(passage, score=score) for passage, score in pairs]
+        for at in reversed([at for at, why in enumerate(judged.refused) if why]):
+            selection.drop([graded.pop(at)], "refused", judged.refused[at])
         selection.scored(graded)
         if self.deduplicate:
             graded, repeated = best_copies(graded, of=len(found), selection=selection)
@@ -207,7 +206,6 @@ class Crag(Checked):
         return {
             "grades": list(judged.grades),
             "thresholds": judged.thresholds.to_dict(),
-            **({"list": dict(judged.numbers)} if judged.numbers else {}),
             **({"verdict": str(judged.action), "without": off} if off else {}),
             **web.details,
             "strips": {"retrieved": len(known.graded) - strips, "web": strips},

@@ -220,7 +220,8 @@ class Refiner(Counting, Checked):
         cut = [s for one in to_cut for s in strips(one, sentences=length, split=self.split)]
 
         # filter
-        graded = yield from grade(question, cut, self._port)
+        refused = selection.counts["refused"]
+        graded = yield from grade(question, cut, self._port, selection)
         once = graded
         if self.deduplicate:
             once, _ = best_copies(graded, what="strips", selection=selection)
@@ -228,9 +229,11 @@ class Refiner(Counting, Checked):
         before = len(kept)
         kept = apart(by_score(kept), deduplicate=self.deduplicate, selection=selection)
         notes = []
-        if repeated := len(cut) - len(once) + before - len(kept):
+        if repeated := len(graded) - len(once) + before - len(kept):
             notes.append(f"{repeated} of {len(cut)} strips left out: repeated")
         notes += more
+        if refused := selection.counts["refused"] - refused:
+            notes.append(f"{refused} of {len(cut)} strips left out: the evaluator refused them")
 
         # recompose
         budget = Budget(

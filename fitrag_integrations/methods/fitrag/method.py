@@ -96,7 +96,7 @@ class FitRag(ReducerOptions):
         return replace(
             context,
             excerpts=reduced.kept,
-            notes=(*asked_note(question), *reading.notes),
+            notes=(*asked_note(question), *reading.notes, *selection.refused()),
             details=details,
             selection=selection.rows(reduced.kept),
         )

@@ -147,7 +147,7 @@ class Reading:
         return Context(
             asked.question,
             tuple(kept),
-            notes=self.notes,
+            notes=(*self.notes, *asked.selection.refused()),
             method=method,
             details=details,
             selection=asked.selection.rows(kept),

@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from fitrag_integrations.core.checks import can
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, WINDOWS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.flow.ask import ask_able
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, embedded_detector
 from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Detector, Pair, Scorer, model_name, port_of, scorer_of
@@ -27,6 +28,7 @@ from fitrag_integrations.values.excerpt import SPAN, grouped
 from fitrag_integrations.values.score import labels_of
 from fitrag_integrations.values.selected import Selection
 
+T = TypeVar("T")
 ScorePort: TypeAlias = Port[Pair, BiLabelScore]
 Sentences: TypeAlias = tuple[str, Passage, list[tuple[int, int]]]  # question, passage, spans
 SentencePort: TypeAlias = Port[Sentences, tuple[BiLabelScore, Sequence[BiLabelScore]]]
@@ -87,6 +89,15 @@ class Scoring(ABC):
     def windows(self, windows: Sequence[Excerpt]) -> Flow[list[Excerpt]]:
         """Score windows in one ask, in the order given."""
 
+    def ask(
+        self, items: Sequence[object], of: Sequence[T], excerpt: Callable[[T], Excerpt]
+    ) -> Flow[tuple[list[T], list[Any]]]:
+        """Ask about items; what of them is refused is dropped with the reason."""
+        able, answers, refused = yield from ask_able(self.port, items, of)
+        for one, error in refused:
+            self.selection.drop([excerpt(one)], "refused", str(error))
+        return able, answers
+
     def labelled(self, excerpts: Iterable[Excerpt], answers: object) -> list[Excerpt]:
         """Attach the labels to their excerpts."""
         return [
@@ -110,15 +121,14 @@ class Windows(Scoring):
 
     def wholes(self, passages: Sequence[Passage]) -> Flow[list[Excerpt]]:
         """Score whole passages in one ask."""
-        answers = yield from self.port.ask(
-            [(self.question, self.read(passage)) for passage in passages]
-        )
-        return self.labelled(map(Excerpt.whole, passages), answers)
+        items = [(self.question, self.read(passage)) for passage in passages]
+        able, answers = yield from self.ask(items, passages, Excerpt.whole)
+        return self.labelled(map(Excerpt.whole, able), answers)
 
     def windows(self, windows: Sequence[Excerpt]) -> Flow[list[Excerpt]]:
         """Score windows as passages with the titles of those they are from."""
         asked = [(self.question, window.as_passage()) for window in windows]
-        return self.labelled(windows, (yield from self.port.ask(asked)))
+        return self.labelled(*(yield from self.ask(asked, windows, lambda window: window)))
 
 
 class OnePass(Scoring):
@@ -161,9 +171,10 @@ class OnePass(Scoring):
             )
             for (passage, own), more in zip(cut, led, strict=True)
         ]
-        answers = yield from self.port.ask(items)
+        pairs = list(zip(cut, led, strict=True))
+        able, answers = yield from self.ask(items, pairs, lambda pair: Excerpt.whole(pair[0][0]))
         judged = []
-        for (_, own), more, (_, spans) in zip(cut, led, answers, strict=True):
+        for ((_, own), more), (_, spans) in zip(able, answers, strict=True):
             labels = labels_of(spans)
             both = dict(zip(map(SPAN, more), labels[len(own) :], strict=True))
             named = self._named(more)
@@ -172,7 +183,7 @@ class OnePass(Scoring):
                 for at, one in zip(map(SPAN, own), labels, strict=False)
             ]
             judged.append(self.labelled(own, means))
-        wholes = [Excerpt.whole(passage) for passage, _ in cut]
+        wholes = [Excerpt.whole(passage) for (passage, _), _ in able]
         return self.labelled(wholes, [whole for whole, _ in answers]), judged
 
     def _named(self, windows: Sequence[Excerpt]) -> set[tuple[int, int]]:

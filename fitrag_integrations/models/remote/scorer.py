@@ -17,7 +17,7 @@ from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.errors import PortError, RefusedError, refuse_if
 from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, Refused
 from fitrag_integrations.models.scorer.items import of_logits
@@ -120,7 +120,7 @@ class RemoteScorer:
     """Scorer that calls a served reranker, in the place of FIT-RAG's scorer (section 4.2).
 
     Scores are matched by the server's `index`. If a request is rejected for its size or content,
-    it is split in halves, so that a single document fails alone; its item is a `PortError`.
+    it is split in halves, so that a single document fails alone; its item is a `RefusedError`.
 
     Args:
         url: Address of the server, with or without the dialect's path.
@@ -290,6 +290,9 @@ class RemoteScorer:
                     await ask(places[half:])
                     return
                 rows = [error] * len(places)
+                if one and len(places) == 1:
+                    rows = [RefusedError(str(error))]
+                    rows[0].status = status
             for at, row in zip(places, rows, strict=True):
                 found[at] = row
 

@@ -21,17 +21,13 @@ import numpy as np
 
 from fitrag_integrations.core.checks import Checked, Count, check_is
 from fitrag_integrations.core.files import write_whole
-from fitrag_integrations.core.jsonl import write_jsonl
-from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.figure import Places
-from fitrag_integrations.evaluation.thresholds.risk import Choice, cheapest
+from fitrag_integrations.evaluation.thresholds.risk import cheapest
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.adapting import first_text, made_id
-from fitrag_integrations.methods.compose.fitted import CORPUS, TRACES, WITH, WITHOUT, Fitted
-from fitrag_integrations.methods.explaining import trace_row
+from fitrag_integrations.methods.compose.fitted import CORPUS, WITH, WITHOUT, Fitted
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -51,8 +47,6 @@ from fitrag_integrations.training.fitted.questions import (
 )
 from fitrag_integrations.training.fitted.trying import (
     PLAIN,
-    Setting,
-    Table,
     ask_bank,
     ask_model,
     behind_gates,
@@ -60,7 +54,7 @@ from fitrag_integrations.training.fitted.trying import (
     try_all,
 )
 from fitrag_integrations.training.journal import Account, AnswerJournal
-from fitrag_integrations.types import Context, Passage, RetrievalDecision
+from fitrag_integrations.types import Passage
 from fitrag_integrations.values.thresholds import FittedThreshold
 from fitrag_integrations.values.windows import usable
 
@@ -222,7 +216,6 @@ def _fitted(
     )
     if passages:
         write_corpus(folder, passages)
-    write_jsonl(folder / TRACES, _traces(table, settings, choice, test))
     proof = Proof.of(table, tried, settings, choice, test, fitted)
     notes += [f"trained of the scorer: {scorer.trained}; its weight is {scorer.weight:g}"]
     write_page(folder / REPORT, proof, table, (order, test), notes, prices)
@@ -276,27 +269,6 @@ def _questions(
     asked = each_once(asked)
     write_questions(kept, asked)
     return asked
-
-
-def _traces(
-    table: Table, settings: Mapping[str, Setting], choice: Choice, test: Places
-) -> list[Row]:
-    """Return the rows that the chosen setting would have left, of the questions held out."""
-    chosen = settings[choice.chosen]
-    way = choice.chosen.partition(";")[0]
-    rows = list[Row]()
-    for at in test.tolist():
-        context = table.contexts[way][at]
-        if chosen.gate:
-            known = float(table.p_known[chosen.gate][at])
-            decision = RetrievalDecision(known <= chosen.threshold, known, chosen.threshold, "")
-            context = replace(
-                context if decision.retrieve else Context(context.question),
-                decision=decision,
-                method="iknow",
-            )
-        rows.append(trace_row(context))
-    return rows
 
 
 Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]

@@ -74,7 +74,6 @@ def test_thresholds_given_here(routed):
     [
         (Share.thresholds, ["--upper", -0.9], "lower"),  # the wrong way round
         (None, [], "calibrate evaluator"),
-        (Share.thresholds, ["--verdict", "nowhere"], "nowhere"),
     ],
 )
 def test_what_cannot_decide_is_refused(routed, evaluator, own, arguments, said):
@@ -104,24 +103,3 @@ def test_a_bad_row_has_no_action_and_no_grades(routed, changes, told):
     assert code == 0
     assert [r["action"] for r in got] == ["incorrect", None, "incorrect"]
     assert got[1]["grades"] == [] and told in json.dumps(got[1]["error"])
-
-
-def test_a_verdict_is_fitted_to_lists_and_decides_on_others(routed, evaluator, fitrag, tmp_path):
-    lists = [
-        {"question": f"ann wrote it {n}", "passages": passages(text), "answers": ["it"]}
-        for n in range(25)
-        for text in ("Ann wrote it all.", "Rain and hail.")
-    ]
-    for at, given in enumerate(lists):
-        given["passages"][0]["has_answer"] = 1 - at % 2
-    rows, out = write(tmp_path / "lists.jsonl", lists), tmp_path / "verdict"
-    alone = ("--scorer", "none", "--reader", "none")
-    done = fitrag("calibrate", "verdict", rows, "--out", out, *alone)
-    assert done[0] == 0 and "correct 25, 25 of them with the answer" in done[2]
-    told = json.loads((out / "model.json").read_text())
-    assert told["models"] == {"evaluator": "share"} and not any(
-        "trust" in n for n in told["weights"]
-    )
-    code, (sure, none) = routed([row("Ann wrote it all"), row("Rain.")], "--verdict", out)
-    assert code == 0 and (sure["action"], none["action"]) == ("correct", "incorrect")
-    assert sure["chance"] > 0.7 > 0.3 > none["chance"]

@@ -14,7 +14,17 @@ from dataclasses import replace
 import pytest
 from rerank_server import KEY, Server, share
 
-from fitrag_integrations import InputError, Passage, PortError, Ports, ThresholdMismatchError, run
+from fitrag_integrations import (
+    InputError,
+    Passage,
+    PortError,
+    Ports,
+    ThresholdMismatchError,
+    compress,
+    rerank,
+    run,
+)
+from fitrag_integrations.errors import RefusedError
 from fitrag_integrations.methods import ActionThresholds, Crag, FitRag
 from fitrag_integrations.models import RemoteScorer
 from fitrag_integrations.models.remote.client import _Breaker
@@ -188,6 +198,61 @@ def test_it_serves_where_a_scorer_or_an_evaluator_does(server):
     assert run(Crag(scorer, thresholds=fitted)("q?", ports)).value.action == "correct"
     with pytest.raises(ThresholdMismatchError, match="another"):
         Crag(scorer, thresholds=replace(fitted, model="another"))
+
+
+PASSES = ActionThresholds(upper=0.5, lower=-0.9)
+REFUSING = {
+    "rerank": lambda scorer, shelf: rerank("q?", shelf, scorer=scorer, top_n=2).traced,
+    "compress": lambda scorer, shelf: compress("q?", shelf, scorer=scorer).traced,
+    "fitrag": lambda scorer, shelf: run(FitRag(scorer)("q?", offering(shelf))),
+    "crag": lambda scorer, shelf: run(Crag(scorer, thresholds=PASSES)("q?", offering(shelf))),
+}
+
+
+def offering(shelf):
+    return Ports(retrieve=lambda queries: [shelf for _ in queries])
+
+
+class Refuses:
+    """Refuse one text, as a scorer of one's own may."""
+
+    def score(self, pairs):
+        return [
+            RefusedError("9000 tokens, at most 512") if "poison" in passage.text else share(3.0)
+            for _, passage in pairs
+        ]
+
+
+@pytest.mark.parametrize("way", REFUSING)
+@pytest.mark.parametrize(
+    ("kind", "text", "why"),
+    [
+        ("tei", "score 1 poison", "422"),
+        ("tei", "score 1 heavy", "413"),
+        ("jina", "score 1 heavy", "413"),
+        ("cohere", "score 1 poison", "422"),
+        (Refuses(), "score 1 poison", "at most 512"),
+    ],
+)
+def test_what_is_refused_is_left_out_with_its_reason(server, way, kind, text, why):
+    scorer = scorer_of(server, kind, max_retries=0) if isinstance(kind, str) else kind
+    shelf = [Passage("a", "score 3 All."), Passage("b", text), Passage("c", "score 2 Much.")]
+    traced = REFUSING[way](scorer, shelf)
+    assert {excerpt.passage.id for excerpt in traced.value.excerpts} == {"a", "c"}
+    assert any(note.startswith(("1 left out", "passage 2 of 3")) for note in traced.value.notes)
+    (line,) = (line for line in traced.explain().splitlines() if line.startswith("dropped 2. b"))
+    assert "refused" in line and why in traced.value.selection[1].detail
+    with pytest.raises(PortError, match=why):  # nothing is left to rank
+        _ = REFUSING[way](scorer, shelf[1:2]).value
+
+
+def test_a_server_that_is_down_is_no_refusal(server):
+    class Half:
+        def score(self, pairs):
+            return [PortError("connection lost"), *(0.5 for _ in pairs[1:])]
+
+    with pytest.raises(PortError, match="connection lost"):
+        rerank("q?", ["one", "two"], scorer=Half())
 
 
 @pytest.mark.parametrize(
