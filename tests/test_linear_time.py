@@ -25,7 +25,7 @@ from fitrag_integrations.methods.baselines.self_ask import read_step
 from fitrag_integrations.methods.baselines.self_rag import _MARKS
 from fitrag_integrations.methods.citing import cite, highlight
 from fitrag_integrations.methods.crag.refiner import paragraphs
-from fitrag_integrations.methods.crag.search import extract_keywords, key_phrases, parse_keywords
+from fitrag_integrations.methods.crag.search import parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.retrieval.corpus.documents import _title
@@ -35,6 +35,13 @@ from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, site_of
 from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
 from fitrag_integrations.text.records import records_of
+from fitrag_integrations.text.replies import (
+    found_nothing,
+    read_yes_no,
+    refuses,
+    streamed,
+    strip_thoughts,
+)
 from fitrag_integrations.text.sentences import split_clauses, split_sentences, word_ends
 from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
@@ -93,9 +100,12 @@ READERS = {
     "pages_of": lambda text: pages_of(text, (), lambda item: item),
     "cite": lambda text: cite(SHOWN, text),
     "highlight": lambda text: highlight(letters(text)),
-    "key_phrases": lambda text: key_phrases(text, 5),
     "parse_keywords": parse_keywords,
-    "extract_keywords": extract_keywords,
+    "strip_thoughts": strip_thoughts,
+    "streamed": lambda text: list(streamed(iter([text]))),
+    "read_yes_no": read_yes_no,
+    "refuses": refuses,
+    "found_nothing": found_nothing,
     "paragraphs": lambda text: list(paragraphs(text)),
     "parse_claims": parse_claims,
     "read_document": lambda text: read_document(text, 100, approximate_tokens),

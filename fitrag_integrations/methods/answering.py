@@ -13,6 +13,7 @@ from fitrag_integrations.core.record import Record
 from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.types import Context, Excerpt, Template
 from fitrag_integrations.values.context import decided, noted
 from fitrag_integrations.values.excerpt import excerpts_html, place
@@ -224,8 +225,9 @@ class Answering:
         skipped = context.decision is not None and not context.decision.retrieve
         if self.reader is None or (ports.generate and skipped and not context.excerpts):
             (text,) = yield from ports.generate.ask([prompt])
-            notes = cut_note(text, "answer") if text.strip() else (WROTE_NOTHING,)
-            return Answered(text.strip(), _noted(context, *notes), prompt)
+            answer = strip_thoughts(text).strip()
+            notes = (*cut_note(text, "answer"), *(() if answer else (WROTE_NOTHING,)))
+            return Answered(answer, _noted(context, *notes), prompt)
         pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
         answers = yield from read_port(self.reader).ask(pairs)
         if not answers:

@@ -21,6 +21,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Counting
 from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision, Template
 from fitrag_integrations.values.prompt import LimitedPrompt, cut_note
@@ -34,7 +35,6 @@ Notes: TypeAlias = tuple[str, ...]
 OnError = Literal["degrade", "raise"]
 LOOK_UP = "a retrieval failed"
 NO_ANSWER = "the language model wrote no answer"
-THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _LABEL = re.compile(r"[\s*#]*(?:document|answer):[\s*]*", re.IGNORECASE)
 _NEXT = re.compile(r"^[*#]*(?:passages?|question|earlier document):", re.MULTILINE | re.IGNORECASE)
 _FINAL = re.compile(r"\banswer\s+is\b[:\s]*(?=\S)", re.IGNORECASE)
@@ -273,7 +273,7 @@ def cut(text: str, max_tokens: int, count_tokens: TokenCounter) -> str:
 
 
 def _bare(text: str) -> str:
-    body = THOUGHT.sub("", text).strip()
+    body = strip_thoughts(text).strip()
     label = _LABEL.match(body)
     return body[label.end() :] if label else body
 

@@ -24,6 +24,7 @@ from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import Reader
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.training.collecting import Failed, Told
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.prompt import LimitedPrompt
@@ -239,7 +240,7 @@ class AskLLM:
         if isinstance(answer, Failed):
             return answer, False
         reply = answer if isinstance(answer, Told) else Told(str(answer))
-        text = reply.text.strip()
+        text = strip_thoughts(reply.text).strip()
         if not text:
             return Failed("empty", "the model returned nothing", reply.tokens), False
         if self._refusal.search(text.replace("\u2019", "'")):

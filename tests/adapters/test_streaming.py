@@ -13,7 +13,11 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_fakes import OverlapBase, Recorder
 from langgraph.graph import START, MessagesState, StateGraph
+from llama_fakes import NodeRetriever, ScriptedLLM
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
 
+from fitrag_integrations.flow import run
 from fitrag_integrations.langchain import (
     CompressingRetriever,
     CorrectiveRouter,
@@ -26,8 +30,16 @@ from fitrag_integrations.langchain import (
     SlimPLMRetriever,
     WebSearchRetriever,
 )
-from fitrag_integrations.methods import AskGate, FitRag
-from fitrag_integrations.methods.baselines import IterRetgen
+from fitrag_integrations.llama_index import KnowledgeRouterQueryEngine, MethodQueryEngine
+from fitrag_integrations.methods import ITRG, AskGate, FitRag, SlimPLM
+from fitrag_integrations.methods.answering import Answering
+from fitrag_integrations.methods.baselines import Direct, IterRetgen
+from fitrag_integrations.methods.crag.search import rewrite
+from fitrag_integrations.methods.ik.decider import write_draft
+from fitrag_integrations.methods.slimplm.claims import parse_claims
+from fitrag_integrations.methods.slimplm.judge import NecessityCheck
+from fitrag_integrations.ports import Ports
+from fitrag_integrations.types import Passage
 
 QUESTION, OTHER = QUESTIONS[0], "Where does the Danube end?"
 ANSWER = "the final answer"
@@ -123,6 +135,120 @@ def test_only_the_answer_streams_from_a_graph(part):
         return [piece async for piece in app.astream(asked(), stream_mode="messages")]
 
     assert words(asyncio.run(pieces())) == ANSWER
+
+
+SECRET = "the client is Mr. Falk"
+THOUGHTS = {
+    "tags": f"<think>{SECRET}</think>\n\n{{}}",
+    "unopened": f"Hm, {SECRET}.</think>{{}}",
+    "channels": f"<|channel|>analysis<|message|>{SECRET}<|end|><|start|>assistant"
+    "<|channel|>final<|message|>{}",
+    "brackets": f"[THINK]{SECRET}[/THINK]{{}}",
+}
+
+
+class Thinker(ScriptedLLM):
+    reply: str = ""
+
+    def _answer(self, prompt):
+        return self.reply
+
+
+def written_by(reply):
+    return Ports(
+        retrieve=lambda queries: [[Passage("p", "A text.")] for _ in queries],
+        generate=lambda prompts: [reply for _ in prompts],
+    )
+
+
+def claims(reply):
+    (lead,) = parse_claims(reply.format("<Claim(Besk)> <NeedSearch(True)> <Query(Besk)>")).claims
+    return lead.query
+
+
+def pieces(runnable):
+    async def all_of():
+        return "".join([piece async for piece in runnable.astream(QUESTION)])
+
+    streamed = "".join(runnable.stream(QUESTION))
+    assert asyncio.run(all_of()) == streamed
+    return streamed
+
+
+def router(reply):
+    known = FakeListChatModel(responses=[reply.format("Besk")])
+    return KnowledgeRouter(gate=FixedGate(0.9), unknown=_answered, llm=known)
+
+
+def method(reply):
+    llm = FakeListChatModel(responses=[reply.format("Besk")])
+    return MethodRunnable(method=FitRag(scorer=OverlapScorer()), retriever=OverlapBase(), llm=llm)
+
+
+def engine(reply, streaming):
+    llm = Thinker(reply=reply.format("Besk"))
+    known = KnowledgeRouterQueryEngine(
+        FixedGate(0.9),
+        retrieve=RetrieverQueryEngine.from_args(NodeRetriever(), llm=MockLLM()),
+        llm=llm,
+        streaming=streaming,
+    )
+    whole = MethodQueryEngine(
+        FitRag(scorer=OverlapScorer()), NodeRetriever(), llm=llm, streaming=streaming
+    )
+    answers = [str(each.query(QUESTION)) for each in (known, whole)]
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+DOORS: dict[str, Callable[[str], object]] = {
+    "gate": lambda reply: (
+        AskGate(lambda _: [reply.format("No")], draft_tokens=0).p_known(["q?"], [""])[0] == 0.0
+        and "Besk"
+    ),
+    "draft": lambda reply: run(write_draft("q?", lambda _: [reply.format("Besk")])).value,
+    "keywords": lambda reply: run(rewrite("q?", written_by(reply.format("Besk")))).value.query,
+    "claims": claims,
+    "verdict": lambda reply: (
+        run(NecessityCheck(lambda _: [reply.format("Known (False)")])([("q?", "a")]))
+        .value[0]
+        .decision.retrieve
+        and "Besk"
+    ),
+    "heuristic answer": lambda reply: (
+        run(
+            SlimPLM(proxy=lambda _: [reply.format("Besk")], judge=lambda _: ["Known (True)"])(
+                "q?", written_by("")
+            )
+        ).value.draft
+    ),
+    "document": lambda reply: (
+        run(ITRG(rounds=1)("q?", written_by(reply.format("Besk")))).value.draft
+    ),
+    "answer": lambda reply: (
+        run(Answering(Direct())("q?", written_by(reply.format("Besk")))).value.text
+    ),
+    "router": lambda reply: router(reply).invoke(QUESTION),
+    "method": lambda reply: method(reply).invoke(QUESTION),
+    "query engines": lambda reply: engine(reply, streaming=False),
+}
+STREAMS: dict[str, Callable[[str], object]] = {
+    "router": lambda reply: pieces(router(reply)).strip(),
+    "method": lambda reply: pieces(method(reply)).strip(),
+    "query engines": lambda reply: engine(reply, streaming=True).strip(),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", THOUGHTS)
+def test_no_thought_gets_out(kind, door):
+    assert DOORS[door](THOUGHTS[kind]) == "Besk"
+
+
+@pytest.mark.parametrize("door", STREAMS)
+@pytest.mark.parametrize("kind", sorted(THOUGHTS.keys() - {"unopened"}))  # known at its end alone
+def test_no_thought_streams(kind, door):
+    assert STREAMS[door](THOUGHTS[kind]) == "Besk"
 
 
 def test_the_answer_a_method_wrote_itself_comes_as_a_whole():

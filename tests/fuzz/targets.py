@@ -37,7 +37,7 @@ from fitrag_integrations.methods.baselines.self_rag import _MARKS
 from fitrag_integrations.methods.citing import cite, highlight
 from fitrag_integrations.methods.compose.fitted import Fitted
 from fitrag_integrations.methods.compose.recipe import method_from
-from fitrag_integrations.methods.crag.search import extract_keywords, parse_keywords
+from fitrag_integrations.methods.crag.search import parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.models.remote import replies
@@ -49,6 +49,13 @@ from fitrag_integrations.retrieval.growing import GrowingIndex
 from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.cleaning import clean_text, site_of
+from fitrag_integrations.text.replies import (
+    found_nothing,
+    read_yes_no,
+    refuses,
+    streamed,
+    strip_thoughts,
+)
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.journal import AnswerJournal
@@ -100,7 +107,8 @@ def written(data):
     read_verdict(text), read_step(text), final_answer(text), reasoned(text)
     read_document(text, 20, approximate_tokens), read_answer(text, 20, approximate_tokens)
     list(_MARKS.finditer(text))
-    parse_claims(text), parse_keywords(text), extract_keywords(text)
+    parse_claims(text), parse_keywords(text), "".join(streamed(iter(text)))
+    strip_thoughts(text), read_yes_no(text), refuses(text), found_nothing(text)
     shown = [Excerpt.whole(Passage("p", "one. two.", "title"))]
     cite(shown, text)
     highlight(shown)

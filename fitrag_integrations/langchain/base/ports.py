@@ -23,6 +23,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import to_pages, to_passages
 from fitrag_integrations.langchain.base.models import is_tool, language_model, model_name
 from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.replies import strip_thoughts
 
 INTERNAL = ("nostream", "fitrag")
 """Tags of calls whose words are no answer: LangGraph does not stream what has the first, and
@@ -219,7 +220,12 @@ class ToolSearch(RunnableSerializable[str, Any]):
 
 
 def text_of(output: object) -> str:
-    """Read the text of what a language model gave."""
+    """Read the text of what a language model gave, without its thoughts."""
+    return strip_thoughts(piece_of(output))
+
+
+def piece_of(output: object) -> str:
+    """Read the text of a piece of what a language model gives."""
     if isinstance(output, BaseMessage):
         return str(output.text)
     return check_text("llm output", output)

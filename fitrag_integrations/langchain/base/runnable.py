@@ -19,8 +19,9 @@ from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, arun_many, run, run_many
 from fitrag_integrations.langchain.base.fields import Brief
-from fitrag_integrations.langchain.base.ports import Backend
+from fitrag_integrations.langchain.base.ports import Backend, piece_of, text_of
 from fitrag_integrations.langchain.base.tools import Asked, tool_of
+from fitrag_integrations.text.replies import astreamed, streamed
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -232,14 +233,22 @@ class Source:
     config: RunnableConfig
 
     def pieces(self, options: Mapping[str, object]) -> Iterator[object]:
-        """Return the pieces as they come."""
-        for piece in self.backend.runnable.stream(self.given, self.config, **options):
-            yield self.backend.convert(piece)
+        """Return the pieces as they come; those of a language model without its thoughts."""
+        pieces = self.backend.runnable.stream(self.given, self.config, **options)
+        if self.backend.convert is text_of:
+            return streamed(map(piece_of, pieces))
+        return map(self.backend.convert, pieces)
 
     async def apieces(self, options: Mapping[str, object]) -> AsyncIterator[object]:
-        """Return the pieces as they come."""
-        async for piece in self.backend.runnable.astream(self.given, self.config, **options):
-            yield self.backend.convert(piece)
+        """Return the pieces as they come; those of a language model without its thoughts."""
+        convert = self.backend.convert
+        read, pieces = (
+            (piece_of if convert is text_of else convert),
+            self.backend.runnable.astream(self.given, self.config, **options),
+        )
+        converted = (read(piece) async for piece in pieces)
+        async for piece in astreamed(converted) if convert is text_of else converted:
+            yield piece
 
 
 class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):

@@ -14,6 +14,7 @@ from llama_index.core.types import TokenAsyncGen, TokenGen
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.methods.adapting import check_judged
 from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.text.replies import astreamed, streamed
 
 _WRITTEN = PromptTemplate("{text}")  # the whole prompt is the one value, so its braces stay
 _END: Any = object()
@@ -46,14 +47,14 @@ def check_model(decider: Decider, llm: Any) -> None:
 
 
 def stream(llm: LLM, prompt: str) -> TokenGen:
-    """Continue a prompt token by token."""
-    return llm.stream(_WRITTEN, text=prompt)
+    """Continue a prompt token by token, without the model's thoughts."""
+    return streamed(llm.stream(_WRITTEN, text=prompt))
 
 
 async def astream(llm: LLM, prompt: str) -> TokenAsyncGen:
-    """Continue a prompt token by token without blocking the event loop."""
+    """Continue a prompt token by token, as `stream` does, without blocking the event loop."""
     if not blocks(llm):
-        return await llm.astream(_WRITTEN, text=prompt)
+        return astreamed(await llm.astream(_WRITTEN, text=prompt))
     return _pumped(llm, prompt)
 
 

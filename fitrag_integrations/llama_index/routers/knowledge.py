@@ -32,6 +32,7 @@ from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import Decider, OnError
 from fitrag_integrations.ports import Gate
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.types import Template
 
 
@@ -139,4 +140,4 @@ class KnowledgeRouterQueryEngine(FromFitted, WritingRouter):
             return context
         prompt = context.prompt(self._answering.template)
         (text,) = yield from port.ask([prompt])
-        return Answered(text.strip(), context, prompt)
+        return Answered(strip_thoughts(text).strip(), context, prompt)

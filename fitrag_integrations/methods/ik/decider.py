@@ -27,6 +27,7 @@ from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.ports import Gate, gate_port, model_name, port_of
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.types import Draft, RetrievalDecision
 from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -181,7 +182,7 @@ def write_draft(question: str, drafter: object, tokens: int | None = None) -> Fl
     item = question if can(drafter, "draft") else DRAFT_PROMPT.format(question=question)
     (answer,) = yield from draft_port(drafter).ask([LimitedPrompt(item, tokens=tokens)])
     text = answer.text if isinstance(answer, Draft) else answer
-    return check_text("draft", text, blank=False)
+    return check_text("draft", strip_thoughts(check_text("draft", text)), blank=False)
 
 
 def draft_port(drafter: object) -> Port[str, Draft | str]:

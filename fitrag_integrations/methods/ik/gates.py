@@ -14,7 +14,6 @@ threshold was fitted.
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -36,6 +35,7 @@ from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port, arun_many, run_many
 from fitrag_integrations.methods.ik.decider import check_fitted, draft_port, write_draft
 from fitrag_integrations.ports import Drafter, port_of, rescore_port, writer_of
+from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -97,7 +97,6 @@ KNOW_PROMPT = (
     "Question: {question}\nCan you answer this question correctly without looking it up? "
     "Answer Yes or No.\nAnswer:"
 )
-_VERDICT = re.compile(r"\W*(yes|no|true|false)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,8 @@ class PTrueGate(_SelfGate):
 class AskGate(_SelfGate):
     """Gate that reads Yes or No from a plain-text reply: for services without log-probabilities.
 
-    Yes is 1.0 and No 0.0. A reply that begins with neither raises `PortError`, and so ends in
-    retrieval.
+    Yes is 1.0 and No 0.0. A reply that begins with neither, or says both, raises `PortError`, and
+    so ends in retrieval. Thoughts before the reply are not read.
 
     Args:
         model: Any language model of LangChain or LlamaIndex (bound, configured, with retries or
@@ -197,12 +196,12 @@ class AskGate(_SelfGate):
 
     @staticmethod
     def verdict(answer: object) -> float:
-        """Read the first word."""
+        """Read the first word behind any thoughts."""
         reply = check_text("reply", answer)
-        found = _VERDICT.match(reply)
-        if found is None:
-            raise PortError(f"asked for Yes or No, the model gave {reply[:40]!r}")
-        return float(found[1].lower() in ("yes", "true"))
+        if (said := read_yes_no(reply)) is None:
+            shown = strip_thoughts(reply) or "nothing but its thoughts"
+            raise PortError(f"asked for Yes or No, the model gave {shown[:40]!r}")
+        return float(said)
 
 
 __all__ = ["AskGate", "EntropyGate", "LikelihoodGate", "MarginGate", "PTrueGate"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from fitrag_integrations.methods.writing import THOUGHT
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.values import slimplm as _slimplm
 from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.prompt import PromptTemplate
@@ -209,7 +209,7 @@ def parse_claims(text: object) -> Leads:
     """
     if not isinstance(text, str):
         return Leads()
-    body = _UNPRINTABLE.sub(" ", THOUGHT.sub(" ", text[:MOST_CHARACTERS]))
+    body = _UNPRINTABLE.sub(" ", strip_thoughts(text[:MOST_CHARACTERS]))
     for grammar, events, repairs in readings(body):
         leads, mended = _leads(events)
         if leads:

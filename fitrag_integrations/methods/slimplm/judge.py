@@ -18,6 +18,7 @@ from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import check_fitted, decide, limit_of
 from fitrag_integrations.methods.slimplm.claims import JUDGE
 from fitrag_integrations.ports import pair_port, port_of
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, RetrievalDecision
 from fitrag_integrations.values.slimplm import read_verdict
@@ -112,6 +113,6 @@ def _verdict(answer: object) -> Verdict:
     if not isinstance(answer, str | bool | None):
         raise PortError(f"a judge gives True, False, None or a text, this one gave {answer!r:.80}")
     written = answer if isinstance(answer, str) else VERDICT
-    known = read_verdict(answer) if isinstance(answer, str) else answer
+    known = read_verdict(strip_thoughts(answer)) if isinstance(answer, str) else answer
     why = {None: UNREADABLE, True: KNOWN, False: UNKNOWN}[known]
     return Verdict(RetrievalDecision(not known, why=why), written)

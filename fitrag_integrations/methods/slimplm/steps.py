@@ -19,6 +19,7 @@ from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.slimplm.claims import PROXY, REWRITE_PAPER, REWRITES, parse_claims
 from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.ports import Ports, pair_port, port_of
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, Draft, Excerpt, Passage
 from fitrag_integrations.values.excerpt import unique
@@ -156,12 +157,14 @@ def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -
     def answered() -> Flow[str]:
         (answer,) = yield from proxy_port(proxy).ask([item])
         written = answer.text if isinstance(answer, Draft) else answer
-        return check_text("heuristic answer", written, blank=False)
+        check_text("heuristic answer", written, blank=False)
+        check_text("heuristic answer", strip_thoughts(written), blank=False)
+        return written
 
     written, error = yield from attempt(answered(), strict=strict)
     if written is None:
         return Heuristic(failed=failure("proxy", error))
-    text = written.strip()
+    text = strip_thoughts(written).strip()
     cut = (f"the heuristic answer was cut off after {most} of {len(text)} characters",)
     notes = cut if len(text) > most else cut_note(written, "heuristic answer")
     return Heuristic(text[:most], text, notes=notes)

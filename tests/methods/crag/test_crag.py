@@ -6,17 +6,20 @@ from dataclasses import replace
 import pytest
 from by_eye import THRESHOLDS, ByEye, ByEyeAsync, passage, texts
 from by_hand import asked, finished
+from langchain_core.runnables import RunnableLambda
 
 from fitrag_integrations.errors import InputError, PortError, SearchError, ThresholdMismatchError
 from fitrag_integrations.flow import arun, arun_many, run, run_many
+from fitrag_integrations.langchain.base.ports import Offer
+from fitrag_integrations.llama_index.base.ports import search_port
 from fitrag_integrations.methods import Crag, FitRag, MethodPort
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
-from fitrag_integrations.methods.crag.search import as_web, keyword_prompt
+from fitrag_integrations.methods.crag.search import as_web
+from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Action, BiLabelScore, Passage
+from fitrag_integrations.types import Action, BiLabelScore, Context, Passage
 
 QUESTION = "Who wrote the score of Amarcord?"
-KEYWORDS = "wrote, score, Amarcord"
 GOOD = passage("good", 0.9, -0.9, -0.8, 0.6, title="Film")
 FAIR = passage("fair", 0.3)
 BAD = passage("bad", -0.9)
@@ -98,7 +101,7 @@ def test_ambiguous_by_hand():
     flow = Crag(ByEye())(QUESTION, World().ports)
     flow.send(None)
     flow.send([[GOOD, FAIR]])
-    assert asked(flow.send([0.49, -0.5])) == ("generate", [keyword_prompt(QUESTION)])
+    assert asked(flow.send([0.49, -0.5])) == ("generate", [CRAG_KEYWORDS.render(Context(QUESTION))])
     assert asked(flow.send(["Amarcord, composer"])) == ("search", ["Amarcord, composer"])
     ask = flow.send([[PAGE]])
     inner = [*strips_of(GOOD, (0, 50), (51, 101)), FAIR.text]
@@ -120,14 +123,39 @@ def test_incorrect_by_hand():
     flow.send(None)
     flow.send([[BAD, FAIR]])
     assert asked(flow.send([-0.9, -0.51]))[0] == "generate"
-    assert asked(flow.send(["I am sorry, but no."])) == ("search", [KEYWORDS])
+    assert asked(flow.send(["I am sorry, but no."])) == ("search", [QUESTION])
     ask = flow.send([[PAGE]])
     assert asked(ask) == ("evaluate", ["On the page <0.4>.", "An advert."])
     context = finished(flow, [0.4, 0.5])
     assert context.action is Action.INCORRECT
     assert texts(context.excerpts) == ["On the page <0.4>.", "An advert."]
-    assert context.details["rewrite"] == "extracted"
+    assert context.details["rewrite"] == "question"
     assert context.notes[0].startswith("the language model did not rewrite the question")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "No good Google Search Result was found",
+        "No results found for 'Amarcord'.",
+        "DuckDuckGoSearchException: 202 Ratelimit",
+        "{'results': []}",
+    ],
+)
+@pytest.mark.parametrize("read", [search_port, lambda tool: Offer.of(None, tool).search.port({})])
+def test_a_tool_that_says_it_found_nothing_is_an_empty_search(read, said):
+    def search(query: str) -> str:
+        return said
+
+    tool = {search_port: search}.get(read, RunnableLambda(search))
+    world = World(BAD)
+    context = corrected(world, Ports(world, read(tool), world))
+    assert [excerpt.passage for excerpt in context.excerpts] == [BAD]
+    assert (
+        f"the search tool found nothing: {said}" in context.notes and KEPT_ANYWAY in context.notes
+    )
+    world.pages = [Passage("p", said, "", "https://x.org"), Passage("text-1", said)]
+    assert [one.passage.id for one in corrected(world).excerpts] == ["p"]
 
 
 def test_web_passages_are_marked_and_fenced():

@@ -135,26 +135,18 @@ def test_p_true_refuses_a_model_without_probabilities_and_names_the_fallback():
 
 @pytest.mark.parametrize(
     ("reply", "known"),
-    [
-        ("Yes", 1.0),
-        (" yes.", 1.0),
-        ("**Yes**, it is", 1.0),
-        ("True", 1.0),
-        ("No", 0.0),
-        ("no, it was Verdi: yes", 0.0),
-        ("FALSE", 0.0),
-    ],
+    [("Yes", 1.0), ("**Yes**, it is", 1.0), ("<think>No?</think>Yes.", 1.0), ("FALSE", 0.0)],
 )
 def test_asking_reads_the_first_word(reply, known):
     assert AskGate(lambda prompts: [reply for _ in prompts]).p_known(["q"], ["d"]) == [known]
 
 
-@pytest.mark.parametrize("reply", ["", "Perhaps", "Yesterday", "Nobody knows"])
-def test_a_reply_that_is_neither_retrieves(reply):
+@pytest.mark.parametrize("reply", ["", "Perhaps", "Yes or No", "Yes/No", "Yes. No.", "No. Yes!"])
+def test_a_reply_that_is_neither_or_both_retrieves(reply):
     gate = AskGate(lambda prompts: [reply for _ in prompts], draft_tokens=0)
     decision = run(Decider(gate)("q")).value.decision
     assert decision.retrieve and decision.p_known is None
-    assert f"asked for Yes or No, the model gave {reply!r}" in decision.why
+    assert "asked for Yes or No, the model gave" in decision.why and reply in decision.why
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,195 @@
+"""Read replies of language models and search tools: thoughts, refusals, and "nothing found".
+
+Models that reason write their thoughts in front of the answer: between tags, up to a lone closing
+tag where the prompt opened the thought, or in a channel (gpt-oss). Thoughts are not part of the
+answer: they are neither shown, nor searched for, nor read as a verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+
+_NAMES = r"(?:(?:\w{1,9}:)?think(?:ing)?|thoughts?|reasoning|reflection|inner_monologue)"
+_CHANNEL = r"(?:[^<\n]{0,60}<\|message\|>)?"
+# A mark between quotes or backticks is written about, not used. "inner" closes a thought, but means
+# nothing without one; "wrapper" goes only where a thought was.
+_MARK = re.compile(
+    r"(?<![`'\"“])(?:"
+    rf"(?P<open><{_NAMES}>|\[THINK\]|<\|begin_of_(?:thought|thinking)\|>|<\|START_THINKING\|>"
+    rf"|◁think▷|<\|channel\|?>\s*(?:analysis|commentary|thought)\b{_CHANNEL}|<unused94>)"
+    rf"|(?P<close></{_NAMES}>|\[/THINK\]|<\|end_of_(?:thought|thinking)\|>|<\|END_THINKING\|>"
+    rf"|◁/think▷|<\|channel\|>\s*final\b{_CHANNEL}|<channel\|>|<unused95>)"
+    r"|(?P<inner>assistantfinal(?=\S)|Here is my response:)"
+    r"|(?P<turn><\|start\|>assistant|<\|(?:end|return)\|>)"
+    r"|(?P<wrapper></?(?:answer|response)>|<\|(?:begin|end)_of_solution\|>"
+    r"|<\|(?:START|END)_RESPONSE\|>)"
+    r")(?![`'\"”])",
+    re.IGNORECASE,
+)
+# How a thought begins whose tags were lost on the way, or that has none.
+_BEGINNING = re.compile(r"\s*(?:analysis(?=[A-Z\"'])|Here is my thought process:)")
+_BEGUN = ("analysis", "Here is my thought process:")
+_LONGEST = 48  # characters of a mark
+_SIGN = re.compile(r"[<\[◁]")
+
+
+class Thoughts:
+    """Filter that takes the thoughts out of a reply that comes in pieces.
+
+    A thought that the prompt opened is known by its closing tag alone; what was passed on of it
+    before cannot be taken back. `strip_thoughts` reads a whole reply, and drops it.
+    """
+
+    def __init__(self) -> None:
+        self._rest, self._inside, self._found, self._fresh = "", False, False, True
+
+    def take(self, piece: str, *, last: bool = False) -> str:
+        """Return what is new of the answer; `last` ends the reply."""
+        text, kept, at = self._rest + piece, list[str](), 0
+        if self._fresh and not last and _may_begin(text):
+            self._rest = text
+            return ""
+        if self._fresh and (begun := _BEGINNING.match(text)):
+            self._inside = self._found = True
+            at = begun.end()
+        self._fresh = self._fresh and not text.strip()
+        for mark in _MARK.finditer(text, at):
+            if not last and len(text) - mark.start() < _LONGEST:
+                break  # what follows may change what it is
+            kind = mark.lastgroup
+            if (kind == "inner" and not self._inside) or (kind == "wrapper" and not self._found):
+                continue
+            kept.append("" if self._inside else text[at : mark.start()])
+            at = mark.end()
+            if kind == "close" and not self._inside:
+                kept = []
+            if kind in ("open", "close", "inner"):
+                self._inside, self._found = kind == "open", True
+        end = len(text)
+        if not last:
+            held = _SIGN.search(text, max(at, end - _LONGEST))
+            end = max(at, end - _LONGEST) if self._inside else held.start() if held else end
+        kept.append("" if self._inside else text[at:end])
+        self._rest = text[end:]
+        return "".join(kept)
+
+
+def _may_begin(text: str) -> bool:
+    """Check whether a reply may yet begin as a thought without tags does."""
+    begun = text.lstrip()
+    return any(len(begun) <= len(one) and one.startswith(begun) for one in _BEGUN)
+
+
+def strip_thoughts(text: str) -> str:
+    """Return a reply without the thoughts in it; one that was cut off while thinking is blank.
+
+    Args:
+        text: The whole reply.
+
+    Example:
+        >>> strip_thoughts("The user asks about Paris.</think>\\n\\nYes")
+        'Yes'
+    """
+    if not (_MARK.search(text) or _BEGINNING.match(text)):
+        return text
+    return Thoughts().take(text, last=True).strip()
+
+
+def streamed(pieces: Iterator[str]) -> Iterator[str]:
+    """Yield the pieces of a reply without the thoughts in it."""
+    thoughts = Thoughts()
+    for piece in pieces:
+        if kept := thoughts.take(piece):
+            yield kept
+    if kept := thoughts.take("", last=True):
+        yield kept
+
+
+async def astreamed(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Yield the pieces of a reply without the thoughts in it."""
+    thoughts = Thoughts()
+    async for piece in pieces:
+        if kept := thoughts.take(piece):
+            yield kept
+    if kept := thoughts.take("", last=True):
+        yield kept
+
+
+_REFUSAL = re.compile(
+    r"\W*(?:(?:i am |i'm |we are )?(?:so |very )?(?:sorry|unable|not able)\b|my apologies|"
+    r"i (?:can ?not|can't|could ?n[o']t|do not|don't|apologi[sz]e|will not|won't)\b|"
+    r"as an? (?:ai|large language|language)\b|unfortunately\b|no keywords|(?:none|n/?a)\W*$)",
+    re.IGNORECASE,
+)
+
+
+def refuses(text: str) -> bool:
+    """Check whether a reply begins as one that declines to answer."""
+    return _REFUSAL.match(text.replace("’", "'")) is not None
+
+
+_VERDICT = re.compile(r"\W*(?:(yes|true)|no|false)\b", re.IGNORECASE)
+_SAID = re.compile(
+    r"(?<!\bnot )(?<!n't )\b(yes|no|true|false)\b(?=[^\w\n]*(?:$|[.,;:!?/|)\]]|\b(?:or|and)\b))",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def read_yes_no(text: str) -> bool | None:
+    """Return whether a reply says Yes (or True); None for one that says neither, or both.
+
+    The reply has to begin with the word. A "no" within a sentence ("Yes, there is no doubt") is
+    not a second verdict.
+    """
+    reply = strip_thoughts(text)
+    first = _VERDICT.match(reply)
+    if first is None:
+        return None
+    said = first[1] is not None
+    others = (found[1].lower() in ("yes", "true") for found in _SAID.finditer(reply))
+    return said if all(other == said for other in others) else None
+
+
+MOST_SAID = 400  # characters; a longer text is a result
+_NOTHING = re.compile(
+    r"(?:no|0|zero|without) (?:[\w-]+ ){0,4}?(?:results?|hits)\b(?: (?:was|were|is|are))?"
+    r"(?:\W*\Z|\W*[.!;\n]| (?:found|available|returned|for|matched|matching)\b)"
+    r"|no (?:[\w-]+ ){0,2}?(?:matches|pages?|documents|information|answers?) (?:was |were )?found\b"
+    r"|nothing (?:was |relevant |useful )*found\b"
+    r"|(?:(?:i|we|the search|search) )?(?:did ?n[o']t|could ?n[o']t|was unable to|failed to) "
+    r"(?:find|return|get|retrieve) (?:any|anything|results)\b"
+    r"|(?:(?:the|your) )?search returned (?:no|0|zero|nothing)\b"
+    r"|(?:(?:web |search )*(?:results?|output|items|documents|organic)\b\W*)?"
+    r"(?:\[\s*\]|\{\s*\}|none|null|n/a|empty)\W*\Z",
+    re.IGNORECASE,
+)
+_LIMITED = re.compile(
+    r"(?:\d{3} )?(?:client error\W*)?(?:rate[ -]?limit(?:ed|ing)?|too many requests|"
+    r"(?:\w+ ){0,4}quota)\b(?:\W*\Z|\W+(?:(?:was|is|has been) )?(?:exceeded|reached|hit|error)\b"
+    r"|\W+(?:please|try|for http)\b)"
+    r"|429\b|too many requests\b|you(?:'ve| have) (?:exceeded|reached|hit) (?:your|the) "
+    r"(?:\w+ ){0,4}(?:limit|quota)\b",
+    re.IGNORECASE,
+)
+_FAILED = re.compile(
+    r"\W*(?:https?://\S+\s|[\w.]*(?:error|exception|warning|failure)\b|(?:the )?search failed\b|"
+    r"sorry\b|unfortunately\b|search\b|result\b|there (?:are|were|is|was)\b)?",
+    re.IGNORECASE,
+)
+_IN_ERROR = re.compile(r"rate[ -]?limit|too many requests|\b429\b|\bquota\b", re.IGNORECASE)
+
+
+def found_nothing(text: str) -> bool:
+    """Check whether the text of a search tool says that nothing was found, or that a limit is hit.
+
+    Only a short text that begins so counts; a result that is about such words does not.
+    """
+    body = text.replace("’", "'").strip()
+    if len(body) > MOST_SAID:
+        return False
+    head = _FAILED.match(body)
+    rest = body[head.end() :].lstrip(" \t\n:,;-'\"([{") if head else body
+    says = any(pattern.match(each) for pattern in (_NOTHING, _LIMITED) for each in (body, rest))
+    is_error = head is not None and re.search(r"error|exception", head[0], re.IGNORECASE)
+    return says or bool(is_error and _IN_ERROR.search(body))
