@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 	embedded-fitted embedded-eligibility clean
 
 help:
-	@echo "make demo    answer the demo questions with the embedded models"
+	@echo "make demo    show what FIT-RAG keeps of bundled documents for one question"
 	@echo "make test    run the tests, all but those that need a browser"
 	@echo "make test-browser  open pages in Chromium, installed where it is missing"
 	@echo "make test-notebooks  run every notebook, saving nothing"

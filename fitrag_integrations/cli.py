@@ -36,7 +36,7 @@ GROUPS = {
     "evaluate": "Evaluate on labeled rows.",
 }
 VERBS = {
-    "demo": Home("demo.demo:DemoPlan", "Show on one screen what FIT-RAG keeps and saves.", SEARCH),
+    "demo": Home("demo:DemoPlan", "Show on one screen what FIT-RAG keeps and saves.", SEARCH),
     "try": Home("fit.trial:TryPlan", "Measure what FIT-RAG saves on your own files.", SEARCH),
     "fit": Home("fit.fit:FitPlan", "Fit FIT-RAG to your files and language model.", SEARCH),
     "index": Home("run.index:IndexPlan", "Build an index of a corpus, or add to one.", SEARCH),

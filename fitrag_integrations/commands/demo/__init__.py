@@ -1,1 +1,0 @@
-"""``fitrag demo``: both frameworks over a small corpus that ships."""
