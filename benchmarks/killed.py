@@ -35,8 +35,6 @@ from pathlib import Path
 from fitrag_integrations import cli
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.core.jsonl import write_jsonl
-from fitrag_integrations.retrieval import Encoder
-from fitrag_integrations.retrieval.growing import GrowingIndex
 from fitrag_integrations.training.fitted import Wish, fit
 from fitrag_integrations.training.fitted.fitting import JOURNAL
 from fitrag_integrations.types import Passage
@@ -74,7 +72,6 @@ COMMANDS = {  # what is run, and the files that are compared
     "train evaluator": (f"train evaluator {{home}}/few.jsonl --out {{to}} {STEPS}", TRAINED),
 }
 INDEX = "index {home}/corpus.jsonl {to} --encoder {home}/bert"
-GROWN = ("vectors.f16", "passages.jsonl", "ends.i64", "state.json")
 FITTED = ("fitted.json", "questions.jsonl", "report.html", "corpus.json")
 
 
@@ -119,10 +116,8 @@ def jobs_in(home: Path, *, bundled: bool) -> dict[str, Job]:
     """Return the jobs by their names, over random models or those that ship."""
     words = {name: (shipped(words) if bundled else words) for name, (words, _) in COMMANDS.items()}
     jobs = {name: Job(partial(command, words[name], home), COMMANDS[name][1]) for name in COMMANDS}
-    encoder = partial(Encoder, *([] if bundled else [str(home / "bert")]), pooling="mean")
     index = shipped(INDEX) if bundled else INDEX
     jobs["index"] = Job(partial(build, index, home), ("index.faiss", "passages.jsonl"))
-    jobs["growing index"] = Job(partial(grow, encoder, 30 if bundled else 60), GROWN)
     jobs["fit"] = Job(fit_in, FITTED, asked_twice)
     return jobs
 
@@ -255,13 +250,6 @@ def build(words: str, home: Path, folder: Path) -> None:
     """Build an index, where it is not there already, whole."""
     if not (folder / "manifest.json").exists():
         command(words, home, folder)
-
-
-def grow(encoder: Callable[[], Encoder], notes: int, folder: Path) -> None:
-    """Add to an index on disk, in blocks."""
-    index = GrowingIndex(folder, encoder())
-    texts = (f"{text_of(name)} Note {at}." for at in range(notes) for name in NAMES)
-    index.add(Passage(str(at), text) for at, text in enumerate(texts))
 
 
 def fit_in(folder: Path) -> None:

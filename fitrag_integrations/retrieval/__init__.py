@@ -14,17 +14,14 @@ if TYPE_CHECKING:
     from fitrag_integrations.retrieval.corpus.documents import read_corpus
     from fitrag_integrations.retrieval.corpus.files import FileNote
     from fitrag_integrations.retrieval.encoder import Encoder
-    from fitrag_integrations.retrieval.growing import GrowingIndex
-    from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever, IndexShards
+    from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever
     from fitrag_integrations.retrieval.question_bank import QuestionBank
 
 _MODULE_OF = {
     "Encoder": "encoder",
     "FaissIndex": "index",
     "FileNote": "corpus.files",
-    "GrowingIndex": "growing",
     "IndexRetriever": "index",
-    "IndexShards": "index",
     "QuestionBank": "question_bank",
     "TextEncoder": "_encoding",
     "passage_text": "_encoding",
@@ -35,9 +32,7 @@ __all__ = [
     "Encoder",
     "FaissIndex",
     "FileNote",
-    "GrowingIndex",
     "IndexRetriever",
-    "IndexShards",
     "QuestionBank",
     "TextEncoder",
     "passage_text",

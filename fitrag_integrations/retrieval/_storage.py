@@ -16,8 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.files import only_writer, replacing, sha256_of, write_whole
@@ -154,15 +152,6 @@ def _check_index(flat: Any, kind: Kind) -> None:
     fits = flat.metric_type == home.METRIC_INNER_PRODUCT and flat.is_trained
     if fits and kind == "fp16":
         fits = flat.sq.qtype == home.ScalarQuantizer.QT_fp16
-    elif fits and kind == "hnsw" and flat.ntotal:
-        fits = 0 <= flat.hnsw.entry_point < flat.ntotal
-    elif fits and kind == "ivf" and flat.ntotal:
-        lists, ids = flat.invlists, [np.empty(0, np.int64)]
-        for at in range(flat.nlist):
-            if size := lists.list_size(at):
-                ids.append(home.rev_swig_ptr(lists.get_ids(at), size))
-        fits = (flat.quantizer.d, flat.quantizer.ntotal) == (flat.d, flat.nlist)
-        fits = fits and np.array_equal(np.sort(np.concatenate(ids)), np.arange(flat.ntotal))
     if not fits:
         raise ValueError(f"the index is not one of inner products of the kind {kind!r}")
 
@@ -174,12 +163,10 @@ def _check_head(path: Path, manifest: dict[str, Any]) -> None:
     """
     count, width = manifest["count"], manifest["encoder"]["width"]
     named = manifest["kind"]
-    if named == "ivf" and not count:  # clusters are made of the first vectors
-        named = "flat"
     if named != "flat":
         with path.open("rb") as file:
             found = _HEAD.unpack(file.read(_HEAD.size))
-        if found != (MARKS[checked_kind(named)], width, count):
+        if found != (MARKS[named], width, count):
             raise ValueError(f"{path.name} is no {named} index of {count} vectors of {width}")
         return
     with path.open("rb") as file:

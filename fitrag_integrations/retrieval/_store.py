@@ -1,18 +1,13 @@
-"""Passages and their vectors side by side, over a FAISS index: exact, half the size, by clusters
-or by a graph.
-"""
+"""Passages and their vectors side by side, over a FAISS index: exact, or half the size."""
 
 from __future__ import annotations
 
-import math
-import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_one
 from fitrag_integrations.core.extras import require_extra
@@ -22,18 +17,10 @@ from fitrag_integrations.types import Passage
 
 ON_BAD = ("raise", "skip")
 MOST_ON_GPU = 2048  # neighbours that FAISS finds there in one search
-Kind = Literal["flat", "fp16", "ivf", "hnsw"]
+Kind = Literal["flat", "fp16"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-MARKS: dict[Kind, bytes] = {"flat": b"IxFI", "fp16": b"IxSQ", "ivf": b"IwFl", "hnsw": b"IHNf"}
+MARKS: dict[Kind, bytes] = {"flat": b"IxFI", "fp16": b"IxSQ"}
 """By what FAISS begins a file of each."""
-LINKS, BUILD_WIDTH, SEARCH_WIDTH = 32, 100, 128  # of a graph (Malkov and Yashunin, 2016)
-PROBED = 8  # a share of one in so many clusters is searched, and as many clusters at least
-SEED = 13
-QUERIES = 8  # of a search that gains
-VECTORS = 2**15, 2**21  # of an index that gains, and of one whose copy is too large
-FASTER = 1.5  # times that bfloat16 has to be as fast as float32
-MORE = 100  # candidates beside the best k, or as many as these
-ROUNDING = 3 * 2**-9  # of the product of two lengths: of both factors, and of the sum
 
 
 def checked_kind(name: str) -> Kind:
@@ -50,94 +37,12 @@ def faiss() -> Any:
 
 
 def empty(kind: Kind, width: int) -> Any:
-    """Make an index of inner products without vectors; "ivf" gets its clusters with the first."""
+    """Make an index of inner products without vectors."""
     home = faiss()
     if kind == "fp16":
         quantizer = home.ScalarQuantizer.QT_fp16
         return home.IndexScalarQuantizer(width, quantizer, home.METRIC_INNER_PRODUCT)
-    if kind == "hnsw":
-        made = home.IndexHNSWFlat(width, LINKS, home.METRIC_INNER_PRODUCT)
-        made.hnsw.efConstruction = BUILD_WIDTH
-        return made
     return home.IndexFlatIP(width)
-
-
-def add_to(index: Any, kind: Kind, vectors: Vectors) -> Any:
-    """Add vectors and give the index, which is a new one where clusters are made of the first."""
-    if kind == "ivf" and not index.ntotal:
-        home = faiss()
-        index = home.index_factory(
-            index.d, f"IVF{round(math.sqrt(len(vectors)))},Flat", home.METRIC_INNER_PRODUCT
-        )
-        index.cp.seed = SEED
-        index.cp.min_points_per_centroid = 1  # a small corpus has few; FAISS would warn
-        index.train(vectors)
-        index.set_direct_map_type(home.DirectMap.Array)  # by which vectors are read again
-    index.add(vectors)
-    return index
-
-
-def search(index: Any, kind: Kind, vectors: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
-    """Search: scores and places, -1 where an approximate kind found fewer than `k`."""
-    home = faiss()
-    if kind == "hnsw":
-        how = home.SearchParametersHNSW(efSearch=max(SEARCH_WIDTH, 2 * k))
-        return index.search(vectors, k, params=how)  # type: ignore[no-any-return]
-    if kind == "ivf" and index.ntotal:
-        probed = min(index.nlist, max(PROBED, index.nlist // PROBED))
-        how = home.SearchParametersIVF(nprobe=probed)
-        return index.search(vectors, k, params=how)  # type: ignore[no-any-return]
-    return index.search(vectors, k)  # type: ignore[no-any-return]
-
-
-def products_of(flat: Any, kind: Kind) -> Products | None:
-    """Prepare a flat index for many queries; None where nothing is gained, or torch not in use."""
-    least, most = VECTORS
-    if kind != "flat" or not least <= flat.ntotal <= most or "torch" not in sys.modules:
-        return None
-    from fitrag_integrations.models.runtime.choosing import rate
-
-    quick = rate("bfloat16") >= FASTER * rate("float32")
-    return Products(flat) if quick else None
-
-
-class Products:
-    """Search a flat index for many queries at once, by one product in bfloat16.
-
-    On a CPU that is fast in it this is several times as fast as FAISS's own search.
-    The best by rounded numbers are scored again in float32; a query for which something that was
-    left out might have been among the best is searched by FAISS. Vectors are held a second time,
-    in half the size; good until some are added.
-    """
-
-    def __init__(self, flat: Any) -> None:
-        import torch
-
-        count = flat.ntotal
-        held = faiss().rev_swig_ptr(flat.get_xb(), count * flat.d).reshape(count, flat.d)
-        self._flat, self._exact = flat, torch.from_numpy(held)
-        self._half = self._exact.bfloat16()
-        self._longest = float(self._exact.norm(dim=1).max())
-
-    def nearest(self, vectors: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
-        """Return the scores and places of the best `k` for each vector, the first of equals
-        first.
-        """
-        import torch
-
-        asked = torch.from_numpy(vectors)
-        rough, among = (asked.bfloat16() @ self._half.T).topk(
-            min(self._flat.ntotal, k + max(k, MORE)), dim=1
-        )
-        exact = torch.bmm(self._exact[among], asked.unsqueeze(2)).squeeze(2).numpy()
-        order = np.lexsort((among.numpy(), -exact))[:, :k]
-        scores = np.take_along_axis(exact, order, 1)
-        places = np.take_along_axis(among.numpy(), order, 1)
-        room = ROUNDING * self._longest * np.linalg.norm(vectors, axis=1)
-        unsure = rough[:, -1].float().numpy() + room >= scores[:, -1]
-        if among.shape[1] < self._flat.ntotal and unsure.any():
-            scores[unsure], places[unsure] = self._flat.search(vectors[unsure], k)
-        return scores, places
 
 
 class Store:
@@ -148,7 +53,6 @@ class Store:
         self.kind = kind
         self.fixed = False  # vectors that are read where they lie on disk
         self._searched: Any = None  # a copy on a GPU, or the same
-        self._products: Products | None = None  # for many queries, while that is the same
         self.passages = list(passages)
         self.by_id = {passage.id: passage for passage in passages}
         self._lock = threading.Lock()  # faiss moves its vectors when some are added
@@ -168,8 +72,8 @@ class Store:
         allowed = "an index loaded with memory_map=False"
         refuse_if(self.fixed, "index", "one that is mapped from disk", allowed)
         with self._lock:
-            self.flat = add_to(self.flat, self.kind, vectors)
-            self._searched = self._products = None
+            self.flat.add(vectors)
+            self._searched = None
             self.passages.extend(passages)
             self.by_id.update((passage.id, passage) for passage in passages)
 
@@ -187,22 +91,14 @@ class Store:
             most = min(k, self.flat.ntotal)
             if self._searched is None:
                 self._searched = self.flat if self.fixed else on_gpu(self.flat, self.kind)
-            scores, places = self._found(vectors, most)
+            searched = self._searched if most <= MOST_ON_GPU else self.flat
+            scores, places = searched.search(vectors, most)
         if np.isnan(scores[places >= 0]).any():
             raise ModelLoadError("the index holds vectors that are not numbers: build it again")
         return [
             [_scored(self.passages[at], score) for at, score in zip(*row, strict=True) if at >= 0]
             for row in zip(places.tolist(), scores.tolist(), strict=True)
         ]
-
-    def _found(self, vectors: Vectors, most: int) -> tuple[Vectors, NDArray[np.int64]]:
-        """Search by whatever is quickest for so many vectors."""
-        if self._searched is self.flat and not self.fixed and len(vectors) >= QUERIES:
-            self._products = self._products or products_of(self.flat, self.kind)
-            if self._products is not None:
-                return self._products.nearest(vectors, most)
-        searched = self._searched if most <= MOST_ON_GPU else self.flat
-        return search(searched, self.kind, vectors, most)
 
     def __len__(self) -> int:
         return len(self.passages)

@@ -1,32 +1,27 @@
 """A FAISS index of passages by inner products, in memory or mapped from disk, saved as a folder.
 
-Up to some hundred thousand passages the flat one answers in milliseconds and misses nothing.
-Several indexes, each built on its own, perhaps on machines of their own, are searched as one.
+Up to some hundred thousand passages it answers in milliseconds and misses nothing; beyond a few
+million use a store of LangChain or LlamaIndex.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval._encoding import (
     Origin,
     TextEncoder,
-    Vectors,
     async_query,
     checked_texts,
 )
@@ -34,16 +29,6 @@ from fitrag_integrations.retrieval._encoding import passage_text as written
 from fitrag_integrations.retrieval._store import Store, admit, checked_kind
 from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
-
-
-class Searchable(Protocol):
-    """Interface of an index for its retriever."""
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return the best k passages for each query."""
-
-    async def asearch(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Async version of `search`."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +40,7 @@ class IndexRetriever:
         k: Passages per query.
     """
 
-    index: Searchable
+    index: FaissIndex
     k: int = DEFAULTS.k
 
     def __post_init__(self) -> None:
@@ -82,9 +67,7 @@ class FaissIndex:
     Args:
         encoder: An `Encoder` or any object with `name`, `width` and `encode`. Defaults to the
             embedded one.
-        kind: "flat", exact; "fp16", half the size and next to exact; "ivf", clusters made of the
-            first passages added, an eighth of which is searched; or "hnsw", a graph, the fastest to
-            search and the slowest to build. The last two may miss some.
+        kind: "flat", exact, or "fp16", half the size and next to exact.
 
     Example:
         >>> index = FaissIndex.build(passages)
@@ -221,22 +204,8 @@ class FaissIndex:
         texts, k = checked(queries, k)
         if not texts or not len(self):
             return [[] for _ in texts]
-        return self._store.nearest(self.vectors(texts), k)
-
-    def vectors(self, queries: Sequence[str]) -> Vectors:
-        """Encode queries, by the encoder of the passages. Shape: (queries, width)."""
         self._origin.prove(self._store.first)
-        return self._origin.encode("query", queries)
-
-    def nearest(self, vectors: Vectors, k: int) -> list[list[Passage]]:
-        """Search by the vectors of queries.
-
-        Args:
-            vectors: What `vectors` returned. Shape: (queries, width).
-            k: Passages per query; all if there are fewer.
-        """
-        self._origin.prove(self._store.first)
-        return self._store.nearest(self._origin.checked(vectors, len(vectors)), k)
+        return self._store.nearest(self._origin.encode("query", texts), k)
 
     async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Async version of `search`; the event loop stays free.
@@ -288,80 +257,6 @@ class FaissIndex:
         self._retrievers: dict[int, IndexRetriever] = {}
         self._adding = threading.Lock()  # one writer at a time
         self._read = ("", "")
-
-
-class IndexShards:
-    """Several indexes with one encoder, searched as one; queries are encoded once.
-
-    With an exact kind it finds what one index of all passages would.
-
-    Args:
-        parts: The indexes, at least one.
-    """
-
-    def __init__(self, parts: Sequence[FaissIndex]) -> None:
-        refuse_if(not parts, "parts", parts, "at least one FaissIndex")
-        self.parts = tuple(parts)
-        self._retrievers: dict[int, IndexRetriever] = {}
-
-    @classmethod
-    def load(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> IndexShards:
-        """Open the indexes in the folders of a folder, in the order of their names.
-
-        Args:
-            folder: Folder of the folders that `FaissIndex.save` wrote.
-            encoder: As for `FaissIndex.load`.
-
-        Raises:
-            ModelLoadError: If there is none, or as `FaissIndex.load`.
-        """
-        parts = list[FaissIndex]()
-        for each in sorted(Path(folder).glob(f"*/{_storage.MANIFEST}")):
-            shared = parts[0].encoder if parts else encoder
-            parts.append(FaissIndex.load(each.parent, encoder=shared, memory_map=True))
-        if not parts:
-            raise ModelLoadError(f"{folder}: no folder in it has a {_storage.MANIFEST}")
-        return cls(parts)
-
-    def search(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Search all parts for all queries at once.
-
-        Args:
-            queries: Texts that are not blank.
-            k: Passages per query; all if there are fewer.
-
-        Returns:
-            The best passages of all parts for each query, as `FaissIndex.search`.
-        """
-        texts, k = checked(queries, k)
-        if not texts or not len(self):
-            return [[] for _ in texts]
-        vectors = self.parts[0].vectors(texts)
-        found = [part.nearest(vectors, k) for part in self.parts if len(part)]
-        return [
-            heapq.nlargest(k, chain(*rows), key=lambda one: float(one.metadata["retrieval_score"]))
-            for rows in zip(*found, strict=True)
-        ]
-
-    async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Async version of `search`; the event loop stays free.
-
-        Args:
-            queries: Texts that are not blank.
-            k: Passages per query; all if there are fewer.
-        """
-        return await asyncio.to_thread(self.search, queries, k)
-
-    def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
-        """Return the parts as a retriever: the same object for the same k, so that flows join."""
-        made = IndexRetriever(self, k)
-        return self._retrievers.setdefault(made.k, made)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def __repr__(self) -> str:
-        return f"IndexShards({len(self)} passages in {len(self.parts)} parts)"
 
 
 def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:

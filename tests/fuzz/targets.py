@@ -10,7 +10,6 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from altered import Bytes, altered
 from examples import FOLDERS, MODELS, REPLIES, REQUESTS, ROWS, SEARCHES, TABLES, THRESHOLDS
 from pydantic import ValidationError
@@ -45,7 +44,6 @@ from fitrag_integrations.models.remote import scorer as dialects
 from fitrag_integrations.models.runtime import folder as model_folders
 from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval.corpus.documents import read_corpus
-from fitrag_integrations.retrieval.growing import GrowingIndex
 from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.cleaning import clean_text, site_of
@@ -351,29 +349,6 @@ def requests(data):
                 Reply(worded("Validation", str(error)))
 
 
-class Letters:
-    """An encoder that counts two letters."""
-
-    name, width = "letters", 2
-
-    def encode(self, texts):
-        return np.array([[text.count("a"), text.count("b")] for text in texts], np.float32)
-
-
-def growing(data):
-    """Open an index on disk with an altered state: it is searched as it was, or refused by name."""
-    state, kept = HOME / "growing" / "state.json", HOME / "state.json"
-    if not kept.exists():
-        GrowingIndex(state.parent, Letters()).add([Passage("1", "a"), Passage("2", "ab b")])
-        kept.write_bytes(state.read_bytes())
-    for text in (data, json.dumps(altered([json.loads(kept.read_bytes())], data)).encode()):
-        state.write_bytes(text)
-        with named():
-            index = GrowingIndex(state.parent, Letters())
-            index.verify()
-            assert len(index.search(["a"], 2)[0]) == len(index)
-
-
 def headers(data):
     given = Bytes(data)
     wait = http.retry_after(given.text())
@@ -390,7 +365,7 @@ TARGETS = {
     for read in (
         *(sentences, cleaning, written, shown, answers, keys),
         *(rows, ranked, resumed, journal, loaders, files),
-        *(llm_replies, rerank_replies, json_replies, searches, requests, growing),
+        *(llm_replies, rerank_replies, json_replies, searches, requests),
         *(models, tensors, folders, recipes),
         *(addresses, robots, pages, styles, headers),
     )

@@ -36,11 +36,8 @@ def recall(index, k=10):
     return sum(good) / (k * len(QUERIES))
 
 
-@pytest.mark.parametrize(
-    ("kind", "least"), [("flat", 1.0), ("fp16", 1.0), ("ivf", 0.6), ("hnsw", 0.95)]
-)
-def test_a_kind_finds_what_the_exact_one_finds(kind, least):
-    assert recall(built(kind)) >= least
+def test_half_precision_finds_what_the_exact_one_finds():
+    assert recall(built("fp16")) == 1.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,14 +70,14 @@ def test_a_kind_can_be_empty_and_pickled(kind, tmp_path):
 
 
 def test_another_kind_is_refused(tmp_path):
-    with pytest.raises(InputError, match="kind: given 'pq' .*, allowed flat, fp16, ivf, hnsw"):
+    with pytest.raises(InputError, match="kind: given 'pq' .*, allowed flat, fp16"):
         FaissIndex(WordEncoder(), kind="pq")
-    index = built("hnsw")
+    index = built("fp16")
     index.save(tmp_path)
     manifest = tmp_path / "manifest.json"
-    for other in ("ivf", "flat", "pq"):
+    for other in ("flat", "pq"):
         text = manifest.read_text()
-        manifest.write_text(text.replace('"kind": "hnsw"', f'"kind": "{other}"'))
+        manifest.write_text(text.replace('"kind": "fp16"', f'"kind": "{other}"'))
         with pytest.raises(ModelLoadError):
             FaissIndex.load(tmp_path, encoder=WordEncoder())
         manifest.write_text(text)

@@ -313,15 +313,6 @@ def test_no_flipped_bit_of_its_head_is_believed(saved, words):
             FaissIndex.load(saved, encoder=words)
 
 
-def an_id(value):
-    def change(faiss, index):
-        last = max(at for at in range(index.nlist) if index.invlists.list_size(at))
-        size = index.invlists.list_size(last)
-        faiss.rev_swig_ptr(index.invlists.get_ids(last), size)[-1] = value
-
-    return change
-
-
 def eight_bits(faiss, index):
     made = faiss.IndexScalarQuantizer(64, faiss.ScalarQuantizer.QT_8bit, index.metric_type)
     rows = index.reconstruct_n(0, index.ntotal)
@@ -333,15 +324,6 @@ def eight_bits(faiss, index):
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        ("ivf", an_id(10**9)),
-        ("ivf", an_id(-7)),
-        ("ivf", an_id(0)),
-        ("ivf", lambda faiss, index: setattr(index, "is_trained", False)),
-        ("ivf", lambda faiss, index: index.quantizer.reset()),
-        ("ivf", lambda faiss, index: setattr(index, "metric_type", faiss.METRIC_L2)),
-        ("hnsw", lambda faiss, index: setattr(index.hnsw, "entry_point", -1)),
-        ("hnsw", lambda faiss, index: setattr(index.hnsw, "entry_point", 10**6)),
-        ("hnsw", lambda faiss, index: setattr(index, "metric_type", faiss.METRIC_L2)),
         ("fp16", lambda faiss, index: setattr(index, "metric_type", faiss.METRIC_L2)),
         ("fp16", eight_bits),
     ],

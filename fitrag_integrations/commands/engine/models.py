@@ -31,7 +31,6 @@ from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer
 from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
-MANIFEST = "manifest.json"  # of an index
 CALLS = {
     "BiLabelScorer": "score ascore",
     "RetrievalEvaluator": "evaluate aevaluate score",
@@ -178,18 +177,16 @@ def new_index(options: ModelOptions, kind: str = "flat") -> Any:
     return _named("FaissIndex", "retrieval")(_encoder(options), kind=kind)
 
 
-def load_index(folder: Path, options: ModelOptions, kind: str = "FaissIndex") -> Any:
+def load_index(folder: Path, options: ModelOptions) -> Any:
     """Open an index, with the encoder it was built with unless another is given."""
     require_extras(SEARCH, feature="an index")
     encoder = None if options == ModelOptions() else _encoder(options)
-    return _named(kind, "retrieval").load(folder, encoder=encoder)
+    return _named("FaissIndex", "retrieval").load(folder, encoder=encoder)
 
 
 def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
-    """Open an index, or the parts of one in a folder, as a retriever of `k` passages a question."""
-    in_parts = not (folder / MANIFEST).exists() and any(folder.glob(f"*/{MANIFEST}"))
-    index = load_index(folder, options, "IndexShards" if in_parts else "FaissIndex")
-    return cast(Retriever, index.as_retriever(k))
+    """Open an index as a retriever of `k` passages a question."""
+    return cast(Retriever, load_index(folder, options).as_retriever(k))
 
 
 def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:

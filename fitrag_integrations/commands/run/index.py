@@ -43,7 +43,7 @@ class IndexPlan:
         str | None, Option("Encoder: a hub name or a folder.", default="all-MiniLM-L6-v2")
     ] = None
     kind: Annotated[
-        str, Option("Index type: flat, fp16, ivf or hnsw; --add keeps the existing one.")
+        str, Option("Index type: flat (exact) or fp16 (half the size); --add keeps it.")
     ] = "flat"
     add: Annotated[bool, Option("Add to the existing index.")] = False
     overwrite: Annotated[bool, Option("Replace the existing index.")] = False

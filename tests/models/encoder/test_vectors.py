@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from transformers import AutoModel, AutoTokenizer
 
 from fitrag_integrations import InputError, ModelLoadError, Passage
-from fitrag_integrations.retrieval import Encoder, FaissIndex, GrowingIndex, QuestionBank
+from fitrag_integrations.retrieval import Encoder, FaissIndex, QuestionBank
 
 TEXTS = ["the river", "who wrote the score of a film in rome", "a", "the danube is a river " * 9]
 PROMPTS = {"query": "what film: ", "document": "the city: ", "other": "sea "}
@@ -186,9 +186,6 @@ def test_an_index_records_its_prompts_and_finds_with_them(tmp_path):
     assert [p.id for p in again.search(["the king"], 4)[0]] == [p.id for p in found]
     with pytest.raises(InputError, match="other vectors"):
         FaissIndex.load(tmp_path / "index", encoder=Encoder(folder, device="cpu", prompts={}))
-    grown = GrowingIndex(tmp_path / "grown", encoder)
-    grown.add(passages)
-    assert [p.id for p in grown.search(["the king"], 4)[0]] == [p.id for p in found]
     bank = QuestionBank.build(TEXTS, [True, False, True, False], encoder)
     assert bank.neighbours(TEXTS, 1) == [[True], [False], [True], [False]]
 
