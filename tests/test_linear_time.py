@@ -32,7 +32,7 @@ from fitrag_integrations.retrieval.corpus.documents import _title
 from fitrag_integrations.text.asked import asked_note, asked_of
 from fitrag_integrations.text.blocks import blocks_of, trimmed
 from fitrag_integrations.text.boundaries import starts_of
-from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, site_of
+from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, has_text, site_of
 from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
 from fitrag_integrations.text.records import records_of
 from fitrag_integrations.text.replies import (
@@ -86,6 +86,7 @@ READERS = {
     "named_by": lambda text: named_by(text, text.splitlines()),
     "is_links": is_links.__wrapped__,
     "clean_text": clean_text,
+    "has_text": has_text,
     "approximate_tokens": approximate_tokens,
     "site_of": site_of,
     "escaped": escaped,

@@ -20,6 +20,7 @@ from fitrag_integrations.langchain.base.options import (
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.ports import Scorer
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.values.score import labels_of
 
 
@@ -59,7 +60,7 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
 
     def _flow(self, text_pairs: Sequence[tuple[str, str]]) -> Flow[list[float]]:
         scores = [0.0] * len(text_pairs)
-        asked = [at for at, (_, text) in enumerate(text_pairs) if text.strip()]
+        asked = [at for at, (_, text) in enumerate(text_pairs) if has_text(text)]
         pairs = [(text_pairs[at][0], to_passage(Document(text_pairs[at][1]))) for at in asked]
         labels = yield from score_port(self.scorer).ask(pairs)
         for at, label in zip(asked, labels_of(labels), strict=True):

@@ -13,6 +13,7 @@ from fitrag_integrations.core.checks import check_one
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.retrieval._encoding import Vectors
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Passage
 
 ON_BAD = ("raise", "skip")
@@ -162,7 +163,7 @@ def _fault(field: str, item: object, other: Passage | None) -> InputError | None
     if not isinstance(item, Passage):
         return InputError.of(field, given=item, allowed="a Passage")
     named = f"{field}.text (id {item.id!r})"
-    if not item.text.strip():
+    if not has_text(item.text):
         return InputError.of(named, given=item.text, allowed="a string that is not blank")
     if other is not None and other.text != item.text:
         allowed = "the text that is stored under this id, or another id"

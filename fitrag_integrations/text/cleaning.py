@@ -69,6 +69,20 @@ def clean_text(text: str, *, max_chars: int | None = None) -> str:
     return whole if max_chars is None else _cut(whole, max_chars)
 
 
+def has_text(text: str) -> bool:
+    """Return whether a text has a character that can be seen.
+
+    Blanks, controls, zero-width characters, byte-order marks, soft hyphens and fillers cannot.
+    """
+    return any(not sign.isspace() and _is_seen(sign) for sign in text)
+
+
+def _is_seen(sign: str) -> bool:
+    if sign in _DRAWN or unicodedata.category(sign) not in ("Cc", "Cf"):
+        return _FILLERS.match(sign) is None
+    return False
+
+
 def clean_paragraphs(texts: Iterable[str]) -> Iterator[str]:
     """Clean each text; blank ones go, long ones are cut into several at blanks."""
     for text in texts:
@@ -113,9 +127,6 @@ def _cut(text: str, most: int) -> str:
     return text[: blank if blank > 0 else most].rstrip()
 
 
-__all__ = ["PARAGRAPH_CHARS", "clean_paragraphs", "clean_text"]
-
-
 _DROPPED = re.compile(r"[\t\r\n]")  # browsers take them out of an address, wherever they stand
 _HOST = re.compile(r"[a-z0-9_.:-]+")
 
@@ -136,3 +147,6 @@ def site_of(address: str) -> str:
         return ""
     is_web = parts.scheme in ("http", "https")
     return host if is_web and _HOST.fullmatch(host) else ""
+
+
+__all__ = ["PARAGRAPH_CHARS", "clean_paragraphs", "clean_text", "has_text", "site_of"]

@@ -24,6 +24,7 @@ from fitrag_integrations.text.blocks import (
     Block,
     blocks_of,
 )
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.records import records_of
 
 Span: TypeAlias = tuple[int, int]  # [start, end) in the text
@@ -89,6 +90,8 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
     given = tuple(spans)
     units, above = list[tuple[Span, Lead | None]](), list[Span]()
     for span, (lead, heading) in zip(given, _walked(text, given), strict=True):
+        if not has_text(text[slice(*span)]):
+            continue
         if heading:
             above.append(span)
             if lead is None:  # it is shown with what it leads

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.values.passage import Passage
 
 URL_KEYS = ("url", "link", "href", "source")
@@ -63,7 +64,7 @@ def _decoded(text: str) -> object:
     except RecursionError:
         allowed = "JSON that is not nested so deeply"
         raise InputError.of("search results", given=text, allowed=allowed) from None
-    return [text] if text.strip() else []
+    return [text] if has_text(text) else []
 
 
 def _page(item: object) -> Passage:

@@ -15,6 +15,7 @@ from operator import attrgetter
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.html import merge_spans
 from fitrag_integrations.text.blocks import trimmed
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.layout import is_links, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.values.excerpt import SPAN, Excerpt, grouped, place
@@ -130,7 +131,7 @@ def _longest(guess: int, high: int, fits: Callable[[int], bool]) -> int:
 
 def with_text(passages: Sequence[Passage]) -> list[Passage]:
     """Leave out passages whose text is blank: there is nothing to score, and scorers refuse it."""
-    return [one for one in passages if one.text and not one.text.isspace()]
+    return [one for one in passages if has_text(one.text)]
 
 
 def same_text(text: str) -> str:
@@ -169,7 +170,7 @@ def usable(
     first = selection.add(passages)
     kept, once, blank = list[Passage](), dict[Hashable, Passage](), 0
     for at, passage in enumerate(passages, first):
-        if not passage.text or passage.text.isspace():
+        if not has_text(passage.text):
             selection.drop_at(at, "blank", "no text")
             blank += 1
             continue

@@ -190,6 +190,17 @@ def test_a_long_selection_is_shown_in_part():
     assert len(lines) < 40 and lines[-1] == "and 165 more documents, all in `selection`"
 
 
+@pytest.mark.parametrize(
+    "unseen",
+    ["\u200b\u200d", "\ufeff", "\u00ad", "\u2060 \n", "\u2800\u3164", "\x00\x07", "\u202e\u200f"],
+)
+def test_what_cannot_be_seen_is_no_text(unseen):
+    rota = Passage("b", f"Rota.\n\n{unseen}\n\nIt won.")
+    kept, notes = usable([Passage("a", unseen), rota])
+    assert (kept, notes) == ([rota], ("1 of 2 passages left out: no text",))
+    assert [one.text for one in windows(rota, size=1)] == ["Rota.", "It won."]
+
+
 def test_usable_keeps_the_first_of_equal_texts():
     kept, notes = usable(GIVEN)
     assert [one.id for one in kept] == ["copy 1", "milan", "rain"]

@@ -28,6 +28,7 @@ from fitrag_integrations.commands.serve.limits import (
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import arun
 from fitrag_integrations.methods.defaults import is_default
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import BiLabelScore, Passage
@@ -225,7 +226,7 @@ class Service:
         A blank document has no relevance and says so, as it is left out in Python.
         """
         given = self._passages(asked)
-        passages = [one for one in given if one.text.strip()]
+        passages = [one for one in given if has_text(one.text)]
         spans = asked.relevant_spans
         wanted = spans if spans is not None and spans.mode == "enabled" else None
         if wanted is not None:
@@ -241,7 +242,7 @@ class Service:
         ranked += [
             Ranked(int(one.id), one.text, 0.0, [] if wanted else None, "blank document: not scored")
             for one in given
-            if not one.text.strip()
+            if not has_text(one.text)
         ]
         return ranked[: asked.top_n] if asked.top_n else ranked  # 0 is all, as vLLM has it
 
@@ -292,7 +293,7 @@ class Service:
         found = dict(verb.fields(await arun(verb.flow(row))))
         if name == "route":
             texts = [one.get("text") if isinstance(one, dict) else one for one in passages]
-            blank = [at for at, text in enumerate(texts) if not str(text).strip()]
+            blank = [at for at, text in enumerate(texts) if not has_text(str(text))]
             found["notes"] = [f"passages[{at}]: blank, graded -1" for at in blank]
         return found
 

@@ -26,6 +26,7 @@ from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
 from fitrag_integrations.methods.settings import restored, saved, settings_of
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context
 
 
@@ -162,7 +163,7 @@ class Postprocessor(BaseNodePostprocessor):
             found
             for found in nodes
             if isinstance(found.node, ImageNode)
-            and not (found.node.get_content(metadata_mode=MetadataMode.NONE) or "").strip()
+            and not has_text(found.node.get_content(metadata_mode=MetadataMode.NONE) or "")
             and found.node_id not in judged
         ]
         return [*kept, *pictures]

@@ -27,6 +27,7 @@ from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.evaluator import ActionJudge, GradedList
 from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Action, Context, Excerpt, Passage
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -118,7 +119,7 @@ def _context(question: str, found: Sequence[Passage], judged: GradedList) -> Con
     graded = [
         Excerpt.whole(passage, score=grade)
         for at, (passage, grade) in enumerate(zip(found, judged.grades, strict=True))
-        if passage.text.strip() and not (judged.refused and judged.refused[at])
+        if has_text(passage.text) and not (judged.refused and judged.refused[at])
     ]
     values = judged.to_dict()
     details = {"grades": values["grades"], "thresholds": values["thresholds"]}

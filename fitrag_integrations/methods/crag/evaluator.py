@@ -26,6 +26,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import ask_able
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR
 from fitrag_integrations.ports import Pair, model_name, port_of, scorer_as_evaluator, scorer_of
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Action, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.thresholds import (
@@ -227,7 +228,7 @@ class ActionJudge(Checked):
         given = check_many("passages", passages, Passage)
         selection = Selection()
         selection.add(given)
-        wholes = [Excerpt.whole(passage) for passage in given if passage.text.strip()]
+        wholes = [Excerpt.whole(passage) for passage in given if has_text(passage.text)]
         graded = yield from grade(question, wholes, evaluate_port(self.evaluator), selection)
         thresholds, grades = self._thresholds(), {id(one.passage): one.score for one in graded}
         refused = [row for row in selection.rows(graded) if row.reason == "refused" and row.whole]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.text.asked import asked_of
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Passage
 
 Pair = tuple[str, Passage]
@@ -125,7 +126,7 @@ def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
             raise InputError.of(f"pairs[{i}]", given=given, allowed="a (question, Passage) tuple")
         question, passage = given
         check_text(f"pairs[{i}].question", question, blank=False)
-        if not passage.text.strip():
+        if not has_text(passage.text):
             allowed = "a passage with text"
             raise InputError.of(f"pairs[{i}].passage.text", given=passage.text, allowed=allowed)
         found.append((question, passage))
