@@ -71,11 +71,21 @@ SHAPES: dict[str, Callable[[], tuple[str, bytes]]] = {
     "spans of 2 MB of sentences of one letter": lambda: rerank(
         documents=["A. " * 660_000], relevant_spans={}
     ),
-    "a query of 200 kB, 1,000 documents": lambda: rerank(
-        query=text(200_000), documents=[SENTENCE] * 1000
+    "a query of 50 kB, 1,000 documents": lambda: rerank(
+        query=text(50_000), documents=[SENTENCE] * 1000
     ),
     "1,000 documents of 5 kB": lambda: rerank(documents=[text(5000)] * 1000),
     "compression of a passage of 2 MB": lambda: row("/compress", passages=passages(1, 2_000_000)),
+    "gate with a draft of 0.5 MB": lambda: row("/gate", draft=text(500_000)),
+    "gate with a draft of 7.9 MB": lambda: row("/gate", draft=text(7_900_000)),
+    "gate with a draft of 20 kB": lambda: row("/gate", draft=text(20_000)),
+    "gate with a question of 50 kB": lambda: row("/gate", question=text(50_000)),
+    "route with a title of 1 MB": lambda: row(
+        "/route", passages=[{"title": text(MEGABYTE), "text": "a"}]
+    ),
+    "compression of 1,000 passages with titles of 2 kB": lambda: row(
+        "/compress", passages=[{"title": text(2000), "text": text(2000)}] * 1000
+    ),
     "route with 1,000 passages of 5 kB": lambda: row("/route", passages=passages(1000, 5000)),
 }
 
