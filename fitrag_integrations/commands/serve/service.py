@@ -31,7 +31,7 @@ from fitrag_integrations.methods.defaults import is_default
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.types import BiLabelScore, Passage
+from fitrag_integrations.types import Passage
 
 Name = Annotated[str, Field(max_length=1000)]  # of a document, a model: no text
 Query = Annotated[str, Field(min_length=1)]
@@ -234,7 +234,7 @@ class Service:
         else:
             scores = await self._scorer.ascore([(asked.query, p) for p in passages])
             ranked = [
-                Ranked(int(p.id), p.text, relevance(score))
+                Ranked(int(p.id), p.text, score.relevance())
                 for p, score in zip(passages, scores, strict=True)
             ]
         self._metrics.pairs.inc(len(passages))
@@ -258,13 +258,13 @@ class Service:
         found = []
         for (_, passage, places), (whole, parts) in zip(items, judged, strict=True):
             spans = [
-                {"start": start, "end": end, "score": relevance(score)}
+                {"start": start, "end": end, "score": score.relevance()}
                 for (start, end), score in zip(places, parts, strict=True)
-                if relevance(score) >= wanted.threshold
+                if score.relevance() >= wanted.threshold
             ]
             best = sorted(spans, key=lambda span: -span["score"])[: wanted.max_spans]
             kept = sorted(best, key=lambda span: span["start"])
-            found.append(Ranked(int(passage.id), passage.text, relevance(whole), kept))
+            found.append(Ranked(int(passage.id), passage.text, whole.relevance(), kept))
         return found
 
     def _passages(self, asked: Rerank) -> list[Passage]:
@@ -304,8 +304,3 @@ def wrong(error: Any) -> str:
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     reason = str(first["msg"].removeprefix("Value error, "))
     return f"{where}: {reason}" if where else reason
-
-
-def relevance(score: BiLabelScore) -> float:
-    """Return both labels on one scale in [0, 1]: the mean of the two, or `has_answer` alone."""
-    return score.relevance()
