@@ -112,16 +112,11 @@ async def read_body(chunks: AsyncIterable[bytes], meter: Meter) -> bytes:
     return meter.end()
 
 
-def parse_reply(content: bytes, clean: Callable[[str], str] = str) -> Any:
-    """Return the JSON value of a reply; None for what is none or has too many values.
-
-    Args:
-        content: Bytes of the reply.
-        clean: Called with its text before it is parsed.
-    """
+def parse_reply(content: bytes) -> Any:
+    """Return the JSON value of a reply; None for what is none or has too many values."""
     try:
         check_size(content, values=VALUES, depth=DEPTH)
-        return loads(clean(content.decode("utf-8-sig")))
+        return loads(content.decode("utf-8-sig"))
     except ValueError:
         return None
 

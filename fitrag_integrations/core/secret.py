@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
-from html import unescape
+from html import escape
 from threading import Lock
 from typing import Any, Self
-from urllib.parse import unquote
+from urllib.parse import quote
 from weakref import WeakSet
 
 from fitrag_integrations.errors import InputError
@@ -20,12 +20,6 @@ PREFIX = 12
 WEAK = 8
 """Shorter keys are placeholders that guard nothing, and may well be words of an answer."""
 _PRINTABLE = re.compile(r"[!-~]+")
-# One character as URLs, JSON, Python and HTML spell it, or as it is.
-_SPELLED = re.compile(
-    r"%[0-9a-f]{2}|\\u00[0-9a-f]{2}|\\x[0-9a-f]{2}|\\[\\/\"']|&#[0-9]{1,4};|&#x[0-9a-f]{1,4};"
-    r"|&(?:amp|lt|gt|quot|apos);|.",
-    re.IGNORECASE | re.DOTALL,
-)
 _LOGGERS = (
     "httpx",
     "httpcore.connection",
@@ -81,12 +75,20 @@ class Secret:
         return self._checked(os.environ[self.variable])
 
     def redact(self, text: str) -> str:
-        """Replace the key by `[hidden]`, also where it is escaped or truncated after its beginning.
+        """Replace the key by `[hidden]`, as it is and as JSON, URLs, HTML and Python write it.
 
-        Redact before shortening a text: the other way round a short beginning may remain.
+        Of a key that was cut off, what is there of it is replaced. Redact before shortening a text:
+        the other way round a short beginning may remain.
         """
-        key = self.reveal() if self.found else ""
-        return _without(text, (key, _plain(key))) if key else text
+        key = self.reveal()
+        spelled = (key, json.dumps(key)[1:-1], quote(key, safe=""), escape(key), repr(key)[1:-1])
+        for form in dict.fromkeys(spelled) if key else ():
+            kept, at = [], 0
+            while (found := text.find(form[:PREFIX], at)) >= 0:
+                kept += [text[at:found], HIDDEN]
+                at = found + len(os.path.commonprefix([text[found : found + len(form)], form]))
+            text = "".join([*kept, text[at:]])
+        return text
 
     def _checked(self, given: object) -> str:
         if isinstance(given, str) and _PRINTABLE.fullmatch(given.strip()):
@@ -108,47 +110,6 @@ class Secret:
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self
-
-
-def _without(text: str, keys: Sequence[str]) -> str:
-    plain = _plain(text)
-    if not any(key[:PREFIX] in plain for key in keys):
-        return text
-    ends = [match.end() for match in _SPELLED.finditer(text)]  # of each character of plain
-    kept, at = [], 0
-    for first, last in _places(plain, keys):
-        kept.append(text[at : ends[first - 1] if first else 0])
-        at = ends[last - 1]
-    return HIDDEN.join([*kept, text[at:]])
-
-
-def _places(plain: str, keys: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield where a key stands, as it is or with its own escapes read, as much as is there."""
-    last = 0
-    starts = re.compile("|".join(re.escape(key[:PREFIX]) for key in keys))
-    while found := starts.search(plain, last):
-        first = found.start()
-        shared = (os.path.commonprefix([plain[first : first + len(key)], key]) for key in keys)
-        last = first + max(map(len, shared))
-        yield first, last
-
-
-def _plain(text: str) -> str:
-    """Read every escape as its one character."""
-    return _SPELLED.sub(_character, text) if any(mark in text for mark in "%\\&") else text
-
-
-def _character(match: re.Match[str]) -> str:
-    spelled = match.group()
-    if len(spelled) == 1:
-        return spelled
-    if spelled[0] == "&":
-        return unescape(spelled)[:1] or spelled[:1]
-    if spelled[0] == "%":
-        return unquote(spelled, "latin-1")
-    if spelled[1] in "uUxX":
-        return chr(int(spelled[2:], 16))
-    return spelled[1]
 
 
 class _Quiet(logging.Filter):

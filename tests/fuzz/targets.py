@@ -239,8 +239,8 @@ def rerank_replies(data):
 
 
 def json_replies(data):
-    http.parse_reply(data, SECRET.redact)
-    http.parse_reply(json.dumps(altered(REPLIES, data)).encode(), SECRET.redact)
+    http.parse_reply(data)
+    http.parse_reply(json.dumps(altered(REPLIES, data)).encode())
 
 
 def searches(data):

@@ -150,14 +150,13 @@ class Handler(BaseHTTPRequestHandler):
         """Repeat the key in one of the ways in which servers, proxies and models do."""
         spelled = {
             "url": quote(key, safe=""),
-            "json": "".join(f"\\u{ord(letter):04x}" for letter in key),
+            "json": json.dumps(key)[1:-1],
             "html": escape(key),
             "cut": key[:20],
             "long": "x" * 165 + key,
         }.get(way, key)
-        if way in ("answer", "json-answer"):
-            written = json.dumps(f"It is {key}.").replace(key[0], f"\\u{ord(key[0]):04x}")
-            text = written if way == "json-answer" else json.dumps(f"It is {key}.")
+        if way == "answer":
+            text = json.dumps(f"It is {key}.").replace(key[0], f"\\u{ord(key[0]):04x}")
             return self.send(200, f'{{"choices": [{{"text": {text}}}]}}')
         if way == "garbage":
             return self.send(200, "no gzip", more={"Content-Encoding": "gzip", "X-Key": key})

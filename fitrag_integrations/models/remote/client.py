@@ -6,10 +6,9 @@ Streaming is not supported.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
+import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +16,9 @@ from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
+from fitrag_integrations.core.http import Limits, parse_reply, retry_after
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
+from fitrag_integrations.errors import InputError, PortError, refuse_if
 
 if TYPE_CHECKING:
     import httpx
@@ -28,10 +27,8 @@ T = TypeVar("T")
 TEMPORARY = {408, 429, 500, 502, 503, 504}  # status codes that are worth a retry
 SHOWN = 200  # characters of an error response that are repeated in the error
 ERROR_BYTES = 16_384  # of an error response that are read
-LAST, FAILURES = 16, 8
-"""Of the last requests so many have to fail, after their retries, before the server is down."""
-PAUSE = 10.0
-"""Seconds for which a server that is down gets no request; then one is let through."""
+FAILURES = 8
+"""Attempts in a row that fail (5xx, no connection) before the server is down: then no retries."""
 
 
 class Refused(PortError):
@@ -61,46 +58,13 @@ class _Connection:
     keeper: AsyncIterator[None]
 
 
-@dataclass
-class _Breaker:
-    """Circuit breaker: `FAILURES` of the last `LAST` requests failed: reject them for `PAUSE` s.
-
-    After the pause one request is let through: if it succeeds, the others are too.
-    """
-
-    failed: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
-    until: float = 0.0
-    lock: Lock = field(default_factory=Lock)
-
-    def check(self) -> str | None:
-        """Return why a request is rejected, or None."""
-        with self.lock:
-            left, count = self.until - time.monotonic(), sum(self.failed)
-            if count < FAILURES:
-                return None
-            if left > 0:
-                return f"{count} of {len(self.failed)} requests failed; next try in {left:.0f} s"
-            self.until = time.monotonic() + PAUSE
-            return None
-
-    def record(self, *, failed: bool) -> None:
-        with self.lock:
-            was_open = sum(self.failed) >= FAILURES
-            if was_open and not failed:
-                self.failed.clear()
-            self.failed.append(failed)
-            if sum(self.failed) >= FAILURES and not was_open:
-                self.until = time.monotonic() + PAUSE
-
-
 class OpenAIClient:
     """Client that posts JSON to one server, from any thread and any event loop.
 
     Each event loop has its own connections, which are closed with it. A temporary failure (408,
-    429, 5xx, a broken connection) is retried after its Retry-After, or with exponential backoff.
-    Once `FAILURES` of the last `LAST` requests failed further ones are rejected for `PAUSE`
-    seconds. A response is read within `core.http.Limits`. The key appears in no message, `repr` or
-    pickle.
+    429, 5xx, a broken connection) is retried after its Retry-After, or with exponential backoff;
+    once `FAILURES` attempts in a row failed, without retries until one succeeds. A response is read
+    within `core.http.Limits`. The key appears in no message, `repr` or pickle.
 
     Args:
         base_url: Address of the server, without user name or password.
@@ -134,7 +98,7 @@ class OpenAIClient:
         self._replies = replies
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._lock = Lock()
-        self._breaker = _Breaker()
+        self._failed = 0
 
     async def post(self, path: str, body: Mapping[str, object]) -> object:
         """Post one body and return the JSON of the response.
@@ -157,24 +121,20 @@ class OpenAIClient:
             retry=tenacity.retry_if_exception(
                 lambda error: isinstance(error, Refused) and error.wait is not None
             ),
-            stop=tenacity.stop_after_attempt(self._tries),
+            stop=tenacity.stop_any(
+                tenacity.stop_after_attempt(self._tries), lambda state: self._failed >= FAILURES
+            ),
             wait=pause,
             reraise=True,
         )
         connection = await self._connection()
         try:
             async with connection.limit, asyncio.timeout(self._deadline):
-                if (why := self._breaker.check()) is not None:
-                    raise self._error(why)
-                found = await retrying(self._attempt, connection.client, path, body)
+                return await retrying(self._attempt, connection.client, path, body)
         except TimeoutError:
             refused = self._error(f"no response within the deadline of {self._deadline:g} s")
         except Refused as error:
             refused = Refused(str(error), error.status)
-        else:
-            self._breaker.record(failed=False)
-            return found
-        self._breaker.record(failed=refused.status is None or refused.status in TEMPORARY)
         raise refused  # here, so that no request with its headers is its context
 
     async def _attempt(
@@ -187,29 +147,41 @@ class OpenAIClient:
                 asyncio.timeout(self._timeout),
                 client.stream("POST", url, json=body, headers=headers) as reply,
             ):
-                cut = None if reply.status_code == 200 else ERROR_BYTES
-                meter = Meter(reply.headers.get("content-encoding", ""), Limits(), cut)
-                content = await read_body(reply.aiter_raw(), meter)
+                return await self._read(reply)
         except TimeoutError:
             error = self._error(f"no complete response within {self._timeout:g} s", wait=-1.0)
         except httpx.RequestError as failed:  # it holds the request, and so the key
             wait = -1.0 if isinstance(failed, httpx.TransportError) else None
             error = self._error(f"{type(failed).__name__}: {failed}", wait=wait)
-        except SearchError as failed:  # beyond a limit, or incomplete
-            wait = -1.0 if failed.kind == "transient" else None
-            error = self._error(f"the response was not read: {failed}", wait=wait)
-        else:
-            if reply.status_code == 200:
-                found = parse_reply(content, str if self._secret.weak else self._secret.redact)
-                if isinstance(found, self._replies):
-                    return found
-                raise self._error("the response is not the expected JSON")
-            asked = retry_after(reply.headers.get("retry-after"))
-            wait = -1.0 if asked is None else asked
-            final = reply.status_code not in TEMPORARY or wait > self._timeout
-            message = f"status {reply.status_code}: {content.decode('utf-8', 'replace')}"
-            error = self._error(message, status=reply.status_code, wait=None if final else wait)
+        self._failed += 1
         raise error
+
+    async def _read(self, reply: httpx.Response) -> object:
+        """Read a response within the limits, and return its JSON."""
+        most, content, status = Limits().max_decoded_bytes, bytearray(), reply.status_code
+        self._failed = self._failed + 1 if status >= 500 else 0
+        if reply.headers.get("content-encoding", "identity") not in ("identity", "gzip"):
+            raise self._error("the response has an encoding that was not asked for")
+        async for chunk in reply.aiter_bytes():  # of at most 64 kB as sent
+            content += chunk
+            if status != 200 and len(content) > ERROR_BYTES:
+                break
+            if len(content) > most:
+                raise self._error(f"the response is larger than {most} bytes")
+        if status == 200:
+            found = parse_reply(bytes(content))
+            if isinstance(found, self._replies):
+                return (
+                    found
+                    if self._secret.weak
+                    else json.loads(self._secret.redact(json.dumps(found)))
+                )
+            raise self._error("the response is not the expected JSON")
+        asked = retry_after(reply.headers.get("retry-after"))
+        wait = -1.0 if asked is None else asked
+        final = status not in TEMPORARY or wait > self._timeout
+        message = f"status {status}: {content[:ERROR_BYTES].decode('utf-8', 'replace')}"
+        raise self._error(message, status=status, wait=None if final else wait)
 
     def _error(
         self, message: str, *, status: int | None = None, wait: float | None = None

@@ -437,7 +437,7 @@ def test_the_documented_limits_are_those_of_the_code():
         f" | {limits.max_ratio:g}, from {http.RATIO_FROM / 1e6:g} MB on |",
         f" | {http.VALUES:,} and {http.DEPTH} |",
         f" | {remote_client.ERROR_BYTES:,} and {remote_client.SHOWN} |",
-        f"| failures among the last {remote_client.LAST} requests | {remote_client.FAILURES} |",
+        f"| failed attempts in a row | {remote_client.FAILURES} |",
         f"| requests of a call that are split in halves | {remote_scorer.SPLITS} |",
     ):
         assert row in text

@@ -27,7 +27,6 @@ from fitrag_integrations import (
 from fitrag_integrations.errors import RefusedError
 from fitrag_integrations.methods import ActionThresholds, Crag, FitRag
 from fitrag_integrations.models import RemoteScorer
-from fitrag_integrations.models.remote.client import _Breaker
 
 WHERE = {
     "tei": "",
@@ -288,7 +287,7 @@ def test_it_pickles_without_connections(server):
     ("coding", "told", "most"),
     [
         *((coding, "encoding", 32) for coding in ("gzip, gzip", "zstd", "br", "deflate")),
-        ("gzip", "unpack", 64),
+        ("gzip", "larger than", 128),
     ],
 )
 def test_a_bomb_is_never_unpacked_or_stopped_while_it_unpacks(server, coding, told, most):
@@ -311,34 +310,15 @@ def test_of_a_large_error_response_only_the_beginning_is_read(server):
     assert time.process_time() - began < 5  # minutes before
 
 
-@pytest.mark.parametrize(("retries", "most"), [(0, 24), (2, 48)])
-def test_a_server_that_fails_is_not_stormed(server, retries, most):
+def test_a_server_that_is_down_gets_no_retries(server):
     server.fails = 500, {"error": "Internal Server Error"}
-    scorer = scorer_of(server, max_retries=retries)
-    scores = scorer.score(pairs_of(1000)[1])
+    scorer = scorer_of(server, max_retries=2)
+    scores = scorer.score(pairs_of(1000)[1])  # 32 requests, 8 at a time
     assert all(isinstance(score, PortError) for score in scores)
-    assert len(server.seen) <= most
-    assert any("requests failed; next try" in str(score) for score in scores)
+    assert len(server.seen) <= 32 + 2 * 8
     server.fails = None
-    (again,) = scorer.score(pairs_of(1)[1])
-    assert isinstance(again, PortError)  # within the pause
-    scorer._client._breaker.until = 0.0
     logits, pairs = pairs_of(40)
-    scorer.score(pairs[:1])
     assert [s.has_answer_logit for s in scorer.score(pairs)] == logits
-
-
-def test_requests_are_rejected_once_half_of_the_last_ones_failed():
-    breaker = _Breaker()
-    for failed in [True, False] * 7:
-        breaker.record(failed=failed)
-        assert breaker.check() is None
-    breaker.record(failed=True)
-    assert "8 of 15 requests failed; next try in 10 s" in breaker.check()
-    breaker.until = 0.0  # the pause is over
-    assert breaker.check() is None and breaker.check() is not None  # one is let through
-    breaker.record(failed=False)
-    assert breaker.check() is None
 
 
 def test_a_server_that_rejects_every_document_ends_the_splitting(server):
@@ -349,7 +329,7 @@ def test_a_server_that_rejects_every_document_ends_the_splitting(server):
 
 
 def test_retries_end_at_the_deadline(server):
-    server.fails = 503, {"error": "busy"}
+    server.fails = 429, {"error": "busy"}
     scorer = scorer_of(server, max_retries=50, deadline=1.0)
     (score,) = scorer.score(pairs_of(1)[1])
     assert "deadline of 1 s" in str(score)
