@@ -3,7 +3,7 @@
     python scripts/readme_picture.py docs/images/before-after.svg
 
 The documents and the question are those of `fitrag demo`, the retriever and FIT-RAG run with their
-defaults and a budget of 40 tokens.
+defaults and a budget of 30 tokens.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--question", default=QUESTION)
     parser.add_argument("--passages", type=int, default=5)
-    parser.add_argument("--max-tokens", type=int, default=40)
+    parser.add_argument("--max-tokens", type=int, default=30)
     given = parser.parse_args()
     index = FaissIndex()
     index.add(list(read_corpus(DOCUMENTS)))

@@ -43,7 +43,7 @@ class DemoPlan:
     question: Annotated[str, Argument("Question about the documents.")] = (
         "How long do the snapshots of a removed client stay?"
     )
-    max_tokens: Annotated[int, Option("Passage tokens in the prompt.", min=1)] = 40
+    max_tokens: Annotated[int, Option("Passage tokens in the prompt.", min=1)] = 30
     json: AsJson = False
 
     def run(self) -> None:

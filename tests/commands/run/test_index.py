@@ -107,6 +107,6 @@ class TestEmbedded:
             int(part.partition(" tokens")[0].split()[-1].replace(",", ""))
             for part in (before, after)
         ]
-        assert tokens[1] <= 40 < 500 < tokens[0] and len(out.splitlines()) < 24
+        assert tokens[1] <= 30 < 500 < tokens[0] and len(out.splitlines()) < 24
         got = json.loads(fitrag("demo", "Who owns a removed client?", "--json")[1])
         assert got["question"] == "Who owns a removed client?" and got["context"]
