@@ -122,9 +122,8 @@ def meant(given: str, names: Iterable[str]) -> str:
     return f"; did you mean {like[0]}?" if like else ""
 
 
-def check_keywords(call: str, given: Iterable[str], made: Any) -> None:
-    """Refuse a keyword that is no field of the dataclass `made`, by the name of the `call`."""
-    names = [spec.name for spec in fields(made) if spec.init]
+def check_keywords(call: str, given: Iterable[str], names: Iterable[str]) -> None:
+    """Refuse a keyword that is not one of the `names` that the `call` takes."""
     for name in given:
         if name not in names:
             wrong = f"{call}() got an unexpected keyword argument {name!r}"

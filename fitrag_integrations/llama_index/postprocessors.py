@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
 
-from fitrag_integrations.llama_index.base.options import (
-    ReducerOptions,
-    RefinerOptions,
-    RerankerOptions,
-)
-from fitrag_integrations.methods.compose.fitted import FromFitted
+from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
-if TYPE_CHECKING:
-    from fitrag_integrations.llama_index.base.options import RefinerKeywords
+from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.llama_index.base.events import dispatcher
+from fitrag_integrations.llama_index.base.postprocessor import Model, Postprocessor
+from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.crag.refiner import Refiner
+from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
 
 
-class BiLabelReranker(FromFitted, RerankerOptions):
+class BiLabelReranker(Postprocessor):
     """Postprocessor that keeps the nodes that answer and that the model can use, best first
     (FIT-RAG).
 
     Nodes come back as copies with ``relevance_score``, ``has_answer`` and ``llm_prefer``, in [0,
-    1], in their metadata. A node without text is dropped, but an image stays, behind the others.
+    1], in their metadata. A node without text is dropped, but an image, audio or video stays,
+    behind the others.
 
     Args:
         top_n: Nodes kept; None keeps all.
@@ -35,11 +39,44 @@ class BiLabelReranker(FromFitted, RerankerOptions):
         >>> index.as_query_engine(similarity_top_k=50, node_postprocessors=[reranker])
     """
 
+    made: ClassVar[Any] = Reranking
 
-class SubDocumentCompressor(FromFitted, ReducerOptions):
+    top_n: int | None = DEFAULTS.top_n
+    weight: float = DEFAULTS.weight
+    min_score: float | None = DEFAULTS.min_score
+    scorer: Model = None
+    deduplicate: bool = DEFAULTS.deduplicate
+    max_passages: int | None = DEFAULTS.max_passages
+    max_sentences: int | None = DEFAULTS.max_sentences
+
+    @contextmanager
+    def _reporting(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
+    ) -> Iterator[list[NodeWithScore]]:
+        kept = list[NodeWithScore]()
+        start = ReRankStartEvent(
+            query=query_bundle,
+            nodes=nodes,
+            top_n=len(nodes) if self.top_n is None else self.top_n,
+            model_name=name_of("embedded" if self.scorer is None else self.scorer),
+        )
+        dispatcher.event(start)
+        payload: dict[str, Any] = {
+            EventPayload.NODES: nodes,
+            EventPayload.MODEL_NAME: start.model_name,
+            EventPayload.QUERY_STR: query_bundle.query_str if query_bundle else "",
+            EventPayload.TOP_K: start.top_n,
+        }
+        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+            yield kept
+            event.on_end(payload={EventPayload.NODES: kept})
+        dispatcher.event(ReRankEndEvent(nodes=kept))
+
+
+class SubDocumentCompressor(Postprocessor):
     """Postprocessor that replaces each node by its best sentences, within a token budget (FIT-RAG).
 
-    The pieces are new nodes with true offsets, best first. An image without text stays, behind
+    The pieces are new nodes with true offsets, best first. An image, audio or video stays, behind
     them.
 
     Args:
@@ -54,21 +91,52 @@ class SubDocumentCompressor(FromFitted, ReducerOptions):
         >>> index.as_query_engine(similarity_top_k=50, node_postprocessors=[compressor])
     """
 
+    made: ClassVar[Any] = TokenReducer
 
-class KnowledgeRefiner(FromFitted, RefinerOptions):
+    window: int | None = None
+    stride: int = 1
+    weight: float = DEFAULTS.weight
+    max_tokens: int | None = DEFAULTS.max_tokens
+    count_tokens: Model = None
+    detector: Model = None
+    split: Model = None
+    per_passage: int | Literal["auto"] | None = "auto"
+    max_share: float | Literal["auto"] | None = "auto"
+    min_tokens: int | Literal["auto"] = "auto"
+    min_score: float | None = DEFAULTS.min_score
+    scoring: str | None = None
+    logits: bool = False
+    deduplicate: bool = DEFAULTS.deduplicate
+    max_passages: int | None = DEFAULTS.max_passages
+    max_sentences: int | None = DEFAULTS.max_sentences
+    scorer: Model = None
+    top_n: int | None = DEFAULTS.top_n
+
+
+class KnowledgeRefiner(Postprocessor):
     """Postprocessor that replaces nodes by their relevant strips, in the order of the documents
     (CRAG).
 
     The strips are new nodes with true offsets; their score is the evaluator's grade, mapped to [0,
-    1]. An image without text stays, behind the strips.
+    1]. An image, audio or video stays, behind the strips.
 
     Args:
         evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
-        options: Those of ``fitrag_integrations.methods.Refiner``.
+
+    The other options are those of ``fitrag_integrations.methods.Refiner``.
 
     Example:
         >>> index.as_query_engine(node_postprocessors=[KnowledgeRefiner(top_n=5)])
     """
 
-    def __init__(self, evaluator: object = None, **options: Unpack[RefinerKeywords]) -> None:
-        super().__init__(evaluator=evaluator, **options)
+    made: ClassVar[Any] = Refiner
+
+    evaluator: Model = None
+    top_n: int | None = 5
+    threshold: float | None = None
+    sentences: int | None = None
+    max_tokens: int | None = None
+    count_tokens: Model = None
+    split: Model = None
+    min_score: float | None = None
+    deduplicate: bool = True

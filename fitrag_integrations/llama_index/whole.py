@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from llama_index.core.callbacks import CallbackManager
-from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.flow import Flow, arun, run
 from fitrag_integrations.llama_index.base.convert import context_nodes
 from fitrag_integrations.llama_index.base.ports import Caller, bundle_of
 from fitrag_integrations.llama_index.base.router import WritingRouter
-from fitrag_integrations.llama_index.prompts import as_template
 from fitrag_integrations.methods.adapting import check_method, name_of
 from fitrag_integrations.methods.answering import Answering, read_port
-from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Method, Reader
-from fitrag_integrations.types import Context, Template
+from fitrag_integrations.types import Context
 
 
-@dataclass(frozen=True)
-class _Answering:
-    """A method, and how its answer is written."""
-
-    method: Method
-    reader: Reader | None
-    template: Template | None
-    streaming: bool
-
-    def __post_init__(self) -> None:
-        check_method(self.method)
-        if self.reader is not None:
-            read_port(self.reader)
-        object.__setattr__(self, "template", as_template(self.template))
-        check_is("streaming", self.streaming, bool)
-
-
-class MethodQueryEngine(FromFitted, WritingRouter):
+@dataclass(eq=False, repr=False)
+class MethodQueryEngine(WritingRouter):
     """Query engine that answers from the context of a method; if that is empty, the prompt says so.
 
     ``response.metadata["fitrag"]`` has the decision, the steps and the notes.
@@ -63,27 +42,22 @@ class MethodQueryEngine(FromFitted, WritingRouter):
         >>> print(engine.query("Who designed the bridge?"))
     """
 
-    _held: ClassVar[tuple[str, ...]] = ("_answering", "_caller")
+    method: Method
+    retriever: Any
+    _: KW_ONLY
+    search: Any = None
+    reader: Reader | None = None
     _prompt: ClassVar[tuple[str, bool]] = ("text_qa_template", False)
 
-    def __init__(
-        self,
-        method: Method,
-        retriever: Any,
-        *,
-        search: Any = None,
-        llm: Any = None,
-        reader: Reader | None = None,
-        template: Template | BasePromptTemplate | str | None = None,
-        streaming: bool = False,
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        super().__init__(callback_manager=callback_manager)
-        self._caller = Caller(retriever, search, llm)
-        self._answering = _Answering(method, reader, as_template(template), streaming)
+    def _prepare(self) -> None:
+        super()._prepare()
+        check_method(self.method)
+        if self.reader is not None:
+            read_port(self.reader)
+        self._caller = Caller(self.retriever, self.search, self.llm)
 
     def __repr__(self) -> str:
-        method, retriever = name_of(self._answering.method), name_of(self._caller.base)
+        method, retriever = name_of(self.method), name_of(self.retriever)
         return f"{type(self).__name__}(method={method}, retriever={retriever})"
 
     def _get_prompt_modules(self) -> PromptMixinType:
@@ -102,17 +76,13 @@ class MethodQueryEngine(FromFitted, WritingRouter):
         """Return one flow per query; that of one whose answer will stream ends in its context."""
         if alone and self._streams_tokens():
             return [*self._contexts(bundles, self._model())]
-        ports = self._caller.ports(bundles, llm=None if self._extracts() else self._model())
-        given = self._answering
-        answering = Answering(given.method, reader=given.reader, template=given.template)
+        ports = self._caller.ports(bundles, llm=self._model() if self.reader is None else None)
+        answering = Answering(self.method, reader=self.reader, template=self._template)
         return [answering(bundle.query_str, ports) for bundle in bundles]
 
     def _contexts(self, bundles: Sequence[QueryBundle], llm: Any = None) -> list[Flow[Context]]:
         ports = self._caller.ports(bundles, llm=llm)
-        return [self._answering.method(bundle.query_str, ports) for bundle in bundles]
+        return [self.method(bundle.query_str, ports) for bundle in bundles]
 
     def _streams_tokens(self) -> bool:
-        return not self._extracts() and super()._streams_tokens()
-
-    def _extracts(self) -> bool:
-        return self._answering.reader is not None
+        return self.reader is None and super()._streams_tokens()

@@ -67,7 +67,7 @@ def explain_compression(
     Raises:
         InputError: If the question is blank or a setting is wrong.
     """
-    check_keywords("explain_compression", settings, TokenReducer)
+    check_keywords("explain_compression", settings, TokenReducer.__dataclass_fields__)
     step = TokenReducer(max_tokens=max_tokens, **settings)
     return run(explained(step, question, passages)).value
 
@@ -138,7 +138,7 @@ def rerank(
         >>> best[0].text, best.indices
         ('The Danube rises in the Black Forest.', (1,))
     """
-    check_keywords("rerank", settings, Reranking)
+    check_keywords("rerank", settings, Reranking.__dataclass_fields__)
     passages = as_passages(texts)
     step = Reranking(top_n=top_n, **settings)
     return _chosen(step.context(query, passages), passages)
@@ -181,7 +181,7 @@ def compress(
         >>> kept[0].text, kept[0].start, kept[0].end
         ('It rises in the Black Forest.', 20, 49)
     """
-    check_keywords("compress", settings, TokenReducer)
+    check_keywords("compress", settings, TokenReducer.__dataclass_fields__)
     passages = as_passages(texts)
     step = TokenReducer(max_tokens=max_tokens, **settings)
     return _chosen(step.context(query, passages), passages)

@@ -18,6 +18,7 @@ from langgraph.types import Command, Send, interrupt
 from llama_index.core.agent.workflow import AgentWorkflow, ReActAgent
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 
 from fitrag_integrations import llama_index as li
@@ -210,8 +211,7 @@ class Reasoning(CustomLLM):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the host's own
 async def test_an_agent_workflow_of_llama_index(nodes):
-    agent = ReActAgent(
-        name="finder", description="Finds passages.", tools=[nodes.as_tool("find")], llm=Reasoning()
-    )
+    tool = RetrieverTool.from_defaults(nodes, name="find", description="Find passages.")
+    agent = ReActAgent(name="finder", description="Finds passages.", tools=[tool], llm=Reasoning())
     response = await AgentWorkflow(agents=[agent], root_agent="finder").run(user_msg=BRIDGE)
     assert "1932" in str(response)

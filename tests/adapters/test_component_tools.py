@@ -7,14 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from fakes import QUESTIONS, FixedGate, LongestWordReader, OverlapScorer, WordEncoder
+from fakes import QUESTIONS, FixedGate, LongestWordReader, OverlapScorer
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_fakes import OverlapBase, documents
 from langgraph.prebuilt import ToolNode
-from llama_fakes import NodeRetriever, ScriptedLLM
-from llama_index.core.llms import MockLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools.calling import call_tool_with_selection
 
 from fitrag_integrations import llama_index as llama
@@ -178,46 +175,15 @@ def test_arguments_may_be_named_otherwise():
 
 
 LLAMA: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "fitrag": (llama.FitRagRetriever(NodeRetriever(), **SCORED), SEARCH, "Nino Rota wrote"),
-    "faiss": (
-        llama.FaissRetriever.from_texts(TEXTS, encoder=WordEncoder()),
-        SEARCH,
-        "Nino Rota wrote",
-    ),
-    "method": (
-        llama.MethodQueryEngine(FitRag(**SCORED), NodeRetriever(), reader=LongestWordReader()),
-        ASK,
-        "Amarcord",
-    ),
-    "corrective router": (
-        llama.CorrectiveRouterQueryEngine(
-            NodeRetriever(),
-            correct=RetrieverQueryEngine.from_args(NodeRetriever(), llm=ScriptedLLM()),
-            incorrect=RetrieverQueryEngine.from_args(NodeRetriever(), llm=MockLLM()),
-            evaluator=grade,
-            thresholds=LIMITS,
-        ),
-        ASK,
-        "n answer",
-    ),
-    "router": (
-        llama.KnowledgeRouterQueryEngine(
-            FixedGate(0.9),
-            retrieve=RetrieverQueryEngine.from_args(NodeRetriever(), llm=MockLLM()),
-            llm=ScriptedLLM(),
-        ),
-        ASK,
-        "n",
-    ),
     "selector": (llama.KnowledgeSelector(FixedGate(0.9)), ASK, "do not retrieve, p_known 0.90"),
     "reranker": (llama.BiLabelReranker(**SCORED, top_n=1), JUDGE, "Nino Rota wrote"),
     "reducer": (llama.SubDocumentCompressor(**SCORED, max_tokens=40), JUDGE, "Nino Rota wrote"),
-    "refiner": (llama.KnowledgeRefiner(grade), JUDGE, "Nino Rota wrote"),
+    "refiner": (llama.KnowledgeRefiner(evaluator=grade), JUDGE, "Nino Rota wrote"),
 }
 
 
 @pytest.mark.parametrize("part", LLAMA)
-def test_every_component_of_llama_index_is_a_tool(part):
+def test_what_has_no_tool_class_in_llama_index_has_its_own(part):
     component, given, expected = LLAMA[part]
     tool = component.as_tool(name="find_out")
     assert tool.metadata.name == "find_out" and tool.metadata.description.endswith(".")
@@ -233,9 +199,9 @@ def test_every_component_of_llama_index_is_a_tool(part):
 
 
 def test_an_agent_of_llama_index_calls_one():
-    calls = ToolSelection(tool_id="1", tool_name="FitRagRetriever", tool_kwargs=SEARCH)
-    tool = LLAMA["fitrag"][0].as_tool()
+    tool = LLAMA["reranker"][0].as_tool()
+    calls = ToolSelection(tool_id="1", tool_name="BiLabelReranker", tool_kwargs=JUDGE)
     output = call_tool_with_selection(calls, [tool])
     assert "Nino Rota wrote" in output.content and not output.is_error
-    wrong = ToolSelection(tool_id="1", tool_name="FitRagRetriever", tool_kwargs={})
+    wrong = ToolSelection(tool_id="1", tool_name="BiLabelReranker", tool_kwargs={})
     assert call_tool_with_selection(wrong, [tool]).is_error

@@ -135,7 +135,7 @@ CHAT, MOCK = LANGCHAIN.llm, LLAMA_INDEX.llm
         (1, lambda ours: ours.RetrievalGate(gate=CHAT)),
         (2, lambda ours: ours.BiLabelReranker(scorer=MOCK)),
         (2, lambda ours: ours.SubDocumentCompressor(scorer=MOCK)),
-        (2, lambda ours: ours.KnowledgeRefiner(MOCK)),
+        (2, lambda ours: ours.KnowledgeRefiner(evaluator=MOCK)),
         (2, lambda ours: ours.KnowledgeRefiner(count_tokens="nope")),
         (2, lambda ours: ours.MethodQueryEngine(FitRag(), MOCK)),
         (2, lambda ours: ours.MethodQueryEngine(FitRag(), LLAMA_INDEX.shelf(), reader=MOCK)),

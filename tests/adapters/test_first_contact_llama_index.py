@@ -1,10 +1,13 @@
 """What a new user of LlamaIndex meets, with the models that ship and no fakes of ours."""
 
+import asyncio
 import inspect
 import math
+from pathlib import Path
 
 import pytest
 from first_contact import LLAMA_INDEX, NAMES, QUESTION, ROWS
+from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
@@ -14,7 +17,7 @@ from llama_index.core.node_parser import HierarchicalNodeParser
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import Document, ImageNode, NodeWithScore
+from llama_index.core.schema import Document, ImageNode, MediaResource, Node, NodeWithScore
 
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.llama_index import (
@@ -23,16 +26,19 @@ from fitrag_integrations.llama_index import (
     CorrectiveRetriever,
     EncoderEmbedding,
     FitRagRetriever,
+    ITRGRetriever,
     KnowledgeRefiner,
     KnowledgeRouterQueryEngine,
     KnowledgeSelector,
     MethodQueryEngine,
+    SlimPLMRetriever,
     SubDocumentCompressor,
 )
-from fitrag_integrations.methods import Crag, FitRag
+from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.settings import settings_of
 
 Shelf, retrievers = LLAMA_INDEX.shelf, LLAMA_INDEX.retrievers
+RETRIEVERS = [FitRagRetriever, CorrectiveRetriever, SlimPLMRetriever, ITRGRetriever]
 COMPRESSORS = [BiLabelReranker, SubDocumentCompressor, KnowledgeRefiner]
 
 
@@ -121,9 +127,20 @@ async def test_a_language_model_drafts_for_a_gate():
 # --- 13: images
 
 
+FILE = MediaResource(path=Path("bridge.png"))
+MEDIA = [
+    ImageNode(image_path="bridge.png"),
+    Node(image_resource=FILE),
+    Node(audio_resource=FILE, text_resource=MediaResource(text=" ")),
+    Node(video_resource=FILE),
+    Document(image_resource=FILE),
+]
+
+
 @pytest.mark.parametrize("kind", COMPRESSORS)
-async def test_an_image_without_text_stays(kind):
-    image = NodeWithScore(node=ImageNode(image_path="bridge.png"), score=0.9)
+@pytest.mark.parametrize("node", MEDIA, ids=lambda node: type(node).__name__)
+async def test_an_image_audio_or_video_without_text_stays(kind, node):
+    image = NodeWithScore(node=node, score=0.9)
     given = [image, *Shelf().retrieve(QUESTION)]
     for kept in (
         kind().postprocess_nodes(given, query_str=QUESTION),
@@ -131,6 +148,44 @@ async def test_an_image_without_text_stays(kind):
     ):
         assert kept[-1] == image
         assert len(kept) > 1
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+@pytest.mark.parametrize(
+    "node",
+    [ImageNode(image_path="bridge.png"), Node(image_resource=FILE), Document(video_resource=FILE)],
+)
+def test_a_picture_stays_where_its_text_is_cut(kind, node):
+    node.set_content(ROWS[0][2])
+    kept = kind().postprocess_nodes([NodeWithScore(node=node, score=0.9)], query_str=QUESTION)
+    shown = [
+        each.node
+        for each in kept
+        if getattr(each.node, "image_path", None) or FILE in vars(each.node).values()
+    ]
+    assert [each.node_id for each in shown] == [node.node_id]
+    assert "\n".join(each.get_content() for each in kept).count("Ilse Marbach") == 1
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+def test_a_subclass_runs_its_own_postprocessing(kind):
+    class First(kind):
+        def _postprocess_nodes(self, nodes, query_bundle=None):
+            return super()._postprocess_nodes(nodes, query_bundle)[:1]
+
+    given = Shelf().retrieve(QUESTION)
+    assert len(First().postprocess_nodes(given, query_str=QUESTION)) == 1
+    assert len(asyncio.run(First().apostprocess_nodes(given, query_str=QUESTION))) == 1
+
+
+def test_a_subclass_answers_by_its_own_query():
+    class Own(MethodQueryEngine):
+        def _query(self, query_bundle):
+            return Response(f"own: {query_bundle.query_str}")
+
+    engine = Own(FitRag(), Shelf(), llm=MockLLM())
+    answers = [engine.query("a"), *engine.query_many(["a"]), asyncio.run(engine.aquery("a"))]
+    assert {str(each) for each in (*answers, *asyncio.run(engine.aquery_many(["a"])))} == {"own: a"}
 
 
 # --- 14: offsets of the hierarchical parser
@@ -172,6 +227,7 @@ def test_a_fitrag_retriever_reports_reranking_and_compression():
     kinds = (ReRankStartEvent, ReRankEndEvent, CompressionEvent)
     (start, end, told) = [event for event in heard.events if isinstance(event, kinds)]
     assert len(start.nodes) == len(ROWS) >= len(end.nodes)
+    assert [node.score for node in start.nodes] == [0.7] * len(ROWS)  # the retriever's
     assert end.nodes[0].node.node_id == "page-0"
     assert told.nodes_out == len(found) and told.tokens_out < told.tokens_in
 
@@ -204,13 +260,13 @@ async def test_the_encoder_that_ships_is_an_embedding():
 # --- the options are the methods' own
 
 
-@pytest.mark.parametrize(("made", "of"), [(FitRagRetriever, FitRag), (CorrectiveRetriever, Crag)])
-def test_a_methods_option_is_a_keyword_and_an_attribute(made, of):
-    parameters = inspect.signature(made).parameters
-    retriever = made(Shelf())
-    for option in settings_of(of):
-        assert parameters[option.name].default == option.default
-        value = getattr(retriever, option.name)
-        assert value == option.default or not (value or option.default)
+@pytest.mark.parametrize("kind", RETRIEVERS + COMPRESSORS)
+def test_options_are_those_of_the_method_before_the_first_instance(kind):
+    shown = inspect.signature(kind).parameters
+    theirs = {each.name: each.default for each in settings_of(kind.made)}
+    assert theirs.items() <= {name: each.default for name, each in shown.items()}.items()
+    given = {"base": Shelf()} if "base" in shown else {}
+    made = kind(**given)
+    assert {name: getattr(made, name) for name in theirs} == theirs
     with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
-        made(Shelf(), nothing=1)
+        kind(**given, nothing=1)

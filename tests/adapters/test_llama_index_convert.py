@@ -116,6 +116,22 @@ def test_metadata_is_kept_and_scores_are_added_as_plain_floats():
     json.loads(made.to_json())
 
 
+def test_a_nodes_own_values_are_kept_shown_and_noted():
+    own = {"source_id": 17, "has_answer": "no", "source_lead": "intro"}
+    found = NodeWithScore(node=TextNode(text="abcdef", id_="d", metadata=own))
+    excerpt = excerpt_of(found, 2, 4, score=1.5, labels=BiLabelScore(0.5, 0.25))
+    for made in (piece_node(excerpt, "m"), whole_node(excerpt, "rerank")):
+        assert own.items() <= made.node.metadata.items()
+        ours = {"fitrag_source_id": "d", "fitrag_has_answer": 0.5, "llm_prefer": 0.25}
+        assert ours.items() <= made.node.metadata.items()
+        shown = made.node.get_content(metadata_mode=MetadataMode.LLM)
+        assert "source_id: 17" in shown and "fitrag" not in shown
+    piece = piece_node(excerpt, "m")  # a piece of a piece leads to the node all the same
+    again = piece_node(excerpt_of(piece, 1, 2), "m", "source").node
+    assert own.items() <= again.metadata.items()
+    assert (again.node_id, again.metadata["fitrag_source_id"]) == ("d", "d")
+
+
 def test_labels_of_an_earlier_step_do_not_stay():
     once = whole_node(excerpt_of(node(PASSAGES[0]), labels=BiLabelScore(0.75, 0.25)), "rerank")
     twice = whole_node(excerpt_of(once, labels=BiLabelScore(0.5)), "rerank").node.metadata

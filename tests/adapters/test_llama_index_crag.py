@@ -155,7 +155,7 @@ def test_the_numbers_are_fields():
     assert again.postprocess_nodes(nodes(), query_str=CORRECT) == made.postprocess_nodes(
         nodes(), query_str=CORRECT
     )
-    assert repr(made) == "KnowledgeRefiner(top_n=1, evaluator=OverlapEvaluator)"
+    assert repr(made) == "KnowledgeRefiner(evaluator=OverlapEvaluator, top_n=1)"
     assert made.class_name() == "KnowledgeRefiner"
 
 

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 from fakes import PASSAGES, QUESTIONS, OverlapScorer
+from frameworks import Finding
 from llama_fakes import Events, NodeRetriever, ScriptedLLM, node
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
@@ -13,7 +14,12 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import QueryBundle
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.llama_index import BiLabelReranker, CompressionEvent, SubDocumentCompressor
+from fitrag_integrations.llama_index import (
+    BiLabelReranker,
+    CompressionEvent,
+    FitRagRetriever,
+    SubDocumentCompressor,
+)
 
 QUESTION = QUESTIONS[0]
 BOTH = [BiLabelReranker, SubDocumentCompressor]
@@ -31,6 +37,17 @@ async def test_without_a_query_there_is_nothing_to_score_by(kind, query):
         component.postprocess_nodes(nodes(), query_bundle=query)
     with pytest.raises(InputError, match="query"):
         await component.apostprocess_nodes(nodes(), query_bundle=query)
+
+
+def test_a_note_names_what_nodes_came_with():
+    given = nodes()
+    given[0].node.metadata["has_answer"] = "no"
+    made = SubDocumentCompressor(scorer=OverlapScorer(), window=1)
+    assert made.postprocess_nodes(given, query_str=QUESTION)
+    (note,) = [note for note in made.last_run.value.notes if "their own" in note]
+    assert "has_answer" in note
+    found = FitRagRetriever(Finding(given), scorer=OverlapScorer(), window=1)
+    assert found.retrieve(QUESTION) and note in found.last_run.value.notes
 
 
 def test_pickle_does_not_drop_a_model_in_silence():

@@ -3,15 +3,20 @@
 import threading
 
 import pytest
-from fakes import QUESTIONS, FixedGate, OverlapScorer
+from fakes import QUESTIONS, FixedGate, OverlapScorer, WordEncoder
 from llama_fakes import Events, NodeRetriever, ScriptedLLM
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import IndexNode, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool
 
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.llama_index import FitRagRetriever, MethodRetriever, RetrievalSkippedEvent
+from fitrag_integrations.llama_index import (
+    FaissRetriever,
+    FitRagRetriever,
+    MethodRetriever,
+    RetrievalSkippedEvent,
+)
 from fitrag_integrations.types import Context, Excerpt
 
 QUESTION = QUESTIONS[0]
@@ -57,6 +62,44 @@ def test_events_of_a_batch_come_per_question():
 
 def type_of(event):
     return type(event.str_or_query_bundle).__name__
+
+
+class Best(FitRagRetriever):
+    def __init__(self, base, best):
+        super().__init__(base, scorer=OverlapScorer())
+        self.best = best  # an attribute of its own
+
+    def _retrieve(self, query_bundle):
+        return super()._retrieve(query_bundle)[: self.best]
+
+
+class AsyncBest(FitRagRetriever):
+    async def _aretrieve(self, query_bundle):
+        return (await super()._aretrieve(query_bundle))[:1]
+
+
+async def test_a_subclass_answers_by_its_own_retrieve_in_every_way():
+    own, waiting = Best(NodeRetriever(), 1), AsyncBest(NodeRetriever(), scorer=OverlapScorer())
+    assert len(own.retrieve(QUESTION)) == len(await own.aretrieve(QUESTION)) == 1
+    assert [len(found) for found in own.retrieve_many(QUESTIONS)] == [1, 1, 1]
+    for one in (own, waiting):
+        assert [len(found) for found in await one.aretrieve_many(QUESTIONS)] == [1, 1, 1]
+    bad, good = Best(NodeRetriever(bad=QUESTION), 1).retrieve_many(
+        QUESTIONS[:2], return_exceptions=True
+    )
+    assert isinstance(bad, ConnectionError) and len(good) == 1
+
+
+async def test_what_the_base_class_takes_and_does_holds_in_batches_too():
+    part = IndexNode(text="Rivers of Europe.", index_id="rivers")
+    stored = {"rivers": TextNode(text="The Danube ends in the Black Sea.")}
+    made = FaissRetriever.from_nodes([part], encoder=WordEncoder(), object_map=stored, verbose=True)
+    one = retriever(ids="source", window=1, per_passage=None, max_share=None)
+    for each, question in ((made, "Which rivers?"), (one, QUESTION)):
+        found = each.retrieve(question)
+        assert each.retrieve_many([question]) == [found] == await each.aretrieve_many([question])
+    assert [node.text for node in made.retrieve("Which rivers?")] == [stored["rivers"].text]
+    assert len({node.node_id for node in one.retrieve(QUESTION)}) == len(one.retrieve(QUESTION))
 
 
 def test_a_bundle_reaches_the_base_with_its_embedding():

@@ -80,7 +80,7 @@ class TestLangChain:
     [
         li.BiLabelReranker(top_n=1, weight=0.0),
         li.SubDocumentCompressor(max_tokens=20),
-        li.KnowledgeRefiner(default_model("evaluator"), top_n=2),
+        li.KnowledgeRefiner(evaluator=default_model("evaluator"), top_n=2),
         li.BiLabelReranker(scorer="embedded"),
         li.EncoderEmbedding(),
     ],

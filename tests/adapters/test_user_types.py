@@ -77,14 +77,14 @@ def engines(base: BaseRetriever, engine: BaseQueryEngine, count: Callable[[str],
     compressor = li.SubDocumentCompressor(max_tokens=800, max_share=0.5)
     print(reranker.top_n, compressor.postprocess_nodes(nodes, query_str="Who?"))
     li.KnowledgeRefiner(top_n=3)
-    li.KnowledgeRefiner(grade)
+    li.KnowledgeRefiner(evaluator=grade)
     li.ITRGRetriever(base, llm=MockLLM(), rounds=2)
     li.SlimPLMRetriever(base, llm=MockLLM(), max_queries=2)
     li.CorrectiveRetriever(base, search=find, llm=MockLLM(), top_n=3)
     li.KnowledgeRouterQueryEngine(retrieve=engine, llm=MockLLM(), threshold=0.5)
     li.CorrectiveRouterQueryEngine(base, correct=engine, incorrect=engine, thresholds="popqa")
     li.KnowledgeSelector(threshold=0.5, drafter=MockLLM()).as_tool("gate")
-    li.MethodQueryEngine(FitRag(), base, llm=MockLLM()).as_tool()
+    li.MethodQueryEngine(FitRag(), base, llm=MockLLM()).query("Who?")
 
 
 def functions() -> None:

@@ -98,7 +98,7 @@ def test_a_wrong_text_is_named(function, texts, named):
     ("function", "options", "step"),
     [
         (rerank, plain.RerankOptions.__annotations__ | {"top_n": int}, plain.Reranking),
-        (compress, plain.CompressOptions.__annotations__ | {"max_tokens": int}, plain.Reducing),
+        (compress, plain.CompressOptions.__annotations__ | {"max_tokens": int}, plain.TokenReducer),
     ],
 )
 def test_an_unknown_option_is_named_with_the_one_that_was_meant(function, options, step):

@@ -16,13 +16,14 @@ was cut from. All that is written into the metadata is flat and plain, as vector
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from llama_index.core.schema import (
     DEFAULT_TEXT_NODE_TMPL,
     BaseNode,
+    ImageNode,
     MetadataMode,
     NodeRelationship,
     NodeWithScore,
@@ -33,11 +34,21 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 
 from fitrag_integrations.core.checks import check_many, check_one, trait
 from fitrag_integrations.core.record import Row, plain
-from fitrag_integrations.methods.adapting import MARKS, first_text, marks, relevance_of
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.adapting import (
+    MARKS,
+    OWN,
+    first_text,
+    mark_name,
+    marks,
+    own_noted,
+    relevance_of,
+)
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.passage import LEAD, derived_id
+from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
 
-BOOKKEEPING = MARKS
+BOOKKEEPING = (*MARKS, OWN)
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""
 Ids: TypeAlias = Literal["pieces", "source"]
 _WEB_SHOWN = ("title", "source", "url", "web", "trust", "retrieved_at")
@@ -144,12 +155,12 @@ def piece_node(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> NodeWithSc
     source, base = _source(node, excerpt.passage.text)
     metadata = _metadata(node, excerpt, method)
     piece = TextNode(
-        id_=metadata["source_id"]
+        id_=origin_of(excerpt.passage)[0]
         if ids == "source"
         else derived_id(node.node_id, node.hash, excerpt.start, excerpt.end),
         text=excerpt.text,
         metadata=metadata,
-        excluded_embed_metadata_keys=_excluded(node.excluded_embed_metadata_keys),
+        excluded_embed_metadata_keys=_excluded(node.excluded_embed_metadata_keys, metadata),
         excluded_llm_metadata_keys=_unread(node.excluded_llm_metadata_keys, metadata),
         metadata_template=node.metadata_template,
         metadata_separator=node.metadata_separator,
@@ -159,6 +170,34 @@ def piece_node(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> NodeWithSc
         end_char_idx=base + excerpt.end,
     )
     return NodeWithScore(node=piece, score=_score(excerpt, method))
+
+
+def media_nodes(
+    given: Sequence[NodeWithScore], context: Context, kept: Iterable[NodeWithScore]
+) -> Iterator[NodeWithScore]:
+    """Find the images, audios and videos that what was ``kept`` lacks, in the order ``given``.
+
+    Those without text stay as they are, because nobody judged them. Of a node of whose text a piece
+    was kept, the piece has the words, and a copy without them the rest.
+    """
+    shown = {node.node_id for node in kept}
+    cut = {excerpt.passage.id for excerpt in context.excerpts}
+    for found in given:
+        node = found.node
+        media = (getattr(node, f"{kind}_resource", None) for kind in ("image", "audio", "video"))
+        if node.node_id in shown or not (isinstance(node, ImageNode) or any(media)):
+            continue
+        if not has_text(node.get_content(metadata_mode=MetadataMode.NONE)):
+            yield found
+        elif node.node_id in cut:
+            bare = _copied(node, dict(node.metadata))
+            bare.set_content("")
+            yield NodeWithScore(node=bare, score=found.score)
+
+
+def noted(flow: Flow[Context]) -> Flow[Context]:
+    """Return a flow whose context notes what nodes came with under the names of what is added."""
+    return own_noted((yield from flow))
 
 
 def context_nodes(context: Context, ids: Ids = "pieces") -> list[NodeWithScore]:
@@ -195,8 +234,9 @@ def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:
 def _metadata(node: BaseNode, excerpt: Excerpt, method: str) -> dict[str, Any]:
     judged = "fitrag" in node.metadata and relevance_of(excerpt, method) is not None
     earlier = ("has_answer", "llm_prefer", LEAD) if judged else (LEAD,)  # by another step
+    gone = [mark_name(excerpt.passage, name) for name in earlier]
     return {
-        **{key: value for key, value in node.metadata.items() if key not in earlier},
+        **{key: value for key, value in node.metadata.items() if key not in gone},
         **_present(excerpt.passage.metadata, _ADDED),
         **marks(excerpt, method),
     }
@@ -206,18 +246,25 @@ def _present(values: Row, keys: Iterable[str]) -> dict[str, Any]:
     return {key: values[key] for key in keys if values.get(key) is not None}
 
 
-def _excluded(keys: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys((*keys, *BOOKKEEPING)))
+def _excluded(keys: Iterable[str], metadata: Row) -> list[str]:
+    """Return the keys that neither embedder nor language model reads: ``keys``, and those of ours.
+
+    A node's own value under the name of one of ours stays shown.
+    """
+    own = str(metadata.get(OWN, "")).split()
+    ours = (f"fitrag_{name}" if name in own else name for name in BOOKKEEPING)
+    return list(dict.fromkeys((*keys, *ours)))
 
 
 def _unread(keys: Iterable[str], metadata: Row) -> list[str]:
     """Return the keys no language model reads: of a web node all but a few."""
     web = [key for key in metadata if key not in _WEB_SHOWN] if metadata.get("web") is True else []
-    return _excluded((*keys, *web))
+    return _excluded((*keys, *web), metadata)
 
 
 def _hidden(node: BaseNode) -> BaseNode:
     """Keep the bookkeeping of a node made here from its readers, by lists of its own."""
-    node.excluded_embed_metadata_keys = _excluded(node.excluded_embed_metadata_keys)
+    embed = node.excluded_embed_metadata_keys
+    node.excluded_embed_metadata_keys = _excluded(embed, node.metadata)
     node.excluded_llm_metadata_keys = _unread(node.excluded_llm_metadata_keys, node.metadata)
     return node

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher  # the core re-exports both
 from llama_index_instrumentation.base import BaseEvent
 
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.llama_index.base.convert import passages_of, whole_node
+from fitrag_integrations.llama_index.base.convert import scored_nodes, whole_node
 from fitrag_integrations.methods.adapting import name_of
-from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.fitrag.method import FitRag
-from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.context import decided
 from fitrag_integrations.values.score import labels_of
@@ -92,12 +88,6 @@ class RouteDecisionEvent(Event):
     notes: list[str] = []
 
 
-def emit(events: Iterable[BaseEvent]) -> None:
-    """Report several events, in order."""
-    for event in events:
-        dispatcher.event(event)
-
-
 def emit_decision(context: Context) -> None:
     """Report what was decided for a question: a gate's decision or CRAG's action."""
     decision, query = context.decision, context.question
@@ -123,75 +113,37 @@ def emit_decision(context: Context) -> None:
             dispatcher.event(RetrievalSkippedEvent(query=query, **values))
 
 
-def tell_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithScore]) -> None:
+def emit_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithScore]) -> None:
     """Report the reranking and the compression of a FIT-RAG run, as the two by themselves do.
 
-    The start has the nodes that were scored, the end the best of them, before any was cut.
+    The start has the nodes that were scored, with the retriever's scores, the end the best of them,
+    before any was cut.
     """
-    context = traced.value
-    values = context.details
+    values = traced.value.details
     if not isinstance(method, FitRag) or "reranked" not in values:
         return
-    bundle = QueryBundle(context.question)
     graded = [
         Excerpt.whole(passage, score=labels.relevance(method.weight), labels=labels)
         for passage, labels in _scored(traced, values["scored"])
     ]
     best = by_score(graded)[: values["reranked"]]
-    model = name_of("embedded" if method.scorer is None else method.scorer)
-    given = [whole_node(excerpt, "rerank") for excerpt in graded]
-    start = ReRankStartEvent(query=bundle, nodes=given, top_n=method.top_n, model_name=model)
-    dispatcher.event(start)
+    dispatcher.event(
+        ReRankStartEvent(
+            query=QueryBundle(traced.value.question),
+            nodes=scored_nodes(excerpt.passage for excerpt in graded),
+            top_n=method.top_n,
+            model_name=name_of("embedded" if method.scorer is None else method.scorer),
+        )
+    )
     dispatcher.event(ReRankEndEvent(nodes=[whole_node(excerpt, "rerank") for excerpt in best]))
     dispatcher.event(
         CompressionEvent(
-            nodes_in=float(len(best)),
-            nodes_out=float(len(nodes)),
-            tokens_in=float(values["tokens_in"]),
-            tokens_out=float(values["tokens_out"]),
+            nodes_in=len(best),
+            nodes_out=len(nodes),
+            tokens_in=values["tokens_in"],
+            tokens_out=values["tokens_out"],
         )
     )
-
-
-def tell_compressed(
-    step: TokenReducer | Refiner, passages: Sequence[Passage], kept: Sequence[NodeWithScore]
-) -> None:
-    """Report what a step made of passages; images, which nobody judged, are not counted."""
-    pieces = [node for node in kept if not isinstance(node.node, ImageNode)]
-    after = [Excerpt.whole(passage) for passage in passages_of(pieces)]
-    dispatcher.event(
-        CompressionEvent(
-            nodes_in=float(len(passages)),
-            nodes_out=float(len(pieces)),
-            tokens_in=float(step.cost(list(map(Excerpt.whole, passages)))),
-            tokens_out=float(step.cost(after)),
-        )
-    )
-
-
-@contextmanager
-def reranking(
-    callback_manager: CallbackManager,
-    step: Reranking,
-    nodes: list[NodeWithScore],
-    query_bundle: QueryBundle | None,
-    kept: list[NodeWithScore],
-) -> Iterator[None]:
-    """Report the start of a reranking, and at its end what is in ``kept`` by then."""
-    model = name_of("embedded" if step.scorer is None else step.scorer)
-    most = len(nodes) if step.top_n is None else step.top_n
-    start = ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=most, model_name=model)
-    dispatcher.event(start)
-    payload: dict[str, Any] = {
-        EventPayload.NODES: nodes,
-        EventPayload.MODEL_NAME: model,
-        EventPayload.QUERY_STR: query_bundle.query_str if query_bundle else "",
-        EventPayload.TOP_K: start.top_n,
-    }
-    with callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
-        yield
-        event.on_end(payload={EventPayload.NODES: kept})
-    dispatcher.event(ReRankEndEvent(nodes=kept))
 
 
 def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLabelScore]]:

@@ -9,28 +9,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from inspect import getattr_static, iscoroutinefunction
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.llms import LLM
+from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType
 from llama_index.core.tools import AsyncBaseTool, BaseTool, ToolOutput
+from llama_index.core.types import TokenAsyncGen, TokenGen
 
-from fitrag_integrations.core.checks import check_is
+from fitrag_integrations.core.checks import check_is, trait
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.flow import Port, Traced
+from fitrag_integrations.flow import Port
+from fitrag_integrations.llama_index.base.component import has_own
 from fitrag_integrations.llama_index.base.convert import passages_of
-from fitrag_integrations.llama_index.base.models import awritten, blocks, model_name, written
-from fitrag_integrations.methods.adapting import pages_of
+from fitrag_integrations.methods.adapting import check_judged, pages_of
+from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Ports, port_of
+from fitrag_integrations.text.replies import astreamed, streamed
 from fitrag_integrations.types import Passage
 
 Q = TypeVar("Q")
 AT_ONCE = 16
 """How many calls of one batch run side by side: base retrievers and services have limits."""
+_WRITTEN = PromptTemplate("{text}")  # the whole prompt is the one value, so its braces stay
 
 
 def retrieve_port(
@@ -110,12 +116,6 @@ def aeach(
     return all_of
 
 
-def has_own(instance: object, name: str, base: type) -> bool:
-    """Check whether a class gives its own version of a method of ``base``."""
-    # static, because the framework's decorators give another object at each look
-    return getattr_static(type(instance), name, None) is not getattr_static(base, name)
-
-
 def search_port(search: object) -> Port[str, Any]:
     """Build the search port.
 
@@ -174,21 +174,52 @@ class LLMDrafter:
     @property
     def name(self) -> str | None:
         """The model's name, which a fitted threshold is checked against."""
-        return model_name(self.llm)
+        name = self.llm.metadata.model_name
+        return None if name == "unknown" else name  # what LlamaIndex calls one without a name
 
     def generate(self, prompts: Sequence[str]) -> Sequence[object]:
         """Continue each prompt; one that fails is answered with its exception."""
-        return each(partial(written, self.llm))(prompts)
+        return each(lambda prompt: self.llm.predict(_WRITTEN, text=prompt))(prompts)
 
     async def agenerate(self, prompts: Sequence[str]) -> Sequence[object]:
         """Continue each prompt without blocking the event loop."""
+        if not blocks(self.llm):
+            return await aeach(lambda prompt: self.llm.apredict(_WRITTEN, text=prompt))(prompts)
+        one = partial(asyncio.to_thread, self.llm.predict, _WRITTEN)
+        return await aeach(lambda prompt: one(text=prompt))(prompts)
 
-        async def aone(prompt: str) -> str:
-            if blocks(self.llm):
-                return await asyncio.to_thread(written, self.llm, prompt)
-            return await awritten(self.llm, prompt)
 
-        return await aeach(aone)(prompts)
+def check_model(decider: Decider, llm: Any) -> None:
+    """Refuse a decider whose threshold was fitted for another model than the one that answers."""
+    if isinstance(llm, LLM):
+        check_judged(decider, LLMDrafter(llm).name, type(llm).__name__)
+    elif llm is not None:
+        check_judged(decider, trait(llm, "name", str))
+
+
+def stream(llm: LLM, prompt: str) -> TokenGen:
+    """Continue a prompt token by token, without the model's thoughts."""
+    return streamed(llm.stream(_WRITTEN, text=prompt))
+
+
+async def astream(llm: LLM, prompt: str) -> TokenAsyncGen:
+    """Continue a prompt token by token, as `stream` does, without blocking the event loop."""
+    if not blocks(llm):
+        return astreamed(await llm.astream(_WRITTEN, text=prompt))
+
+    async def pumped() -> TokenAsyncGen:
+        context = copy_context()  # one for all threads: the framework resets its variables
+        tokens = await asyncio.to_thread(lambda: context.run(stream, llm, prompt))
+        while (one := await asyncio.to_thread(lambda: context.run(next, tokens, None))) is not None:
+            yield one
+
+    return pumped()
+
+
+def blocks(llm: LLM) -> bool:
+    """Check whether the async side of a language model is the framework's: it only calls sync."""
+    name = "achat" if llm.metadata.is_chat_model else "acomplete"
+    return isinstance(llm, CustomLLM) and not has_own(llm, name, CustomLLM)
 
 
 @dataclass(frozen=True)
@@ -233,6 +264,9 @@ def bundle_of(query: QueryType) -> QueryBundle:
     return QueryBundle(check_is("query", query, str, "a string or a QueryBundle"))
 
 
-def settled(traces: Sequence[Traced[Any]], return_exceptions: bool) -> list[object]:
-    """Return each question's value, or error; without ``return_exceptions`` raise the first one."""
-    return [traced.outcome if return_exceptions else traced.value for traced in traces]
+def settled(found: list[Any], return_exceptions: bool) -> list[Any]:
+    """Return each question's result, or error; without ``return_exceptions`` raise the first."""
+    errors = [one for one in found if isinstance(one, Exception)]
+    if errors and not return_exceptions:
+        raise errors[0]
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -12,36 +13,50 @@ from llama_index.core.instrumentation.events.retrieval import (
     RetrievalEndEvent,
     RetrievalStartEvent,
 )
-from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
-from llama_index.core.tools import FunctionTool
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
-from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context_nodes
-from fitrag_integrations.llama_index.base.events import (
-    dispatcher,
-    emit,
-    emit_decision,
-    tell_reduced,
-)
-from fitrag_integrations.llama_index.base.fields import Configured, made_from
-from fitrag_integrations.llama_index.base.ports import Caller, bundles_of, settled
-from fitrag_integrations.llama_index.base.tools import Query, tool_of
+from fitrag_integrations.llama_index.base.component import Configured, has_own, is_sync_only
+from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context_nodes, noted
+from fitrag_integrations.llama_index.base.events import dispatcher, emit_decision, emit_reduced
+from fitrag_integrations.llama_index.base.ports import Caller, aeach, bundles_of, each, settled
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
+from fitrag_integrations.methods.settings import settings_of
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FlowRetriever(Configured, BaseRetriever):
-    """Answer every way a retriever is called from flows that end in a context."""
+    """Answer every way a retriever is called from flows that end in a context.
+
+    A subclass that overrides ``_retrieve`` or ``_aretrieve`` answers one query at a time by it, in
+    batches too.
+    """
+
+    callback_manager: CallbackManager | None = None  # type: ignore[assignment]
+    object_map: dict[str, Any] | None = None  # type: ignore[assignment]
+    objects: list[IndexNode] | None = None
+    verbose: bool = False
+    _caller: Caller = field(init=False)
+    _method: Method = field(init=False)
+    _writer: ClassVar[object] = None
+    """The language model where the caller gives none."""
+
+    def __post_init__(self) -> None:
+        own = (self.callback_manager, self.object_map, self.objects, self.verbose)
+        BaseRetriever.__init__(self, *own)
+        super().__post_init__()
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Return one flow per query of ``bundles``; ``NotImplementedError`` in this base."""
-        raise NotImplementedError  # not abstract: the framework puts a span around those
+        """Return one flow per query of ``bundles``; equal asks of one call join."""
+        ports = self._caller.ports(bundles, llm=self._writer)
+        return [noted(self._method(bundle.query_str, ports)) for bundle in bundles]
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Write what was found as nodes; ``NotImplementedError`` in this base."""
-        raise NotImplementedError
+        raise NotImplementedError  # not abstract: the framework puts a span around those
 
     def explain(self, query: QueryType | None = None) -> str:
         """Return what was asked, what came back and what was kept, for ``query`` or last time."""
@@ -55,28 +70,12 @@ class FlowRetriever(Configured, BaseRetriever):
             await self.atrace_many([query])
         return self._explained()
 
-    def as_tool(
-        self,
-        name: str | None = None,
-        description: str = "Find passages that help to answer a question.",
-    ) -> FunctionTool:
-        """Return a tool for agents, which answers with numbered passages.
-
-        Args:
-            name: Name of the tool; None is that of the class.
-            description: When an agent is to call it.
-
-        Returns:
-            A tool whose ``raw_output`` is the list of nodes.
-        """
-
-        call, acall = (lambda query: self.retrieve(query)), (lambda query: self.aretrieve(query))
-        return tool_of(self, Query, call, acall, name=name, description=description)
-
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._found(self.trace_many([query_bundle])[0])
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if is_sync_only(self, "_retrieve", FlowRetriever):  # as the framework's own does
+            return await asyncio.to_thread(self._retrieve, query_bundle)
         return self._found((await self.atrace_many([query_bundle]))[0])
 
     @dispatcher.span
@@ -89,8 +88,10 @@ class FlowRetriever(Configured, BaseRetriever):
         ``return_exceptions``, stands in the place of its query's nodes.
         """
         bundles = bundles_of(queries)
-        emit(RetrievalStartEvent(str_or_query_bundle=bundle) for bundle in bundles)
-        return self._many(bundles, self.trace_many(bundles), return_exceptions)
+        if has_own(self, "_retrieve", FlowRetriever):
+            return settled(each(self.retrieve)(bundles), return_exceptions)
+        _started(bundles)
+        return settled(self._many(bundles, self.trace_many(bundles)), return_exceptions)
 
     @dispatcher.span
     async def aretrieve_many(
@@ -98,9 +99,11 @@ class FlowRetriever(Configured, BaseRetriever):
     ) -> list[Any]:
         """Retrieve for all queries in lock step, as ``retrieve_many``."""
         bundles = bundles_of(queries)
-        emit(RetrievalStartEvent(str_or_query_bundle=bundle) for bundle in bundles)
+        if any(has_own(self, name, FlowRetriever) for name in ("_retrieve", "_aretrieve")):
+            return settled(await aeach(self.aretrieve)(bundles), return_exceptions)
+        _started(bundles)
         traces = await self.atrace_many(bundles)  # many nodes take their time to make, too
-        return await asyncio.to_thread(self._many, bundles, traces, return_exceptions)
+        return settled(await asyncio.to_thread(self._many, bundles, traces), return_exceptions)
 
     def trace_many(self, queries: Sequence[QueryType]) -> list[Traced[Context]]:
         """Run all ``queries`` in lock step and give their traces; none is raised."""
@@ -110,23 +113,29 @@ class FlowRetriever(Configured, BaseRetriever):
         """Run all queries in lock step, as ``trace_many``."""
         return self._noted(await arun_many(self.flows(bundles_of(queries))))
 
-    def _many(
-        self, bundles: list[QueryBundle], traces: list[Traced[Context]], return_exceptions: bool
-    ) -> list[Any]:
-        settled(traces, return_exceptions)
-        found = [traced.error or self._found(traced) for traced in traces]
-        emit(
-            RetrievalEndEvent(str_or_query_bundle=bundle, nodes=nodes)
-            for bundle, nodes in zip(bundles, found, strict=True)
-            if not isinstance(nodes, Exception)
-        )
+    def _many(self, bundles: list[QueryBundle], traces: list[Traced[Context]]) -> list[Any]:
+        """Write the nodes of each query as ``retrieve`` does; an error stands in their place."""
+        found: list[Any] = []
+        for bundle, traced in zip(bundles, traces, strict=True):
+            nodes: Any = traced.error
+            if nodes is None:
+                nodes = self._handle_recursive_retrieval(bundle, self._found(traced))
+                dispatcher.event(RetrievalEndEvent(str_or_query_bundle=bundle, nodes=nodes))
+            found.append(nodes)
         return found
 
     def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:
+        emit_decision(traced.value)
         return self.nodes(traced.value)
 
 
-class MethodOverBase(FlowRetriever):
+def _started(bundles: Sequence[QueryBundle]) -> None:
+    for bundle in bundles:
+        dispatcher.event(RetrievalStartEvent(str_or_query_bundle=bundle))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MethodOverBase(FromFitted, FlowRetriever):
     """Retriever of the excerpts that a method keeps from the nodes of ``base``.
 
     An empty list means that nothing was worth showing. What the run decided is in
@@ -135,57 +144,32 @@ class MethodOverBase(FlowRetriever):
     by id: of several pieces of one source LlamaIndex then keeps the first.
     """
 
-    _held: ClassVar[tuple[str, ...]] = ("_method", "_caller")
-    _method: Method
-    _caller: Caller
+    made: ClassVar[Any]
+    """The method's dataclass, whose options are fields here."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        method: Method,
-        *,
-        ids: Ids = "pieces",
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        super().__init__(callback_manager=callback_manager)
-        self.ids = check_ids(ids)
-        self._caller, self._method = caller, method
+    base: BaseRetriever = field(kw_only=False)
+    ids: Ids = "pieces"
 
     def __repr__(self) -> str:
-        base, method = name_of(self._caller.base), name_of(self._method)
-        return f"{type(self).__name__}(base={base}, method={method})"
+        return f"{type(self).__name__}(base={name_of(self.base)}, method={name_of(self._method)})"
 
-    def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Return one flow per query of ``bundles``; equal asks of one call join."""
-        ports = self._caller.ports(bundles)
-        return [self._method(bundle.query_str, ports) for bundle in bundles]
+    def _prepare(self) -> None:
+        check_ids(self.ids)
+        method, own = self._build(), vars(self)
+        self._caller = Caller(self.base, own.get("search"), own.get("llm"))
+        self._method = method
+
+    def _build(self) -> Method:
+        made = self.made
+        return cast(
+            Method, made(**{each.name: getattr(self, each.name) for each in settings_of(made)})
+        )
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Write the excerpts as nodes, in their order."""
-        return context_nodes(context, check_ids(self.ids))
+        return context_nodes(context, self.ids)
 
     def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:
-        emit_decision(traced.value)
-        nodes = self.nodes(traced.value)
-        tell_reduced(traced, self._method, nodes)
+        nodes = super()._found(traced)
+        emit_reduced(traced, self._method, nodes)
         return nodes
-
-
-class DerivedRetriever(FromFitted, MethodOverBase):
-    """Run the method whose options the keywords are."""
-
-    made: ClassVar[Any]
-    takes: ClassVar[tuple[str, ...]]
-
-    def __init__(
-        self,
-        base: BaseRetriever,
-        *,
-        ids: Ids = "pieces",
-        callback_manager: CallbackManager | None = None,
-        **options: Any,
-    ) -> None:
-        brought = {name: options.pop(name) for name in self.takes if name in options}
-        method = cast(Method, made_from(type(self), self.made, options))
-        caller = Caller(base, **brought)
-        super().__init__(caller, method, ids=ids, callback_manager=callback_manager)

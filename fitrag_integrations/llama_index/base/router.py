@@ -1,38 +1,51 @@
-"""What the query engines share: events, streams, engines that route, and the engines routed to."""
+"""What the query engines share: batches, streams, responses, and the engines routed to."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Generator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.response.schema import RESPONSE_TYPE
-from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.base.response.schema import (
+    RESPONSE_TYPE,
+    AsyncStreamingResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import LLM
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.settings import Settings
-from llama_index.core.tools import FunctionTool
-from llama_index.core.types import TokenAsyncGen, TokenGen
+from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is
+from fitrag_integrations.core.record import plain
 from fitrag_integrations.flow import Flow, Port, Traced, arun, arun_many, run, run_many
-from fitrag_integrations.llama_index.base.events import dispatcher, emit
-from fitrag_integrations.llama_index.base.fields import Configured
-from fitrag_integrations.llama_index.base.models import astream, stream
-from fitrag_integrations.llama_index.base.ports import aeach, bundles_of, each, has_own, settled
-from fitrag_integrations.llama_index.base.response import report, response_of
-from fitrag_integrations.llama_index.base.tools import Asked, tool_of
-from fitrag_integrations.llama_index.prompts import Written
-from fitrag_integrations.methods.answering import own_answer
-from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.types import Context
+from fitrag_integrations.llama_index.base.component import Configured, has_own, is_sync_only
+from fitrag_integrations.llama_index.base.convert import context_nodes
+from fitrag_integrations.llama_index.base.events import dispatcher, emit_decision
+from fitrag_integrations.llama_index.base.ports import (
+    aeach,
+    astream,
+    bundles_of,
+    each,
+    generate_port,
+    settled,
+    stream,
+)
+from fitrag_integrations.llama_index.prompts import Written, as_template
+from fitrag_integrations.methods.adapting import own_noted, summary
+from fitrag_integrations.methods.answering import Answered, own_answer
+from fitrag_integrations.methods.compose.fitted import FromFitted
+from fitrag_integrations.methods.ik.decider import Decider, OnError
+from fitrag_integrations.types import Context, Template
 from fitrag_integrations.values.excerpt import unique
 
 
@@ -41,42 +54,34 @@ class Routed:
     """Response of another engine, and the context with the decision that led to it."""
 
     context: Context
-    response: object
+    response: Any
 
 
-class Router(Configured, BaseQueryEngine):
-    """Answer by a flow that decides and asks an engine; batches run in lock step."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class Router(FromFitted, Configured, BaseQueryEngine):
+    """Answer by a flow that decides and asks an engine; batches run in lock step.
+
+    A subclass that overrides ``_query`` or ``_aquery`` answers one query at a time by it, in
+    batches too.
+    """
+
+    callback_manager: Any = None  # a `CallbackManager`
+
+    def __post_init__(self) -> None:
+        BaseQueryEngine.__init__(self, self.callback_manager)
+        super().__post_init__()
 
     def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[object]]:
         """Return one flow per query; with ``alone`` its answer may be a stream."""
         raise NotImplementedError  # not abstract: the framework puts a span around those
 
-    def _response(self, traced: Traced[object], *, alone: bool = False) -> RESPONSE_TYPE:
+    def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
         """Make the response of what a flow ended with, or raise that."""
-        return reported(traced)
+        return response_of(traced)
 
-    async def _aresponse(self, traced: Traced[object]) -> RESPONSE_TYPE:
+    async def _aresponse(self, traced: Traced[Any]) -> RESPONSE_TYPE:
         """Make the response of a query that came alone, without blocking the event loop."""
         return self._response(traced, alone=True)
-
-    def as_tool(
-        self, name: str | None = None, description: str = "Answer a question."
-    ) -> FunctionTool:
-        """Return a tool for agents, which answers with the answer.
-
-        Args:
-            name: Name of the tool; None is that of the class.
-            description: When an agent is to call it.
-
-        Returns:
-            A tool whose ``raw_output`` is the response.
-        """
-
-        call, acall = (
-            (lambda question: self.query(question)),
-            (lambda question: self.aquery(question)),
-        )
-        return tool_of(self, Asked, call, acall, name=name, description=description)
 
     def explain(self, query: QueryType | None = None) -> str:
         """Return what was asked and decided, for ``query``, which is answered, or last time."""
@@ -94,10 +99,11 @@ class Router(Configured, BaseQueryEngine):
         ``return_exceptions``, stands in the place of its query's response.
         """
         bundles = bundles_of(queries)
-        emit(QueryStartEvent(query=bundle) for bundle in bundles)
-        return self._responses(
-            bundles, self._noted(run_many(self._flows(bundles))), return_exceptions
-        )
+        if has_own(self, "_query", Router):
+            return settled(each(self.query)(bundles), return_exceptions)
+        _started(bundles)
+        traces = self._noted(run_many(self._flows(bundles)))
+        return settled(self._responses(bundles, traces), return_exceptions)
 
     @dispatcher.span
     async def aquery_many(
@@ -105,47 +111,63 @@ class Router(Configured, BaseQueryEngine):
     ) -> list[object]:
         """Decide for all queries in lock step, as ``query_many``; engines answer side by side."""
         bundles = bundles_of(queries)
-        emit(QueryStartEvent(query=bundle) for bundle in bundles)
+        if has_own(self, "_query", Router) or has_own(self, "_aquery", Router):
+            return settled(await aeach(self.aquery)(bundles), return_exceptions)
+        _started(bundles)
         traces = self._noted(await arun_many(self._flows(bundles)))
         # many nodes take their time to make, too
-        return await asyncio.to_thread(self._responses, bundles, traces, return_exceptions)
+        responses = await asyncio.to_thread(self._responses, bundles, traces)
+        return settled(responses, return_exceptions)
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        with query_event(self.callback_manager, query_bundle) as ended:
+        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             (traced,) = self._noted([run(self._flows([query_bundle], alone=True)[0])])
-            return ended(self._response(traced, alone=True))
+            response = self._response(traced, alone=True)
+            event.on_end(payload={EventPayload.RESPONSE: response})
+        return response
 
-    @dispatcher.span
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        with query_event(self.callback_manager, query_bundle) as ended:
+        if is_sync_only(self, "_query", Router):
+            return await asyncio.to_thread(self._query, query_bundle)
+        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             (traced,) = self._noted([await arun(self._flows([query_bundle], alone=True)[0])])
-            return ended(await self._aresponse(traced))
+            response = await self._aresponse(traced)
+            event.on_end(payload={EventPayload.RESPONSE: response})
+        return response
 
-    def _responses(
-        self, bundles: list[QueryBundle], traces: list[Traced[object]], return_exceptions: bool
-    ) -> list[Any]:
-        settled(traces, return_exceptions)
+    def _responses(self, bundles: list[QueryBundle], traces: list[Traced[Any]]) -> list[Any]:
+        """Make the response of each query; an error stands in its place."""
         responses = [traced.error or self._response(traced) for traced in traces]
-        emit(
-            QueryEndEvent(query=bundle, response=response)
-            for bundle, response in zip(bundles, responses, strict=True)
-            if not isinstance(response, Exception)
-        )
+        for bundle, response in zip(bundles, responses, strict=True):
+            if not isinstance(response, Exception):
+                dispatcher.event(QueryEndEvent(query=bundle, response=response))
         return responses
 
 
+def _started(bundles: Sequence[QueryBundle]) -> None:
+    for bundle in bundles:
+        dispatcher.event(QueryStartEvent(query=bundle))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class WritingRouter(Router):
-    """Router whose language model answers what no engine does, streamed on request.
+    """Router whose language model answers what no engine does, streamed on request."""
 
-    ``_answering`` has ``template`` and ``streaming``; ``llm`` is one of the options, and
-    ``Settings.llm`` where it is None.
-    """
-
-    _answering: Any
+    llm: Any = None
+    streaming: bool = False
+    template: Template | BasePromptTemplate | str | None = None
     _prompt: ClassVar[tuple[str, bool]]  # its name, and whether it shows no passages
 
+    def _prepare(self) -> None:
+        check_is("streaming", self.streaming, bool)
+        self._template = as_template(self.template, alone=self._prompt[1])
+        if self.llm is not None:
+            generate_port(self.llm)
+
     def _get_prompts(self) -> PromptDictType:
-        template = self._answering.template
+        template = self._template
         return {self._prompt[0]: template.prompt} if isinstance(template, Written) else {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
@@ -157,72 +179,109 @@ class WritingRouter(Router):
         return Settings.llm if self.llm is None else self.llm
 
     def _streams_tokens(self) -> bool:
-        return self._answering.streaming and isinstance(self._model(), LLM)
+        return self.streaming and isinstance(self._model(), LLM)
 
     def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
-        outcome, words = traced.value, None
-        if isinstance(outcome, Routed):
-            return reported(traced)
-        if isinstance(outcome, Context):
-            own = own_answer(outcome)
-            words = once(own) if own else stream(self._model(), self._asked(outcome))
-        elif alone and self._answering.streaming:
-            words = once(outcome.text)
-        return response_of(traced, words)
+        if not (alone and self.streaming) or isinstance(traced.value, Routed):
+            return response_of(traced)
+        said, prompt = self._written(traced.value)
+        tokens = stream(self._model(), prompt) if prompt else (text for text in [said])
+        return response_of(traced, tokens)
 
     async def _aresponse(self, traced: Traced[Any]) -> RESPONSE_TYPE:
-        outcome, words = traced.value, None
-        if isinstance(outcome, Routed):
-            return reported(traced)
-        if isinstance(outcome, Context):
-            own = own_answer(outcome)
-            words = aonce(own) if own else await astream(self._model(), self._asked(outcome))
-        elif self._answering.streaming:
-            words = aonce(outcome.text)
-        return response_of(traced, words)
+        if not self.streaming or isinstance(traced.value, Routed):
+            return response_of(traced)
+        said, prompt = self._written(traced.value)
 
-    def _asked(self, context: Context) -> str:
-        return context.prompt(self._answering.template)
+        async def once() -> TokenAsyncGen:
+            yield said
+
+        return response_of(traced, await astream(self._model(), prompt) if prompt else once())
+
+    def _written(self, outcome: Context | Answered) -> tuple[str, str]:
+        """Return the answer that is there already, or the prompt of the one that will stream."""
+        if not isinstance(outcome, Context):
+            return outcome.text, ""
+        own = own_answer(outcome)
+        return own, "" if own else outcome.prompt(self._template)
 
 
-def reported(traced: Traced[Any]) -> RESPONSE_TYPE:
-    """Add what was decided to another engine's response, which is otherwise left as it is.
+@dataclass(eq=False, repr=False)
+class Deciding(FromFitted, Configured):
+    """Options of the decision whether the model knows the answer."""
 
-    What that engine itself reported under ``fitrag`` moves to ``fitrag["engine"]``.
+    gate: Any = None
+    _: KW_ONLY
+    drafter: object = None
+    threshold: float | None = None
+    on_error: OnError = "retrieve"
+    allow_other_model: bool = False
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._decider = Decider(
+            self.gate,
+            drafter=self.drafter,
+            threshold=self.threshold,
+            on_error=self.on_error,
+            allow_other_model=self.allow_other_model,
+        )
+
+    def _decided(self, question: str) -> Flow[Context]:
+        """Return the flow that ends in a context with the decision, and without excerpts.
+
+        Whatever it says, the rest is the caller's. The prompt of a known question is the
+        no-retrieval one.
+        """
+        decider = self._decider
+        known = yield from decider(question)
+        return Context(
+            question,
+            decision=known.decision,
+            draft=known.draft,
+            method="iknow",
+            details=decider.details(known),
+        )
+
+
+def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
+    """Make the response; ``tokens``, a generator of either kind, makes it a streaming one.
+
+    That of another engine is left as it is, but for what was decided; what that engine itself
+    reported under ``fitrag`` moves to ``fitrag["engine"]``. Raises what the flow ended with.
     """
-    routed = traced.value
-    summary = report(traced, routed.context)
-    metadata = dict(routed.response.metadata or {})  # a new one: the old may have other owners
-    if "fitrag" in metadata:
-        summary["engine"] = metadata["fitrag"]
-    routed.response.metadata = {**metadata, "fitrag": summary}
-    response: RESPONSE_TYPE = routed.response
-    return response
+    outcome = traced.value
+    context = outcome if isinstance(outcome, Context) else outcome.context
+    summary = report(traced, context)
+    if isinstance(outcome, Routed):
+        response: RESPONSE_TYPE = outcome.response
+        metadata = dict(response.metadata or {})  # a new one: the old may have other owners
+        if "fitrag" in metadata:
+            summary["engine"] = metadata["fitrag"]
+        response.metadata = {**metadata, "fitrag": summary}
+        return response
+    emit_decision(context)
+    nodes, shown = context_nodes(context), {"fitrag": summary}
+    if isinstance(tokens, AsyncGenerator):
+        return AsyncStreamingResponse(tokens, nodes, shown)
+    if isinstance(tokens, Generator):
+        return StreamingResponse(tokens, nodes, shown)
+    return Response(outcome.text, nodes, shown)
 
 
-@contextmanager
-def query_event(
-    callback_manager: CallbackManager, query_bundle: QueryBundle
-) -> Iterator[Callable[[RESPONSE_TYPE], RESPONSE_TYPE]]:
-    """Report a query to the callback handlers, with the response passed through at its end."""
-    payload: dict[str, object] = {EventPayload.QUERY_STR: query_bundle.query_str}
-    with callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-
-        def ended(response: RESPONSE_TYPE) -> RESPONSE_TYPE:
-            event.on_end(payload={EventPayload.RESPONSE: response})
-            return response
-
-        yield ended
-
-
-def once(text: str) -> TokenGen:
-    """Stream a text in one piece."""
-    yield text
-
-
-async def aonce(text: str) -> TokenAsyncGen:
-    """Stream a text in one piece."""
-    yield text
+def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
+    """Return in plain values what was decided, what was noted, and which steps were run."""
+    context = own_noted(context)
+    values: dict[str, Any] = summary(context)
+    values["queries"] = list(context.queries)
+    values["notes"] = list(context.notes)
+    values["steps"] = [step.to_dict() for step in traced.steps]
+    if isinstance(traced.outcome, Answered):
+        answer: dict[str, Any] = {"score": plain(traced.outcome.score)}
+        if (one := traced.outcome.source) is not None:  # where an extracted answer stands
+            answer |= {"source_id": one.passage.id, "start": one.start, "end": one.end}
+        values["answer"] = answer
+    return values
 
 
 @dataclass(frozen=True)
@@ -303,19 +362,3 @@ async def _aask(engine: Any, handed: Handed) -> object:
 
 def _distinct(*lists: Sequence[NodeWithScore]) -> list[NodeWithScore]:
     return unique((node for nodes in lists for node in nodes), attrgetter("node_id"))
-
-
-def decided_context(decider: Decider, question: str) -> Flow[Context]:
-    """Return the flow that ends in a context with the decision, and without excerpts.
-
-    Whatever it says, the rest is the caller's. The prompt of a known question is the no-retrieval
-    one.
-    """
-    known = yield from decider(question)
-    return Context(
-        question,
-        decision=known.decision,
-        draft=known.draft,
-        method="iknow",
-        details=decider.details(known),
-    )

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from fitrag_integrations.llama_index.base.options import CragOptions
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fitrag_integrations.llama_index.base.retriever import MethodOverBase
+from fitrag_integrations.methods.crag.method import Crag
+from fitrag_integrations.text.sentences import SentenceSplitter
+from fitrag_integrations.text.tokens import Encoder
+from fitrag_integrations.types import Action
+from fitrag_integrations.values.thresholds import ActionThresholds
 
 
-class CorrectiveRetriever(CragOptions):
+@dataclass(eq=False, repr=False, kw_only=True)
+class CorrectiveRetriever(MethodOverBase):
     """Retriever that grades what ``base`` returns, refines it, and searches the web if it is not
     good (CRAG).
 
@@ -24,3 +34,25 @@ class CorrectiveRetriever(CragOptions):
         >>> nodes = retriever.retrieve("How often does the night bus leave?")
         >>> retriever.last_run.value.action
     """
+
+    made: ClassVar = Crag
+
+    search: object = None
+    llm: object = None
+    evaluator: object = None
+    thresholds: ActionThresholds | str | None = None
+    top_n: int | None = 5
+    strip_threshold: float | None = None
+    sentences: int | None = None
+    max_tokens: int | None = None
+    count_tokens: Callable[[str], int] | Encoder | str | None = None
+    split: SentenceSplitter | None = None
+    on_web_error: Literal["degrade", "raise"] = "degrade"
+    allow_other_model: bool = False
+    without: Iterable[Action | str] = ()
+    refine: bool = True
+    rewrite: bool = True
+    select: bool = True
+    min_score: float | None = None
+    on_incorrect: Literal["warn", "drop", "keep"] = "warn"
+    deduplicate: bool = True

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle
 
 from fitrag_integrations.core.checks import can, check_many, check_whole
 from fitrag_integrations.core.record import Row
@@ -38,22 +38,31 @@ class FaissRetriever(FlowRetriever):
         >>> FaissRetriever.from_texts(["The Danube ends in the Black Sea."]).retrieve("Where?")
     """
 
-    _held: ClassVar[tuple[str, ...]] = ("_index",)
-
     def __init__(
         self,
         index: Any,
         *,
         similarity_top_k: int = DEFAULTS.k,
         callback_manager: CallbackManager | None = None,
+        object_map: dict[str, Any] | None = None,
+        objects: list[IndexNode] | None = None,
+        verbose: bool = False,
     ) -> None:
         is_folder = isinstance(index, str | Path)
         if not is_folder and not can(index, "search"):
             raise InputError.of("index", given=index, allowed="a FaissIndex or the folder of one")
-        super().__init__(callback_manager=callback_manager)
-        self.similarity_top_k = check_whole("similarity_top_k", similarity_top_k, low=1)
         self._folder = str(index) if is_folder else None
         self._index = None if is_folder else index
+        self.similarity_top_k = similarity_top_k
+        super().__init__(
+            callback_manager=callback_manager,
+            object_map=object_map,
+            objects=objects,
+            verbose=verbose,
+        )
+
+    def _prepare(self) -> None:
+        check_whole("similarity_top_k", self.similarity_top_k, low=1)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: Any = None, **settings: Any) -> FaissRetriever:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from llama_index.core.schema import QueryBundle
-
-from fitrag_integrations.flow import Flow
-from fitrag_integrations.llama_index.base.options import ITRGOptions
+from fitrag_integrations.llama_index.base.retriever import MethodOverBase
 from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
-from fitrag_integrations.types import Context
+from fitrag_integrations.methods.itrg.method import ITRG
+from fitrag_integrations.text.tokens import Encoder
 
 
-class ITRGRetriever(ITRGOptions):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ITRGRetriever(MethodOverBase):
     """Retriever that alternates retrieval and generation, and returns the last round's nodes
     (ITRG).
 
@@ -30,7 +31,18 @@ class ITRGRetriever(ITRGOptions):
         >>> nodes = retriever.retrieve("Where was the director of Amarcord born?")
     """
 
-    def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Return one flow per query of ``bundles``; equal asks of one call join."""
-        ports = self._caller.ports(bundles, llm=EMBEDDED_GENERATOR)
-        return [self._method(bundle.query_str, ports) for bundle in bundles]
+    made: ClassVar = ITRG
+    _writer: ClassVar = EMBEDDED_GENERATOR
+
+    llm: object = None
+    mode: Literal["refine", "refresh"] = "refine"
+    answer_tokens: int = 15
+    count_tokens: Callable[[str], int] | Encoder | str | None = None
+    on_error: Literal["degrade", "raise"] = "degrade"
+    rounds: int = 5
+    k: int = 5
+    stop: str | Iterable[str] = "rounds"
+    answers: Literal["caller", "last", "each"] = "caller"
+    demonstrations: Iterable[object] = ()
+    document_tokens: int = 200
+    deduplicate: bool = True

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
-from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.callbacks import CallbackManager
-
-from fitrag_integrations.llama_index.base.convert import Ids
-from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.retriever import MethodOverBase
 from fitrag_integrations.methods.adapting import check_method
-from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Method
 
 
-class MethodRetriever(FromFitted, MethodOverBase):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MethodRetriever(MethodOverBase):
     """Retriever of the excerpts that ``method`` keeps from the nodes of ``base``.
 
     Args:
@@ -29,26 +25,9 @@ class MethodRetriever(FromFitted, MethodOverBase):
         >>> MethodRetriever(index.as_retriever(), method=FitRag(top_n=5)).retrieve("Who?")
     """
 
-    _held: ClassVar[tuple[str, ...]] = ("_caller",)
+    method: Method
+    search: Any = None
+    llm: Any = None
 
-    def __init__(
-        self,
-        base: BaseRetriever,
-        *,
-        method: Method,
-        search: Any = None,
-        llm: Any = None,
-        ids: Ids = "pieces",
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        caller = Caller(base, search, llm)
-        super().__init__(caller, check_method(method), ids=ids, callback_manager=callback_manager)
-
-    @property
-    def method(self) -> Method:
-        """The method, which may be set to another one."""
-        return self._method
-
-    @method.setter
-    def method(self, method: Method) -> None:
-        self._method = check_method(method)
+    def _build(self) -> Method:
+        return check_method(self.method)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
-from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore
 
 from fitrag_integrations.llama_index.base.convert import web_node
 from fitrag_integrations.llama_index.base.ports import Caller, search_port
-from fitrag_integrations.llama_index.base.retriever import MethodOverBase
+from fitrag_integrations.llama_index.base.retriever import FlowRetriever
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.crag.search import WebSearching
 from fitrag_integrations.ports import Missing
 from fitrag_integrations.types import Context
 
 
-class WebSearchRetriever(MethodOverBase):
+@dataclass(eq=False, repr=False, kw_only=True)
+class WebSearchRetriever(FlowRetriever):
     """Retriever of web search results, marked as untrusted, in the order of the search.
 
     Nodes have ``url``, ``web`` and ``trust`` in their metadata, and a score only if the search
@@ -34,20 +35,18 @@ class WebSearchRetriever(MethodOverBase):
         >>> WebSearchRetriever(search).retrieve("Who designed the bridge?")
     """
 
-    def __init__(
-        self,
-        search: Any,
-        *,
-        rewrite: bool = False,
-        llm: Any = None,
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        search_port(search)  # rejects a wrong one, None included
-        caller = Caller(Missing("retrieve", None), search, llm)  # the web is all there is
-        super().__init__(caller, WebSearching(rewrite), callback_manager=callback_manager)
+    search: Any = field(kw_only=False)
+    rewrite: bool = False
+    llm: Any = None
+
+    def _prepare(self) -> None:
+        search_port(self.search)  # rejects a wrong one, None included
+        method = WebSearching(self.rewrite)
+        self._caller = Caller(Missing("retrieve", None), self.search, self.llm)  # the web is all
+        self._method = method
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(search={name_of(self._caller.search)})"
+        return f"{type(self).__name__}(search={name_of(self.search)})"
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Write what was found as nodes."""

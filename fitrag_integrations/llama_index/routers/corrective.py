@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.callbacks import CallbackManager
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 
@@ -24,7 +24,6 @@ from fitrag_integrations.llama_index.base.router import (
     engine_port,
 )
 from fitrag_integrations.methods.adapting import name_of
-from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.evaluator import ActionJudge, GradedList
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import has_text
@@ -32,7 +31,8 @@ from fitrag_integrations.types import Action, Context, Excerpt, Passage
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 
-class CorrectiveRouterQueryEngine(FromFitted, Router):
+@dataclass(eq=False, repr=False)
+class CorrectiveRouterQueryEngine(Router):
     """Query engine that grades what ``base`` retrieves and answers by the engine of CRAG's action.
 
     An engine with ``synthesize`` receives the retrieved nodes; another, and ``incorrect`` always,
@@ -54,38 +54,32 @@ class CorrectiveRouterQueryEngine(FromFitted, Router):
         >>> engine.query("Who designed the bridge?").metadata["fitrag"]["action"]
     """
 
-    _held: ClassVar[tuple[str, ...]] = ("_judge", "_caller")
+    base: BaseRetriever
+    _: KW_ONLY
+    correct: BaseQueryEngine
+    incorrect: BaseQueryEngine
+    ambiguous: BaseQueryEngine | None = None
+    evaluator: object = None
+    thresholds: ActionThresholds | str | None = None
+    allow_other_model: bool = False
 
-    def __init__(
-        self,
-        base: BaseRetriever,
-        *,
-        correct: BaseQueryEngine,
-        incorrect: BaseQueryEngine,
-        ambiguous: BaseQueryEngine | None = None,
-        evaluator: object = None,
-        thresholds: ActionThresholds | str | None = None,
-        allow_other_model: bool = False,
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        super().__init__(callback_manager=callback_manager)
-        self._caller = Caller(base)
-        self._engines = {
-            Action.CORRECT: check_engine("correct", correct),
-            Action.AMBIGUOUS: check_engine(
-                "ambiguous", incorrect if ambiguous is None else ambiguous
-            ),
-            Action.INCORRECT: check_engine("incorrect", incorrect),
+    def _prepare(self) -> None:
+        unclear = self.incorrect if self.ambiguous is None else self.ambiguous
+        engines = {
+            Action.CORRECT: check_engine("correct", self.correct),
+            Action.AMBIGUOUS: check_engine("ambiguous", unclear),
+            Action.INCORRECT: check_engine("incorrect", self.incorrect),
         }
         self._judge = ActionJudge(
-            evaluator,
-            thresholds=thresholds,
-            allow_other_model=allow_other_model,
+            self.evaluator,
+            thresholds=self.thresholds,
+            allow_other_model=self.allow_other_model,
         )
+        self._caller, self._engines = Caller(self.base), engines
 
     def __repr__(self) -> str:
         engines = (f"{action}={name_of(engine)}" for action, engine in self._engines.items())
-        return f"{type(self).__name__}(base={name_of(self._caller.base)}, {', '.join(engines)})"
+        return f"{type(self).__name__}(base={name_of(self.base)}, {', '.join(engines)})"
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {action.value: engine for action, engine in self._engines.items()}

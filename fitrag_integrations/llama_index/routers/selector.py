@@ -4,44 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import QueryBundle, QueryType
 from llama_index.core.tools import FunctionTool
 from llama_index.core.tools.types import ToolMetadata
+from pydantic import BaseModel, Field
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Traced, arun, run
 from fitrag_integrations.llama_index.base.events import emit_decision, explanation
-from fitrag_integrations.llama_index.base.fields import Configured
 from fitrag_integrations.llama_index.base.ports import bundle_of
-from fitrag_integrations.llama_index.base.router import decided_context
-from fitrag_integrations.llama_index.base.tools import Asked, tool_of
+from fitrag_integrations.llama_index.base.router import Deciding
+from fitrag_integrations.llama_index.base.tools import tool_of
 from fitrag_integrations.methods.adapting import name_of
-from fitrag_integrations.methods.compose.fitted import FromFitted
-from fitrag_integrations.methods.ik.decider import Decider, OnError
-from fitrag_integrations.ports import Gate
 from fitrag_integrations.types import Context, RetrievalDecision
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """Index of each choice."""
+class Asked(BaseModel):
+    """Arguments of the selector's tool."""
 
-    known: int
-    unknown: int
-
-    def __post_init__(self) -> None:
-        check_whole("known", self.known, low=0)
-        check_whole("unknown", self.unknown, low=0)
-        allowed = f"another choice than known={self.known}"
-        refuse_if(self.known == self.unknown, "unknown", self.unknown, allowed)
+    question: str = Field(description="The question, as the user asks it.")
 
 
-class KnowledgeSelector(FromFitted, Configured, BaseSelector):
+@dataclass(eq=False, repr=False, kw_only=True)
+class KnowledgeSelector(Deciding, BaseSelector):
     """Selector of a ``RouterQueryEngine`` or ``RouterRetriever`` by whether the model knows the
     answer (IK).
 
@@ -62,37 +51,24 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
         >>> RouterQueryEngine(selector=KnowledgeSelector(), query_engine_tools=tools)
     """
 
-    _held: ClassVar[tuple[str, ...]] = ("_decider", "_sides")
+    known: int = 0
+    unknown: int = 1
 
-    def __init__(
-        self,
-        gate: Gate | None = None,
-        *,
-        known: int = 0,
-        unknown: int = 1,
-        drafter: object = None,
-        threshold: float | None = None,
-        on_error: OnError = "retrieve",
-        allow_other_model: bool = False,
-    ) -> None:
-        self._sides = _Sides(known, unknown)
-        self._decider = Decider(
-            gate,
-            drafter=drafter,
-            threshold=threshold,
-            on_error=on_error,
-            allow_other_model=allow_other_model,
-        )
+    def _prepare(self) -> None:
+        super()._prepare()
+        for name in ("known", "unknown"):
+            check_whole(name, getattr(self, name), low=0)
+        allowed = f"another choice than known={self.known}"
+        refuse_if(self.known == self.unknown, "unknown", self.unknown, allowed)
 
     def __repr__(self) -> str:
-        gate = "embedded" if self._decider.gate is None else name_of(self._decider.gate)
+        gate = "embedded" if self.gate is None else name_of(self.gate)
         return f"KnowledgeSelector(gate={gate}, known={self.known}, unknown={self.unknown})"
 
     def explain(self, query: QueryType | None = None) -> str:
         """Return what was asked and decided, for ``query`` or last time."""
         if query is not None:
-            question = bundle_of(query).query_str
-            self._noted([run(decided_context(self._decider, question))])
+            self._noted([run(self._decided(bundle_of(query).query_str))])
         return self._explained()
 
     def as_tool(
@@ -110,17 +86,21 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
             A tool whose ``raw_output`` is the ``RetrievalDecision``.
         """
 
-        def decided(traced: Traced[Context]) -> RetrievalDecision | None:
+        def decision(traced: Traced[Context]) -> RetrievalDecision | None:
             self._noted([traced])
             return traced.value.decision
 
-        def call(question: str) -> RetrievalDecision | None:
-            return decided(run(decided_context(self._decider, question)))
-
         async def acall(question: str) -> RetrievalDecision | None:
-            return decided(await arun(decided_context(self._decider, question)))
+            return decision(await arun(self._decided(question)))
 
-        return tool_of(self, Asked, call, acall, name=name, description=description)
+        return tool_of(
+            self,
+            Asked,
+            lambda question: decision(run(self._decided(question))),
+            acall,
+            name=name,
+            description=description,
+        )
 
     def _get_prompts(self) -> PromptDictType:
         return {}
@@ -130,11 +110,11 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
 
     def _select(self, choices: Sequence[ToolMetadata], query: QueryBundle) -> SelectorResult:
         self._check(choices)
-        return self._selected(run(decided_context(self._decider, query.query_str)))
+        return self._selected(run(self._decided(query.query_str)))
 
     async def _aselect(self, choices: Sequence[ToolMetadata], query: QueryBundle) -> SelectorResult:
         self._check(choices)
-        return self._selected(await arun(decided_context(self._decider, query.query_str)))
+        return self._selected(await arun(self._decided(query.query_str)))
 
     def _selected(self, traced: Traced[Context]) -> SelectorResult:
         self._noted([traced])
@@ -147,5 +127,5 @@ class KnowledgeSelector(FromFitted, Configured, BaseSelector):
 
     def _check(self, choices: Sequence[ToolMetadata]) -> None:
         """Refuse choices among which one of the two is not."""
-        for name, index in (("known", self.known), ("unknown", self.unknown)):
-            check_whole(name, index, low=0, high=len(choices) - 1)
+        for name in ("known", "unknown"):
+            check_whole(name, getattr(self, name), low=0, high=len(choices) - 1)

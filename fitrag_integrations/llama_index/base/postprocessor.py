@@ -2,61 +2,63 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from inspect import signature
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, TypeAlias
 
-from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.callbacks import CallbackManager
+from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import ImageNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool
 
-from fitrag_integrations.core.checks import check_is, check_text
+from fitrag_integrations.core.checks import check_is, check_keywords, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
-from fitrag_integrations.llama_index.base.convert import passages_of, piece_node, whole_node
-from fitrag_integrations.llama_index.base.events import dispatcher, reranking, tell_compressed
-from fitrag_integrations.llama_index.base.fields import made_from, signed
-from fitrag_integrations.llama_index.base.tools import AskedOfTexts, nodes_of, tool_of
+from fitrag_integrations.llama_index.base.component import is_sync_only
+from fitrag_integrations.llama_index.base.convert import (
+    media_nodes,
+    noted,
+    passages_of,
+    piece_node,
+    whole_node,
+)
+from fitrag_integrations.llama_index.base.events import CompressionEvent, dispatcher
+from fitrag_integrations.llama_index.base.tools import tool_of
 from fitrag_integrations.methods.adapting import Named
-from fitrag_integrations.methods.crag.refiner import Refiner
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
 from fitrag_integrations.methods.settings import restored, saved, settings_of
-from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context
 
+Model: TypeAlias = Annotated[Any, Field(exclude=True)]
+"""A model or a function, which `to_dict` writes only if it is a bundled one."""
 
-class Postprocessor(BaseNodePostprocessor):
-    """Node postprocessor with the options of ``made`` as fields.
 
-    LlamaIndex's own pickling forgets private attributes, and drops in silence what cannot be
-    pickled; here everything but the callback manager is kept, and what cannot be raises.
+class AskedOfTexts(BaseModel):
+    """Arguments of a postprocessor's tool."""
+
+    question: str = Field(description="The question, as the user asks it.")
+    documents: list[str] = Field(description="The texts to work on, best first.")
+
+
+class Postprocessor(FromFitted, BaseNodePostprocessor):
+    """Node postprocessor whose fields are the options of the step ``made``.
+
+    LlamaIndex's own pickling drops in silence what cannot be pickled; here everything but the
+    callback manager is kept, and what cannot be raises.
     """
 
     made: ClassVar[Any]
-    _models: dict[str, Any] = PrivateAttr(default_factory=dict)
     _last: Traced[Context] | None = PrivateAttr(default=None)
 
-    def __init__(self, *, callback_manager: CallbackManager | None = None, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
+        check_keywords(type(self).__name__, options, type(self).model_fields)
         options = {name: restored(name, value) for name, value in options.items()}
-        made_from(type(self), self.made, options)  # names what is wrong
-        models = {each.name for each in settings_of(self.made) if each.kind is None}
-        plain = {name: value for name, value in options.items() if name not in models}
-        super().__init__(callback_manager=callback_manager or CallbackManager(), **plain)
-        self._models = {
-            name: model for name, model in options.items() if name in models and model is not None
-        }
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **more: Any) -> None:
-        super().__pydantic_init_subclass__(**more)
-        if made := getattr(cls, "made", None):
-            has_manager = "callback_manager" in signature(cls.__init__).parameters
-            signed(cls, made, () if has_manager else ("callback_manager",))
+        own = {each.name for each in settings_of(self.made)}
+        self.made(**{name: value for name, value in options.items() if name in own})  # checks them
+        super().__init__(**options)
 
     @classmethod
     def class_name(cls) -> str:
@@ -69,12 +71,13 @@ class Postprocessor(BaseNodePostprocessor):
         A bundled model is written as "embedded". Raises `InputError` for another model or a
         function, which no plain value can name.
         """
-        values = {**super().to_dict(**kwargs)}
-        for name, value in self._models.items():
-            values[name] = saved(name, value)
-            if not isinstance(values[name], dict | str | bool | int | float):
-                allowed = "a bundled model: pass yours again when you load the rest"
-                raise InputError.of(name, given=value, allowed=allowed)
+        values = super().to_dict(**kwargs)
+        for name, value in self._set().items():
+            if name not in values:
+                values[name] = saved(name, value)
+                if not isinstance(values[name], dict | str | bool | int | float):
+                    allowed = "a bundled model: pass yours again when you load the rest"
+                    raise InputError.of(name, given=value, allowed=allowed)
         return values
 
     @property
@@ -82,10 +85,9 @@ class Postprocessor(BaseNodePostprocessor):
         """The trace of the run of this object that ended last, None where none has."""
         return self._last
 
-    def step(self) -> Reranking | TokenReducer | Refiner:
+    def step(self) -> Any:
         """Return the step with the options as they are now."""
-        made = self.made(**self._fields(), **self._models)
-        return cast("Reranking | TokenReducer | Refiner", made)
+        return self.made(**{each.name: getattr(self, each.name) for each in settings_of(self.made)})
 
     def as_tool(
         self,
@@ -102,14 +104,17 @@ class Postprocessor(BaseNodePostprocessor):
             A tool whose ``raw_output`` is the list of nodes.
         """
 
+        def nodes(documents: list[str]) -> list[NodeWithScore]:
+            return [NodeWithScore(node=TextNode(text=text)) for text in documents]
+
         return tool_of(
             self,
             AskedOfTexts,
             lambda question, documents: self.postprocess_nodes(
-                nodes_of(documents), query_str=question
+                nodes(documents), query_str=question
             ),
             lambda question, documents: self.apostprocess_nodes(
-                nodes_of(documents), query_str=question
+                nodes(documents), query_str=question
             ),
             name=name,
             description=description,
@@ -119,7 +124,7 @@ class Postprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         flow = self._flow(nodes, query_bundle)
-        with self._reduced(nodes, query_bundle) as kept:
+        with self._reporting(nodes, query_bundle) as kept:
             kept.extend(self._kept(nodes, run(flow)))
         return kept
 
@@ -127,30 +132,24 @@ class Postprocessor(BaseNodePostprocessor):
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
+        if is_sync_only(self, "_postprocess_nodes", Postprocessor):  # as the framework's own does
+            return await asyncio.to_thread(self._postprocess_nodes, nodes, query_bundle)
         flow = self._flow(nodes, query_bundle)
-        with self._reduced(nodes, query_bundle) as kept:
+        with self._reporting(nodes, query_bundle) as kept:
             kept.extend(self._kept(nodes, await arun(flow)))
         return kept
 
     def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
-        question, passages = question_of(query_bundle), passages_of(nodes)
-        return self.step().context(question, passages)
+        return noted(self.step().context(question_of(query_bundle), passages_of(nodes)))
 
-    @contextmanager
-    def _reduced(
+    def _reporting(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
-    ) -> Iterator[list[NodeWithScore]]:
-        """Report what is put into the list given out."""
-        step, kept = self.step(), list[NodeWithScore]()
-        if not isinstance(step, Reranking):
-            yield kept
-            tell_compressed(step, passages_of(nodes), kept)
-            return
-        with reranking(self.callback_manager, step, nodes, query_bundle, kept):
-            yield kept
+    ) -> AbstractContextManager[list[NodeWithScore]]:
+        """Report a run around it; what it keeps is put into the list given out."""
+        return nullcontext([])
 
     def _kept(self, nodes: list[NodeWithScore], traced: Traced[Context]) -> list[NodeWithScore]:
-        """Write what was kept, and behind it the images without text: nobody judged them."""
+        """Write what was kept, and behind it the media that nobody judged."""
         self._last, context = traced, traced.value
         kept = [
             whole_node(one, context.method)
@@ -158,15 +157,16 @@ class Postprocessor(BaseNodePostprocessor):
             else piece_node(one, context.method)
             for one in context.excerpts
         ]
-        judged = {node.node_id for node in kept}
-        pictures = [
-            found
-            for found in nodes
-            if isinstance(found.node, ImageNode)
-            and not has_text(found.node.get_content(metadata_mode=MetadataMode.NONE) or "")
-            and found.node_id not in judged
-        ]
-        return [*kept, *pictures]
+        if context.method != "rerank":
+            dispatcher.event(
+                CompressionEvent(
+                    nodes_in=len(nodes),
+                    nodes_out=len(kept),
+                    tokens_in=context.details.get("tokens_in", 0),
+                    tokens_out=context.details.get("tokens_out", 0),
+                )
+            )
+        return [*kept, *media_nodes(nodes, context, kept)]
 
     def explain(
         self,
@@ -198,19 +198,21 @@ class Postprocessor(BaseNodePostprocessor):
         asked = bundle if text is None else QueryBundle(check_text("query_str", text))
         return explained(self.step(), question_of(asked), passages_of(nodes))
 
+    def _set(self) -> dict[str, Any]:
+        """Return the options that are not the default."""
+        fields, own = type(self).model_fields, dict(self)
+        return {
+            name: own[name]
+            for name, spec in fields.items()
+            if name != "callback_manager" and own[name] != spec.default
+        }
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), **self._fields(), **self._models), ()
+        return partial(type(self), **self._set()), ()
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for name, value in self._fields().items():
-            if value != type(self).model_fields[name].default:
-                yield name, value
-        for name, model in self._models.items():
-            yield name, Named(model)
-
-    def _fields(self) -> dict[str, Any]:
-        values, own = vars(self), {each.name for each in settings_of(self.made)}
-        return {name: values[name] for name in type(self).model_fields if name in own}
+        for name, value in self._set().items():
+            yield name, value if type(self).model_fields[name].exclude is None else Named(value)
 
 
 def question_of(query_bundle: QueryBundle | None) -> str:
