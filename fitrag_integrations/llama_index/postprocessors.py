@@ -30,7 +30,7 @@ class BiLabelReranker(Postprocessor):
         top_n: Nodes kept; None keeps all.
         scorer: Object with ``score(pairs)``; None is the bundled one.
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
-        min_score: Lowest sum of both labels kept, in [0, 2]; None keeps all.
+        min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all.
 
     The other options are those of ``fitrag_integrations.methods.FitRag``.
 

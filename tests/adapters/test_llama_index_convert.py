@@ -95,7 +95,7 @@ def test_any_text_is_sliced_truly(text, data):
 
 def test_metadata_is_kept_and_scores_are_added_as_plain_floats():
     labels = BiLabelScore(0.75, 0.25)
-    made = piece_node(excerpt_of(node(PASSAGES[0]), 0, 9, score=1.0, labels=labels), "rerank")
+    made = piece_node(excerpt_of(node(PASSAGES[0]), 0, 9, score=0.5, labels=labels), "rerank")
     metadata = made.node.metadata
     assert {
         "year": 1973,
@@ -104,7 +104,7 @@ def test_metadata_is_kept_and_scores_are_added_as_plain_floats():
     }.items() <= metadata.items()
     assert (metadata["has_answer"], metadata["llm_prefer"]) == (0.75, 0.25)
     assert metadata["relevance_score"] == made.score == 0.5
-    assert metadata["raw_score"] == 1.0
+    assert metadata["raw_score"] == 0.5
     assert metadata["retrieval_score"] == 0.5
     assert metadata["source_id"] == "amarcord"
     assert (metadata["source_start"], metadata["source_end"], metadata["fitrag"]) == (
@@ -119,7 +119,7 @@ def test_metadata_is_kept_and_scores_are_added_as_plain_floats():
 def test_a_nodes_own_values_are_kept_shown_and_noted():
     own = {"source_id": 17, "has_answer": "no", "source_lead": "intro"}
     found = NodeWithScore(node=TextNode(text="abcdef", id_="d", metadata=own))
-    excerpt = excerpt_of(found, 2, 4, score=1.5, labels=BiLabelScore(0.5, 0.25))
+    excerpt = excerpt_of(found, 2, 4, score=0.75, labels=BiLabelScore(0.5, 0.25))
     for made in (piece_node(excerpt, "m"), whole_node(excerpt, "rerank")):
         assert own.items() <= made.node.metadata.items()
         ours = {"fitrag_source_id": "d", "fitrag_has_answer": 0.5, "llm_prefer": 0.25}

@@ -1,4 +1,4 @@
-"""Run a step of ``methods.plain`` over nodes as a postprocessor."""
+"""Run a step of a method over the nodes given, as a postprocessor."""
 
 from __future__ import annotations
 
