@@ -3,25 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar, cast
 
+from langchain_core.callbacks import Callbacks
 from langchain_core.cross_encoders import BaseCrossEncoder
-from langchain_core.documents import Document
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.runnables import Runnable, RunnableConfig
+from pydantic import BaseModel, SkipValidation
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.flow import Flow, arun, run
-from fitrag_integrations.langchain.base.compressor import FlowCompressor
-from fitrag_integrations.langchain.base.convert import to_passage
-from fitrag_integrations.langchain.base.options import (
-    ReducerOptions,
-    RefinerOptions,
-    RerankerOptions,
+from fitrag_integrations.flow import Flow, Traced, arun, run
+from fitrag_integrations.langchain.base.convert import (
+    Documents,
+    to_documents,
+    to_passage,
+    to_passages,
 )
+from fitrag_integrations.langchain.base.fields import (
+    Brief,
+    Counter,
+    Kept,
+    RankingOptions,
+    ReducerOptions,
+    Splitter,
+)
+from fitrag_integrations.langchain.base.runnable import (
+    AskedOfDocuments,
+    FlowRunnable,
+    documents_of,
+    is_own,
+    question_of,
+)
+from fitrag_integrations.methods.adapting import own_noted
 from fitrag_integrations.methods.compose.fitted import FromFitted
+from fitrag_integrations.methods.crag.refiner import Refiner
+from fitrag_integrations.methods.explaining import Compression, Step, explained
+from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
 from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.cleaning import has_text
+from fitrag_integrations.types import Context, Passage
 from fitrag_integrations.values.score import labels_of
+
+
+class FlowCompressor(Brief, BaseDocumentCompressor):
+    """Compressor that runs a step of ``methods.plain`` as a Runnable, which traces can see."""
+
+    def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
+        """Return the flow that ends in the excerpts to keep for ``query``."""
+        return own_noted((yield from self.step().context(query, passages)))
+
+    def step(self) -> Step:
+        """Return the step with the options as they are now."""
+        return cast(Step, self.made(**self.settings()))
+
+    def explain(self, documents: Sequence[Document], query: str) -> Compression:
+        """Run it for `query`, and return what was kept and dropped, with the reasons.
+
+        The `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
+        """
+        return run(explained(self.step(), query, to_passages(documents))).value
+
+    async def aexplain(self, documents: Sequence[Document], query: str) -> Compression:
+        """Async version of `explain`."""
+        return (await arun(explained(self.step(), query, to_passages(documents)))).value
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """Return new documents, best first; the ones given are not changed.
+
+        A document whose text is blank cannot be scored and does not come back.
+        """
+        given = {"documents": documents, "question": query}
+        return self.as_runnable().invoke(given, {"callbacks": callbacks})
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """Return new documents, best first, without blocking the event loop."""
+        if not is_own(type(self), "compress_documents"):
+            found = await super().acompress_documents(documents, query, callbacks)
+            return cast("list[Document]", found)
+        given = {"documents": documents, "question": query}
+        return await self.as_runnable().ainvoke(given, {"callbacks": callbacks})
+
+    def as_runnable(self) -> Runnable[dict[str, Any], list[Document]]:
+        """Return a Runnable from ``{"documents", "question"}`` to documents; its batch is one
+        call.
+
+        The question may be under any name that other Runnables here take, ``query`` among them.
+        """
+        return CompressorRunnable(name=type(self).__name__, compressor=self)
+
+
+class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
+    """Compress the documents of ``{"documents", "question"}`` in a run of its own."""
+
+    _takes: ClassVar[type[BaseModel]] = AskedOfDocuments
+    compressor: SkipValidation[FlowCompressor]  # it was validated when it was made
+
+    def flows(
+        self,
+        inputs: Sequence[dict[str, Any]],
+        configs: Sequence[RunnableConfig],
+        **options: object,
+    ) -> list[Flow[Context]]:
+        """Return one flow per input."""
+        return list(map(self._flow, inputs))
+
+    def result(self, traced: Traced[Context]) -> object:
+        """Return the documents, which carry the run, or the exception the flow ended with."""
+        return traced.error or Documents(to_documents(traced.value), traced)
+
+    def _flow(self, given: dict[str, object]) -> Flow[Context]:
+        passages = documents_of(given)
+        others = {name: value for name, value in given.items() if name != "documents"}
+        return (yield from self.compressor.flow(question_of(others), passages))
 
 
 class BiLabelCrossEncoder(BaseCrossEncoder):
@@ -68,23 +167,19 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
         return scores
 
 
-class BiLabelReranker(FromFitted, RerankerOptions, FlowCompressor):
+class BiLabelReranker(FromFitted, RankingOptions, FlowCompressor):
     """Compressor that keeps the documents that answer and that the model can use, best first
     (FIT-RAG).
 
     Works in every host of LangChain compressors. The documents returned have ``relevance_score``,
     in [0, 1], and both labels in their metadata.
 
-    Args:
-        top_n: Documents kept; None keeps all.
-        scorer: Object with ``score(pairs)``; None is the bundled one.
-
-    The other options are those of ``fitrag_integrations.methods.FitRag``.
-
     Example:
         >>> reranker = BiLabelReranker(top_n=5)
         >>> ContextualCompressionRetriever(base_retriever=retriever, base_compressor=reranker)
     """
+
+    made: ClassVar[type[Reranking]] = Reranking
 
     def as_cross_encoder(self) -> BiLabelCrossEncoder:
         """Return the scorer the face the stock ``CrossEncoderReranker`` takes."""
@@ -97,28 +192,42 @@ class SubDocumentCompressor(FromFitted, ReducerOptions, FlowCompressor):
     Documents come back best first. The budget counts the numbered and titled lines that a prompt of
     this package shows.
 
-    Args:
-        max_tokens: Budget of prompt tokens; None is no limit.
-        scorer: Object with ``score(pairs)``; None is the bundled one.
-
-    The other options are those of ``fitrag_integrations.methods.TokenReducer``.
-
     Example:
         >>> compressor = SubDocumentCompressor(max_tokens=800)
         >>> compressor.compress_documents(documents, "Who designed the bridge?")
     """
 
+    made: ClassVar[type[TokenReducer]] = TokenReducer
 
-class KnowledgeRefiner(FromFitted, RefinerOptions, FlowCompressor):
+
+class KnowledgeRefiner(FromFitted, FlowCompressor):
     """Compressor that keeps the relevant strips of documents, in the order of the documents (CRAG).
 
     Works in every host of LangChain compressors.
 
-    Args:
-        evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
-
-    The other options are those of ``fitrag_integrations.methods.Refiner``.
-
     Example:
         >>> KnowledgeRefiner(top_n=5).compress_documents(documents, "Who designed the bridge?")
     """
+
+    made: ClassVar[type[Refiner]] = Refiner
+
+    evaluator: Kept[Any] = None
+    """Object with `evaluate(pairs)`, a scorer, or a callable; None is the bundled one."""
+    top_n: int | None = Refiner.top_n
+    """Maximum number of strips kept; None is no limit."""
+    threshold: float | None = None
+    """Grade that a strip has to reach, in [-1, 1]; None is the evaluator's own strip threshold,
+    else the paper's -0.5. If no strip reaches it, the best one is kept, with a note."""
+    sentences: int | None = None
+    """Maximum sentences of a strip; None is what the evaluator was fitted on, else three."""
+    max_tokens: int | None = None
+    """Token budget of the rendered strips; one too long by itself is shortened to the clauses
+    graded best. None is no limit."""
+    count_tokens: Kept[Counter | None] = None
+    """Counts the tokens of a text; None estimates them."""
+    split: Kept[Splitter | None] = None
+    """Returns the [start, end) of the sentences of a text; None is the built-in one."""
+    min_score: float | None = None
+    """Grade below which nothing is kept, in [-1, 1]; None always keeps one strip."""
+    deduplicate: bool = True
+    """Keep equal texts, and text that chunks of one source share, once."""

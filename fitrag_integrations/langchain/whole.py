@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.langchain.base.conversation import Condensing, noted, standalone
-from fitrag_integrations.langchain.base.fields import (
-    AnyModel,
-    AnyRunnable,
-    runnable_of,
-)
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Kept, runnable_of
 from fitrag_integrations.langchain.base.ports import Backend, Offer, internal, text_of
 from fitrag_integrations.langchain.base.runnable import Source, StreamedRunnable
 from fitrag_integrations.langchain.prompts import as_template
@@ -86,56 +82,25 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
     ``stream`` yields the model's words; an answer that the method wrote itself comes in one piece.
     A batch calls retriever, scorer and model once for all questions.
 
-    Args:
-        method: Method of this package or of your own: ``method(question, ports)`` returns a flow.
-        retriever: Any Runnable or callable from a question to documents.
-        search: Search tool, provider or callable, for a method that searches the web.
-        llm: Language model or chain from a prompt to text; also the method's own writer.
-        reader: Object with ``read(pairs)`` that extracts the answer; it goes before an ``llm``.
-        template: Prompt of the answer; None is the context's choice.
-        condense: Language model or chain that makes one question of a conversation.
-
     Example:
         >>> chain = MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm)
         >>> chain.invoke("Who designed the bridge?")
     """
 
-    method: AnyModel = Field(
-        description="Method: `method(question, ports)` returns the flow that ends in a context."
-    )
-
-    retriever: AnyRunnable | None = Field(
-        default=None, exclude=True, description="Any Runnable from a question to documents."
-    )
-
-    search: AnyModel = Field(
-        default=None,
-        description="Search tool, provider or callable, for methods that search the web.",
-    )
-
-    llm: AnyRunnable | None = Field(
-        default=None,
-        exclude=True,
-        description=(
-            "Language model or chain from a prompt to text; also the method's own writer."
-        ),
-    )
-
-    reader: AnyModel = Field(
-        default=None,
-        description=(
-            "Object with `read(pairs)` that finds the answer in the passages, before any `llm`."
-        ),
-    )
-
-    template: AnyModel = Field(
-        default=None,
-        description=(
-            "Prompt: a template of LangChain or of this package, the name of one of "
-            "these, or a text with {context} and {question}; None uses the context's "
-            "choice."
-        ),
-    )
+    method: Kept[Any]
+    """Method of this package or of your own: `method(question, ports)` returns the flow that ends
+    in a context."""
+    retriever: Kept[AnyRunnable | None] = None
+    """Any Runnable or callable from a question to documents."""
+    search: Kept[Any] = None
+    """Search tool, provider or callable, for methods that search the web."""
+    llm: Kept[AnyRunnable | None] = None
+    """Language model or chain from a prompt to text; also the method's own writer."""
+    reader: Kept[Any] = None
+    """Object with `read(pairs)` that finds the answer in the passages, before any `llm`."""
+    template: Kept[Any] = None
+    """Prompt: a template of LangChain or of this package, the name of one of these, or a text with
+    {context} and {question}; None uses the context's choice."""
 
     @field_validator("reader")
     @classmethod
@@ -161,38 +126,35 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
             **options: Not used.
         """
         offer, pairs = self._offer(), zip(inputs, configs, strict=True)
-        return [self._answered(given, offer, config) for given, config in pairs]
+        return [self._reply(given, offer, config) for given, config in pairs]
 
     def result(self, traced: Traced[Any]) -> object:
-        """Return the answer, the trace, or the exception a flow ended with."""
-        if traced.error is not None:
-            return traced.error
-        return Answer(traced) if isinstance(traced.outcome, Answered) else traced
+        """Return the answer, the trace of a context, or the exception a flow ended with."""
+        if isinstance(traced.outcome, Answered):
+            return Answer(traced)
+        return traced if isinstance(traced.outcome, Context) else traced.outcome
 
-    def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any] | None:
+    def source(self, given: object, config: RunnableConfig, **options: Any) -> Flow[Source | Any]:
         """Return the flow to the language model and its prompt, or to the method's own answer.
 
         Args:
             given: The input of `stream`.
             config: The config of `stream`.
+            **options: Not used.
         """
         if self.llm is None or self.reader is not None:
-            return None
+            return (yield from self._reply(given, self._offer(), config))
+        question, notes = yield from standalone(given, self.question_key, self.condense, config)
+        context = yield from self.method(question, self._offer().to(internal(config)))
+        context = noted(context, notes)
+        if answer := own_answer(context):
+            return answer
         llm = Backend(runnable_of(self.llm), text_of)
+        return Source(llm, context.prompt(as_template(self.template)), config)
 
-        def streamed() -> Flow[Source | str]:
-            question, notes = yield from standalone(given, None, self.condense, config)
-            context = yield from self.method(question, self._offer().to(internal(config)))
-            context = noted(context, notes)
-            if answer := own_answer(context):
-                return answer
-            return Source(llm, context.prompt(as_template(self.template)), config)
-
-        return streamed()
-
-    def _answered(self, given: object, offer: Offer, config: RunnableConfig) -> Flow[Any]:
+    def _reply(self, given: object, offer: Offer, config: RunnableConfig) -> Flow[Any]:
         """Run the method, whose calls are internal, and have the answer to its context written."""
-        question, notes = yield from standalone(given, None, self.condense, config)
+        question, notes = yield from standalone(given, self.question_key, self.condense, config)
         within = offer.to(internal(config))
         if self.llm is None and self.reader is None:
             return noted((yield from self.method(question, within)), notes)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated, Any, Protocol, TypeAlias, cast
+from typing import Annotated, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
@@ -28,6 +28,7 @@ _ALLOWED = (
 )
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """Encoding or tokenizer: an object with a method from a text to its tokens."""
 

@@ -12,6 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import create_retriever_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
@@ -102,7 +103,7 @@ class Scripted(BaseChatModel):
 
 def test_an_agent_with_middleware_over_four_turns(retriever):
     known = "Which housekeeper tells the story of Heathcliff?"  # as the bundled gate finds
-    tool = retriever.as_tool(name="search")
+    tool = create_retriever_tool(retriever, "search", "Search the pages.")
     agent = create_agent(
         Scripted(),
         [tool],
@@ -141,7 +142,7 @@ class Planner(Scripted):
 
 @pytest.mark.parametrize("host", ["langchain", "deepagents"])
 def test_a_planner_hands_parts_to_a_finder_with_a_gate(retriever, host):
-    search = retriever.as_tool(name="search")
+    search = create_retriever_tool(retriever, "search", "Search the pages.")
     gate = RetrievalGateMiddleware(tools=[search])
     if host == "deepagents":
         finder = {"name": "finder", "description": "Answers one question.", "tools": [search]}

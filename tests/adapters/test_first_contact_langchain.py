@@ -1,13 +1,16 @@
 """What a new user of LangChain meets, with the models that ship and no fakes of ours."""
 
 import asyncio
-import inspect
 import math
 import os
 import pickle
 import pydoc
+import re
 import subprocess
 import sys
+from dataclasses import MISSING, fields
+from inspect import Parameter, signature
+from uuid import uuid4
 
 import pytest
 from first_contact import LANGCHAIN, NAMES, QUESTION, ROWS, Overlap, overlap
@@ -36,8 +39,7 @@ from fitrag_integrations.langchain import (
     SlimPLMRetriever,
     numbered_documents,
 )
-from fitrag_integrations.methods import AskGate, Crag, FitRag
-from fitrag_integrations.methods.settings import settings_of
+from fitrag_integrations.methods import AskGate, FitRag
 from fitrag_integrations.text.tokens import approximate_tokens
 
 Shelf, retrievers = LANGCHAIN.shelf, LANGCHAIN.retrievers
@@ -176,17 +178,6 @@ async def test_a_gate_over_a_chat_model():
 
 
 # --- 13: tools and other forms of a question
-
-
-@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
-def test_a_router_is_a_tool_with_a_question():
-    router = KnowledgeRouter(
-        known=lambda given: given["question"].upper(),
-        unknown=lambda given: given["question"].lower(),
-    )
-    made = router.as_tool(name="answer", description="Answer.")
-    assert list(made.args) == ["question"]
-    assert made.invoke({"question": QUESTION}) == QUESTION.lower()
 
 
 @pytest.mark.parametrize("key", ["question", "query", "input"])
@@ -354,7 +345,7 @@ def test_the_help_of_a_retriever_is_no_longer_than_that_of_its_base():
     shown = pydoc.render_doc(FitRagRetriever, renderer=pydoc.plaintext)
     theirs = pydoc.render_doc(BaseRetriever, renderer=pydoc.plaintext)
     assert shown.count("\n") <= theirs.count("\n")
-    assert "Validator" not in str(inspect.signature(FitRagRetriever))
+    assert not {"Validator", "Annotated"} & {*re.findall(r"\w+", str(signature(FitRagRetriever)))}
     own = FitRagRetriever.model_fields.keys() - BaseRetriever.model_fields.keys()
     assert all(FitRagRetriever.model_fields[name].description for name in own)
 
@@ -362,14 +353,102 @@ def test_the_help_of_a_retriever_is_no_longer_than_that_of_its_base():
 # --- the options are the methods' own
 
 
-@pytest.mark.parametrize(("made", "of"), [(FitRagRetriever, FitRag), (CorrectiveRetriever, Crag)])
-def test_a_methods_option_is_a_field_with_its_type_default_and_meaning(made, of):
-    parameters = inspect.signature(made).parameters
-    for option in settings_of(of):
-        assert parameters[option.name].default == option.default
-        assert made.model_fields[option.name].description == option.help
-        if option.kind is not None:
-            assert option.name in made(base=Shelf()).model_dump()
+OPTIONED = [each for each in map(ours.__getattr__, ours.__all__) if getattr(each, "made", None)]
+
+
+@pytest.mark.parametrize("kind", OPTIONED, ids=lambda kind: kind.__name__)
+def test_the_options_of_a_method_are_spelled_out_with_its_defaults(kind):
+    parameters, options = signature(kind).parameters, [o for o in fields(kind.made) if o.init]
+    assert len(options) > 3
+    for option in options:
+        expected = Parameter.empty if option.default is MISSING else option.default
+        assert parameters[option.name].default == expected
+        assert kind.model_fields[option.name].description.endswith(".")
+
+
+def test_signatures_are_there_before_the_first_instance():
+    script = (
+        "from inspect import signature\n"
+        "from fitrag_integrations import langchain as ours\n"
+        "kinds = [getattr(ours, name) for name in ours.__all__]\n"
+        "for kind in kinds:\n"
+        "    if hasattr(kind, 'model_fields'):\n"
+        "        assert {*kind.model_fields} <= {*signature(kind).parameters}, kind\n"
+        "assert 'max_tokens' in signature(ours.FitRagRetriever).parameters\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        (FitRagRetriever, "max_tokens"),
+        (FitRagRetriever, "weight"),
+        (FitRagRetriever, "k"),
+        (BiLabelReranker, "top_n"),
+        (CorrectiveRetriever, "min_score"),
+        (SlimPLMRetriever, "rrf_k"),
+        (RetrievalGate, "threshold"),
+    ],
+)
+@pytest.mark.parametrize("wrong", [True, "2"])
+def test_a_truth_or_a_text_is_no_number(kind, option, wrong):
+    base = {"base": Shelf()} if "base" in kind.model_fields else {}
+    with pytest.raises(ValidationError, match=option):
+        kind(**base, **{option: wrong})
+
+
+# --- the framework's own run
+
+
+class Mine(FitRagRetriever):
+    def _get_relevant_documents(self, query, *, run_manager, k=None, verbose=False):
+        found = super()._get_relevant_documents(query, run_manager=run_manager, k=k)
+        return [Document("mine"), *found]
+
+
+class MineToo(RetrievalGate):
+    def invoke(self, input, config=None, **kwargs):
+        return {**super().invoke(input, config, **kwargs), "mine": True}
+
+
+class MyReranker(BiLabelReranker):
+    def compress_documents(self, documents, query, callbacks=None):
+        return [Document("mine"), *super().compress_documents(documents, query, callbacks)]
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke", "batch", "abatch"])
+async def test_what_a_subclass_overrides_is_called(how):
+    reranked = ours.CompressingRetriever(base=Shelf(), compressors=[MyReranker()])
+    for made in (Mine(base=Shelf()), MineToo(), reranked):
+        found = getattr(made, how)([QUESTION, QUESTION] if "batch" in how else QUESTION)
+        found = await found if how.startswith("a") else found
+        for one in found if "batch" in how else [found]:
+            assert one["mine"] if isinstance(one, dict) else one[0].page_content == "mine"
+    assert (await MyReranker().acompress_documents([], QUESTION))[0].page_content == "mine"
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke"])
+async def test_a_retriever_takes_what_a_base_retriever_takes(how):
+    runs, run_id = Runs(), uuid4()
+    for config, given in (
+        ({}, {"run_id": run_id, "verbose": True}),
+        ({"run_id": run_id}, {"k": 2}),
+    ):
+        retriever = FitRagRetriever(base=Shelf())
+        found = getattr(retriever, how)(QUESTION, {"callbacks": [runs], **config}, **given)
+        found = await found if how == "ainvoke" else found
+        assert runs.names.pop(run_id) == "FitRagRetriever" and found.context.excerpts
+    with pytest.raises(TypeError, match="kk"):
+        retriever.invoke(QUESTION, kk=2)
+
+
+def test_what_k_drops_is_dropped_by_k():
+    found = FitRagRetriever(base=Shelf(), k=2).invoke(QUESTION)
+    kept = [row for row in found.context.selection if row.kept]
+    dropped = {row.reason for row in found.context.selection if not row.kept}
+    assert len(found) == len(found.context.excerpts) == len(kept) == 2 and "k" in dropped
+    assert "k=2" in found.explain()
 
 
 def test_nothing_but_the_wheel_is_needed_and_a_torch_model_names_its_extra():

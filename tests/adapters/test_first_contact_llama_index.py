@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,6 @@ from fitrag_integrations.llama_index import (
     SubDocumentCompressor,
 )
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.settings import settings_of
 
 Shelf, retrievers = LLAMA_INDEX.shelf, LLAMA_INDEX.retrievers
 RETRIEVERS = [FitRagRetriever, CorrectiveRetriever, SlimPLMRetriever, ITRGRetriever]
@@ -263,7 +263,7 @@ async def test_the_encoder_that_ships_is_an_embedding():
 @pytest.mark.parametrize("kind", RETRIEVERS + COMPRESSORS)
 def test_options_are_those_of_the_method_before_the_first_instance(kind):
     shown = inspect.signature(kind).parameters
-    theirs = {each.name: each.default for each in settings_of(kind.made)}
+    theirs = {each.name: each.default for each in fields(kind.made) if each.init}
     assert theirs.items() <= {name: each.default for name, each in shown.items()}.items()
     given = {"base": Shelf()} if "base" in shown else {}
     made = kind(**given)

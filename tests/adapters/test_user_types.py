@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ import pytest
 from fitrag_integrations import llama_index
 from fitrag_integrations.methods import Decider
 from fitrag_integrations.methods.crag.evaluator import ActionJudge
-from fitrag_integrations.methods.settings import settings_of
 
 ROOT = Path(__file__).parents[2]
 PROJECT = """
@@ -147,20 +146,6 @@ def test_pyright_catches_the_same_lines(tmp_path):
     assert {each["range"]["start"]["line"] + 1 for each in found} == WRONG, run.stdout
 
 
-def script():
-    path = ROOT / "scripts" / "option_stubs.py"
-    spec = importlib.util.spec_from_file_location("option_stubs", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_stubs_of_the_options_are_what_the_script_writes():
-    for module, write in script().STUBS.items():
-        stub = Path(module.__file__).with_suffix(".pyi")
-        assert stub.read_text() == write(), "run: python scripts/option_stubs.py"
-
-
 @pytest.mark.parametrize(
     ("engine", "made"),
     [
@@ -171,6 +156,6 @@ def test_the_stubs_of_the_options_are_what_the_script_writes():
 )
 def test_engines_spell_out_all_options_of_their_decision(engine, made):
     parameters = inspect.signature(engine).parameters
-    assert {each.name: each.default for each in settings_of(made)}.items() <= {
+    assert {each.name: each.default for each in fields(made) if each.init}.items() <= {
         name: each.default for name, each in parameters.items()
     }.items()

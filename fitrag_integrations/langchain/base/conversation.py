@@ -13,12 +13,11 @@ from langchain_core.messages import (
     get_buffer_string,
 )
 from langchain_core.runnables import RunnableConfig
-from pydantic import Field
 
 from fitrag_integrations.core.show import error_line
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
-from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, runnable_of
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, Kept, runnable_of
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import KEYS, question_of
 from fitrag_integrations.types import Context
@@ -33,16 +32,13 @@ HISTORIES = ("chat_history", "history")
 
 
 class Condensing(Brief):
-    """Field of what takes conversations."""
+    """Fields of what takes conversations."""
 
-    condense: AnyRunnable | None = Field(
-        default=None,
-        exclude=True,
-        description=(
-            "Language model or chain that rewrites a conversation as one question; None"
-            " uses the last message."
-        ),
-    )
+    condense: Kept[AnyRunnable | None] = None
+    """Language model or chain that rewrites a conversation as one question; None uses the last
+    message."""
+    question_key: str | None = None
+    """Key of the question in a dict; None tries "question", "input", "query", "messages"."""
 
 
 def standalone(

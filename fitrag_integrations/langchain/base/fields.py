@@ -1,30 +1,43 @@
-"""What the public classes share: field types, short reprs, and the options of the methods.
-
-A method's options are read off its dataclass (`methods.settings`), so a field that is added there
-is a field of its drop-in, with type, default and description.
-"""
+"""What the public classes share: field types, checks, short reprs, and the options of a method."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.load.serializable import Serializable
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import coerce_to_runnable
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
-from fitrag_integrations.core.checks import can
+from fitrag_integrations.core.checks import can, check_whole
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.langchain.base.models import is_language_model, is_tool
 from fitrag_integrations.methods.adapting import Named, check_method
-from fitrag_integrations.methods.settings import restored, saved, settings_of
+from fitrag_integrations.methods.settings import option_names, restored, saved
+from fitrag_integrations.ports import Detector, Scorer
+from fitrag_integrations.text.tokens import Encoder
 
+T = TypeVar("T")
+Kept = Annotated[T, Field(exclude=True)]
+"""A model or a callable: it stays out of dumps; pickle keeps it."""
 AnyRunnable: TypeAlias = (
     Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
 )
-AnyModel = Annotated[Any, Field(exclude=True)]  # stays out of dumps; pickle keeps it
-Count = Annotated[int, Field(ge=1)]
+Counter: TypeAlias = Callable[[str], int] | Encoder | str
+Splitter: TypeAlias = Callable[[str], list[tuple[int, int]]]
+
+CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid", use_attribute_docstrings=True)
+"""To be named by each class that has a base of LangChain, whose config would count."""
 
 
 def runnable_of(value: Any) -> Runnable[Any, Any]:
@@ -50,6 +63,7 @@ READ_BY = {
     "retriever": _finding,
     "search": _searching,
     "method": check_method,
+    "k": partial(check_whole, "k", low=1),
     **dict.fromkeys(
         ("llm", "condense", "known", "unknown", "correct", "incorrect", "ambiguous"), runnable_of
     ),
@@ -60,7 +74,10 @@ READ_BY = {
 class Brief(Serializable):
     """Component of LangChain that shows, and serializes, what was set."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", defer_build=True)
+    model_config = CONFIG
+
+    made: ClassVar[Any] = None
+    """The method whose options are fields: a dataclass, or None."""
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
@@ -76,14 +93,30 @@ class Brief(Serializable):
         given = {name: saved(name, value) for name, value in self._given()}
         return {"lc": 1, "type": "constructor", "id": self.lc_id(), "kwargs": given}
 
-    @field_validator("*", mode="before")
+    @field_validator("*", mode="wrap")
     @classmethod
-    def _read(cls, value: object, info: ValidationInfo) -> object:
+    def _read(
+        cls, value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
         name = str(info.field_name)
         value = restored(name, value)
-        if name not in READ_BY or (value is None and not cls.model_fields[name].is_required()):
-            return value
-        return READ_BY[name](value)
+        if name in READ_BY and (value is not None or cls.model_fields[name].is_required()):
+            return READ_BY[name](value)
+        return (
+            value if name in option_names(cls.made) else validate(value)
+        )  # the method checks its own
+
+    def settings(self, **given: object) -> dict[str, Any]:
+        """Return the options of `made` as they are now, with those of ``given`` in their place."""
+        held = dict(self)
+        return {**{name: held[name] for name in option_names(self.made)}, **given}
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        """Check the options at construction, not at the first question."""
+        if self.made is not None:
+            self.made(**self.settings())
+        return self
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for name, spec in type(self).model_fields.items():
@@ -99,18 +132,53 @@ class Brief(Serializable):
                 yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
 
 
-class Settings(Brief):
-    """Options of ``made`` as fields; they are read at each call."""
+class RankingOptions(Brief):
+    """Options of what ranks documents by the two labels."""
 
-    made: ClassVar[Any]
+    scorer: Kept[Scorer | None] = None
+    """Object with `score(pairs)`; None is the bundled one."""
+    top_n: int | None = DEFAULTS.top_n
+    """Documents that the reranker keeps, best first; None keeps all but blank ones."""
+    weight: float = DEFAULTS.weight
+    """Weight of `llm_prefer` against `has_answer`, in [0, 1]."""
+    min_score: float | None = DEFAULTS.min_score
+    """Lowest `relevance_score` kept, in [0, 1]; None keeps all, but for a pruner the threshold of
+    its own."""
+    deduplicate: bool = DEFAULTS.deduplicate
+    """Keep documents of equal text and title, and text that chunks of one source share, once: the
+    best-scored."""
+    max_passages: int | None = DEFAULTS.max_passages
+    """Maximum number of documents read, in the order given; None is no limit."""
+    max_sentences: int | None = DEFAULTS.max_sentences
+    """Maximum number of sentences read, of all documents; None is no limit."""
 
-    def settings(self, **given: object) -> dict[str, Any]:
-        """Return the options as they are now, with those of ``given`` in their place."""
-        held = dict(self)
-        return {**{each.name: held[each.name] for each in settings_of(self.made)}, **given}
 
-    @model_validator(mode="after")
-    def _check_settings(self) -> Self:
-        """Check the arguments at construction, not at the first question."""
-        self.made(**self.settings())
-        return self
+class ReducerOptions(RankingOptions):
+    """Options of what cuts documents to their best sentences."""
+
+    window: int | None = None
+    """Sentences in a window; None is one for a scorer that judges sentences, else three."""
+    stride: int = DEFAULTS.sentences.stride
+    """Sentences from the start of one window to the next, at most `window`."""
+    max_tokens: int | None = DEFAULTS.max_tokens
+    """Budget of tokens: the excerpts cost no more in a prompt, as numbered documents, and added up
+    one by one; None is no limit."""
+    count_tokens: Kept[Counter | None] = None
+    """Counts the tokens of a text; None estimates them."""
+    detector: Kept[Detector | Literal[False] | None] = None
+    """Decides when the excerpts are enough; None is the bundled one where it fits the scorer and
+    the windows, False keeps all."""
+    split: Kept[Splitter | None] = None
+    """Returns the [start, end) of the sentences of a text; None is the built-in one."""
+    per_passage: int | Literal["auto"] | None = "auto"
+    """Maximum number of windows kept of a document; None is no limit."""
+    max_share: float | Literal["auto"] | None = "auto"
+    """Fraction of the tokens of all documents given that is kept at most, in (0, 1]; None keeps
+    all."""
+    min_tokens: int | Literal["auto"] = "auto"
+    """Tokens that `max_share` always allows."""
+    scoring: str | None = None
+    """With "one_pass", windows are judged from one reading of their document; with "windows", each
+    is read as a text of its own, as in the paper; None is what the scorer can do."""
+    logits: bool = False
+    """Add logits instead of probabilities."""

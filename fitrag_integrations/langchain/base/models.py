@@ -53,10 +53,8 @@ def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
 
 def model_name(llm: BaseLanguageModel[Any]) -> str | None:
     """Return the name a language model says it has, None where it says none."""
-    params: Any = getattr(llm, "_get_ls_params", dict)()  # chat and completion models have it
-    values = vars(llm)
-    names = (params.get("ls_model_name"), *(values.get(at) for at in _NAMES))
+    names = (getattr(llm, at, None) for at in _NAMES)
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
-_NAMES = ("model_name", "model", "model_id")
+_NAMES = ("model_name", "model", "model_id", "deployment_name", "repo_id")

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from langchain_core.callbacks import (
-    AsyncCallbackManager,
     AsyncCallbackManagerForRetrieverRun,
-    CallbackManager,
     CallbackManagerForRetrieverRun,
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import get_config_list, patch_config
-from pydantic import BaseModel, ConfigDict, Field
+from langchain_core.runnables.config import (
+    ensure_config,
+    patch_config,
+    run_in_executor,
+    set_config_context,
+)
+from langchain_core.runnables.utils import coro_with_context
 
 from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
+from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.langchain.base.convert import Documents, Ids, to_documents
-from fitrag_integrations.langchain.base.fields import (
-    AnyModel,
-    AnyRunnable,
-    Count,
-    Settings,
-)
+from fitrag_integrations.langchain.base.fields import CONFIG, AnyRunnable, Kept
 from fitrag_integrations.langchain.base.ports import Offer, internal
-from fitrag_integrations.langchain.base.runnable import FlowBatches, watched
-from fitrag_integrations.langchain.base.tools import Query
+from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own, settled
+from fitrag_integrations.methods.adapting import first_documents, own_noted
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context
 
@@ -43,17 +40,15 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     query, as agents write them, finds nothing; a note says so.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = CONFIG
+    _run: ClassVar[str] = "retriever"
+    _alone: ClassVar[dict[str, tuple[str, ...]]] = {
+        "batch": ("invoke", "_get_relevant_documents"),
+        "abatch": ("ainvoke", "_aget_relevant_documents"),
+    }
 
-    _use: ClassVar[str] = "Find passages that help to answer a question."
-    _takes: ClassVar[type[BaseModel]] = Query
-
-    k: Count | None = Field(
-        default=None,
-        description=(
-            "Maximum number of documents returned, best first; also an argument of `invoke`."
-        ),
-    )
+    k: int | None = None
+    """Maximum number of documents returned, best first; also an argument of `invoke`."""
 
     def documents(self, context: Context) -> list[Document]:
         """Write what was found as documents."""
@@ -64,102 +59,66 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         return self.k if k is None else check_whole("k", k, low=1)
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Documents:
-        """Retrieve for one question."""
-        return cast(Documents, self.batch([input], config, **kwargs)[0])
+        """Retrieve for one question, as `BaseRetriever` does, within the config."""
+        config = ensure_config(config)
+        given = {"run_id": config.get("run_id"), **kwargs}
+        with set_config_context(config) as context:
+            return cast(Documents, context.run(super().invoke, input, config, **given))
 
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Documents:
         """Retrieve for one question without blocking the event loop."""
-        return cast(Documents, (await self.abatch([input], config, **kwargs))[0])
-
-    def batch(
-        self,
-        inputs: list[str],
-        config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,
-    ) -> list[Any]:
-        """Retrieve for several questions with joined calls; results in their order."""
-        configs = get_config_list(config, len(inputs))
-        runs = [self._begun(CallbackManager, *each) for each in zip(inputs, configs, strict=True)]
-        traces = self._noted(run_many(self._flows(inputs, configs, runs, **kwargs)))
-        outcomes = [self._outcome(traced, **kwargs) for traced in traces]
-        for run, outcome in zip(runs, outcomes, strict=True):
-            _end(run, outcome)
-        return _settled(outcomes, return_exceptions)
-
-    async def abatch(
-        self,
-        inputs: list[str],
-        config: RunnableConfig | list[RunnableConfig] | None = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,
-    ) -> list[Any]:
-        """Retrieve for several questions with joined calls; results in their order."""
-        configs, kind = get_config_list(config, len(inputs)), AsyncCallbackManager
-        runs = [await self._begun(kind, *each) for each in zip(inputs, configs, strict=True)]
-        traces = self._noted(await arun_many(self._flows(inputs, configs, runs, **kwargs)))
-        outcomes = [self._outcome(traced, **kwargs) for traced in traces]
-        for run, outcome in zip(runs, outcomes, strict=True):
-            await _end(run, outcome)
-        return _settled(outcomes, return_exceptions)
+        config = ensure_config(config)
+        given = {"run_id": config.get("run_id"), **kwargs}
+        with set_config_context(config) as context:
+            asked = super().ainvoke(input, config, **given)
+            return cast(Documents, await coro_with_context(asked, context, create_task=True))
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        verbose: bool = False,
     ) -> list[Document]:
-        return self.invoke(query, {"callbacks": run_manager.get_child()}, k=k)
+        config = patch_config(ensure_config(), callbacks=run_manager.get_child())
+        return cast("list[Document]", settled(self._answered([query], [config], {"k": k}))[0])
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
-    ) -> list[Document]:
-        return await self.ainvoke(query, {"callbacks": run_manager.get_child()}, k=k)
-
-    def _begun(self, kind: Any, query: str, config: RunnableConfig) -> Any:
-        """Start a retriever run of one question, as ``BaseRetriever`` does."""
-        manager = kind.configure(
-            inheritable_callbacks=config.get("callbacks"),
-            inheritable_tags=config.get("tags"),
-            local_tags=self.tags,
-            inheritable_metadata={**(config.get("metadata") or {}), **self._get_ls_params()},
-            local_metadata=self.metadata,
-        )
-        name = config.get("run_name") or self.get_name()
-        return manager.on_retriever_start(None, query, name=name, run_id=config.get("run_id"))
-
-    def _flows(
         self,
-        queries: Sequence[str],
-        configs: Sequence[RunnableConfig],
-        runs: Sequence[Any],
-        **options: Any,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        verbose: bool = False,
+    ) -> list[Document]:
+        if not is_own(type(self), "_get_relevant_documents"):
+            given = {"run_manager": run_manager.get_sync(), **({} if k is None else {"k": k})}
+            return await run_in_executor(None, self._get_relevant_documents, query, **given)
+        config = patch_config(ensure_config(), callbacks=run_manager.get_child())
+        found = await self._aanswered([query], [config], {"k": k})
+        return cast("list[Document]", settled(found)[0])
+
+    def _watched(
+        self, inputs: Sequence[str], configs: Sequence[RunnableConfig], options: dict[str, Any]
     ) -> list[Flow[Context]]:
-        """Return the flows, each under its own run; a blank query asks for nothing.
+        """Return the flows, whose calls are marked as internal; a blank query asks for nothing."""
+        kept = {name: value for name, value in options.items() if name != "verbose"}
 
-        What they ask for is no answer, and so marked as internal.
-        """
-        under = [
-            internal(patch_config(config, callbacks=run.get_child()))
-            for config, run in zip(configs, runs, strict=True)
-        ]
-        try:
-            self.most(**options)
-            flows = self.flows(queries, under, **options)
-        except Exception as error:  # noqa: BLE001 - a wrong option is every question's
-            return [_ended(error) for _ in queries]
-        return [
-            _ended(Context(query, notes=(BLANK,)))
-            if isinstance(query, str) and not query.strip()
-            else watched(flow, config)
-            for query, flow, config in zip(queries, flows, under, strict=True)
-        ]
+        def limited(query: str, flow: Flow[Context]) -> Flow[Context]:
+            most = self.most(**kept)
+            if isinstance(query, str) and not query.strip():
+                return Context(query, notes=(BLANK,))
+            return first_documents((yield from flow), most)
 
-    def _outcome(self, traced: Traced[Context], k: int | None = None) -> Documents | Exception:
-        if traced.error is not None:
-            return traced.error
-        return Documents(self.documents(traced.value)[: self.most(k)], traced)
+        under = list(map(internal, configs))
+        return list(map(limited, inputs, super()._watched(inputs, under, kept)))
+
+    def result(self, traced: Traced[Context]) -> Documents | Exception:
+        """Return the documents, which carry the run, or the exception the flow ended with."""
+        return traced.error or Documents(self.documents(traced.value), traced)
 
 
 class MethodOverBase(FlowRetriever):
@@ -169,22 +128,15 @@ class MethodOverBase(FlowRetriever):
     ``explain()``; the documents themselves carry scores and places only.
     """
 
-    base: AnyRunnable = Field(
-        exclude=True,
-        description="Retriever to start from: any Runnable from a question to documents.",
-    )
+    base: Kept[AnyRunnable]
+    """Retriever to start from: any Runnable or callable from a question to documents."""
+    ids: Ids = "pieces"
+    """Id of a returned piece: one of its own, or the id of its "source" for evaluators that match
+    by it."""
 
-    ids: Ids = Field(
-        default="pieces",
-        description=(
-            'Id of a returned piece: one of its own, or the id of its "source" for '
-            "evaluators that match by it."
-        ),
-    )
-
-    @abstractmethod
     def method_now(self, **options: object) -> Method:
         """Return the method with the fields as they are at this call."""
+        return cast(Method, self.made(**self.settings()))
 
     def documents(self, context: Context) -> list[Document]:
         """Write the excerpts as documents, in their order."""
@@ -198,12 +150,9 @@ class MethodOverBase(FlowRetriever):
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
         """Return one flow per question; equal asks of one call join."""
-        offer, pairs = self.offer(), list(zip(inputs, configs, strict=True))
-        methods = self.methods(configs, **options)
-        return [
-            _begun(method, query, offer.to(config))
-            for (query, config), method in zip(pairs, methods, strict=True)
-        ]
+        offer, methods = self.offer(), self.methods(configs, **options)
+        each = zip(methods, inputs, configs, strict=True)
+        return [_begun(method, query, offer.to(config)) for method, query, config in each]
 
     def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:
         """Return the method of each question, one for all unless it has models that are asked."""
@@ -213,48 +162,16 @@ class MethodOverBase(FlowRetriever):
 class Writing(MethodOverBase):
     """Offer a language model as well."""
 
-    llm: AnyRunnable | None = Field(
-        default=None,
-        exclude=True,
-        description="Language model or chain for methods that generate text.",
-    )
+    llm: Kept[AnyRunnable | None] = None
+    """Language model or chain for methods that generate text."""
 
 
 class Searching(Writing):
     """Offer a web search as well."""
 
-    search: AnyModel = Field(
-        default=None,
-        description="Search tool, provider, Runnable or callable; None turns web search off.",
-    )
-
-
-class DerivedRetriever(Settings, MethodOverBase):
-    """Run the method whose options the fields are."""
-
-    def method_now(self, **options: object) -> Method:
-        """Return the method with the fields as they are at this call."""
-        return cast(Method, self.made(**self.settings()))
+    search: Kept[Any] = None
+    """Search tool, provider, Runnable or callable; None turns web search off."""
 
 
 def _begun(method: Method, query: str, ports: Ports) -> Flow[Context]:
-    return (yield from method(query, ports))  # a call that fails is its own question's alone
-
-
-def _ended(outcome: Context | Exception) -> Flow[Context]:
-    yield from ()
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
-def _end(run: Any, outcome: Documents | Exception) -> Any:
-    failed = isinstance(outcome, Exception)
-    return run.on_retriever_error(outcome) if failed else run.on_retriever_end(outcome)
-
-
-def _settled(outcomes: list[Any], return_exceptions: bool = False) -> list[object]:
-    for outcome in outcomes:
-        if isinstance(outcome, Exception) and not return_exceptions:
-            raise outcome
-    return outcomes
+    return own_noted((yield from method(query, ports)))  # a call that fails is its question's alone

@@ -72,7 +72,7 @@ class Router(StreamedRunnable[Any, Any]):
         route = self.route(**options)
         return list(map(through, inputs, configs))
 
-    def source(self, given: object, config: RunnableConfig) -> Flow[Source | Any]:
+    def source(self, given: object, config: RunnableConfig, **options: Any) -> Flow[Source | Any]:
         """Return the flow to the branch that is chosen for what is ``given``, under ``config``."""
         chosen = yield from self.route()(given, config)
         return Source(chosen.branch, chosen.given, chosen.config(config))

@@ -5,30 +5,46 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from langchain_core.callbacks import CallbackManager
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
+from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from langchain_core.runnables.config import ensure_config
-from langchain_core.runnables.utils import Input, Output
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from langchain_core.runnables import RunnableConfig, RunnableGenerator, RunnableSerializable
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_config_list,
+    patch_config,
+    set_config_context,
+)
+from langchain_core.runnables.utils import Input, Output, coro_with_context
+from pydantic import BaseModel, Field, PrivateAttr
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import Flow, Traced, arun, arun_many, run, run_many
-from fitrag_integrations.langchain.base.fields import Brief
+from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
+from fitrag_integrations.langchain.base.convert import to_passages
+from fitrag_integrations.langchain.base.fields import CONFIG, Brief
 from fitrag_integrations.langchain.base.ports import Backend, piece_of, text_of
-from fitrag_integrations.langchain.base.tools import Asked, tool_of
 from fitrag_integrations.text.replies import astreamed, streamed
-
-if TYPE_CHECKING:
-    from langchain_core.tools import BaseTool
+from fitrag_integrations.types import Passage
 
 T = TypeVar("T")
 KEYS = ("question", "input", "query")
 """Where the question of a dict is looked for, in this order, unless a key is named."""
+
+
+class Asked(BaseModel):
+    """Input of a component that takes a question."""
+
+    question: str = Field(description="The question, as the user asks it.")
+
+
+class AskedOfDocuments(Asked):
+    """Input of a component that takes a question and documents."""
+
+    documents: list[Document] = Field(description="The documents to work on, best first.")
 
 
 def question_of(given: object, key: str | None = None) -> str:
@@ -65,6 +81,14 @@ def _last_asked(messages: Any) -> str:
     raise InputError.of("messages", given=messages, allowed="a message of the user among them")
 
 
+def documents_of(given: object) -> list[Passage]:
+    """Return the documents of ``{"documents", "question"}`` as passages."""
+    if not isinstance(given, Mapping) or "documents" not in given:
+        allowed = "a dict with 'documents' and 'question'"
+        raise InputError.of("input", given=given, allowed=allowed)
+    return to_passages(given["documents"])
+
+
 @dataclass(eq=False)
 class Last:
     """Keep the last run; it is no part of what its owner is, and stays behind when that travels."""
@@ -78,18 +102,23 @@ class Last:
         return Last, ()
 
 
-class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Output]):
-    """Answer ``batch`` and ``abatch`` with one call for all equal asks."""
+def is_own(kind: type, *names: str) -> bool:
+    """Check that no subclass outside this package overrides methods of these ``names``."""
+    return all(getattr(kind, name).__module__.startswith("fitrag_integrations.") for name in names)
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Output]):
+    """Runnable that answers a batch with one call for all equal asks, each input in its own run."""
+
+    model_config = CONFIG
     _last: Last = PrivateAttr(default_factory=Last)
-    _use: ClassVar[str] = "Answer a question."  # as a tool
-    _takes: ClassVar[type[BaseModel]] = Asked
-    _gives: ClassVar[type[BaseModel] | None] = None
+    _run: ClassVar[str] = "chain"
+    _alone: ClassVar[dict[str, tuple[str, ...]]] = {"batch": ("invoke",), "abatch": ("ainvoke",)}
+    """What answers one input: a subclass that overrides it is called once for each."""
 
     @abstractmethod
     def flows(
-        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], **options: object
+        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Any]]:
         """Return one flow per item of ``inputs``, whose I/O runs under its own of ``configs``."""
 
@@ -101,29 +130,6 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         """
         return self.flows(inputs, configs)
 
-    def as_tool(
-        self,
-        args_schema: type[BaseModel] | None = None,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        arg_types: dict[str, type] | None = None,
-    ) -> BaseTool:
-        """Return a tool for agents, which answers with a text and, as artifact, the whole result.
-
-        Args:
-            args_schema: The arguments, in place of the component's own.
-            name: Name of the tool; None is the component's name.
-            description: When an agent is to call it; None is a sentence about the component.
-            arg_types: Types of the arguments, in place of a schema.
-
-        Returns:
-            A tool with ``response_format="content_and_artifact"``.
-        """
-        schema, named = args_schema or self._arguments(), name or self.get_name()
-        use = self._use if description is None else description
-        return tool_of(self, schema, name=named, description=use, arg_types=arg_types)
-
     @property
     def last_run(self) -> Traced[object] | None:
         """The trace of the run of this object that ended last, None where none has."""
@@ -134,7 +140,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         time.
         """
         if input is not None:
-            self._noted(run_many(self.explained([input], [ensure_config(config)])))
+            self._ended(run_many(self.explained([input], [ensure_config(config)])))
         return self._explained()
 
     async def aexplain(
@@ -142,11 +148,13 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     ) -> str:
         """Async version of `explain`."""
         if input is not None:
-            self._noted(await arun_many(self.explained([input], [ensure_config(config)])))
+            self._ended(await arun_many(self.explained([input], [ensure_config(config)])))
         return self._explained()
 
-    def _arguments(self) -> type[BaseModel]:
-        return self._takes
+    def _explained(self) -> str:
+        if self._last.traced is None:
+            raise InputError.of("input", given=None, allowed="an input: nothing was run so far")
+        return self._last.traced.explain()
 
     def result(self, traced: Traced[Any]) -> object:
         """Return what a flow, here ``traced``, ended with, which may be its exception."""
@@ -157,47 +165,105 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         inputs: list[Input],
         config: RunnableConfig | list[RunnableConfig] | None = None,
         **kwargs: Any,
-    ) -> list[Output]:
+    ) -> list[Any]:
         """Run several inputs with joined calls; results in the order of the inputs."""
-        return self._batch_with_config(self._many, inputs, config, **kwargs)
+        joined = is_own(type(self), *self._alone["batch"])
+        return (self._joined if joined else super().batch)(inputs, config, **kwargs)
 
     async def abatch(
         self,
         inputs: list[Input],
         config: RunnableConfig | list[RunnableConfig] | None = None,
         **kwargs: Any,
-    ) -> list[Output]:
+    ) -> list[Any]:
         """Run several inputs with joined calls; results in the order of the inputs."""
-        return await self._abatch_with_config(self._amany, inputs, config, **kwargs)
+        joined = is_own(type(self), *self._alone["batch"], *self._alone["abatch"])
+        return await (self._ajoined if joined else super().abatch)(inputs, config, **kwargs)
 
-    def _many(
-        self, inputs: list[Any], run_manager: object, config: list[RunnableConfig], **kwargs: object
+    def _joined(
+        self, inputs: list[Any], config: Any, *, return_exceptions: bool = False, **kwargs: Any
     ) -> list[Any]:
-        flows = map(watched, self.flows(inputs, config, **kwargs), config)
-        return list(map(self.result, self._noted(run_many(flows))))
+        configs = get_config_list(config, len(inputs))
+        runs = [self._begun(CallbackManager, *each) for each in zip(inputs, configs, strict=True)]
+        try:
+            outcomes = self._answered(inputs, _under(configs, runs), kwargs)
+        except BaseException as error:  # noqa: BLE001 - an interrupt, which ends the runs too
+            outcomes = [error] * len(runs)
+        for run, outcome in zip(runs, outcomes, strict=True):
+            self._close(run, outcome)
+        return settled(outcomes, return_exceptions)
 
-    async def _amany(
-        self, inputs: list[Any], run_manager: object, config: list[RunnableConfig], **kwargs: object
+    async def _ajoined(
+        self, inputs: list[Any], config: Any, *, return_exceptions: bool = False, **kwargs: Any
     ) -> list[Any]:
-        flows = map(watched, self.flows(inputs, config, **kwargs), config)
-        return list(map(self.result, self._noted(await arun_many(flows))))
+        configs, kind = get_config_list(config, len(inputs)), AsyncCallbackManager
+        runs = [await self._begun(kind, *each) for each in zip(inputs, configs, strict=True)]
+        try:
+            outcomes = await self._aanswered(inputs, _under(configs, runs), kwargs)
+        except BaseException as error:  # noqa: BLE001 - a cancellation, which ends the runs too
+            outcomes = [error] * len(runs)
+        for run, outcome in zip(runs, outcomes, strict=True):
+            await self._close(run, outcome)
+        return settled(outcomes, return_exceptions)
 
-    def _noted(self, traces: list[Traced[object]]) -> list[Traced[Any]]:
+    def _begun(self, kind: Any, given: Input, config: RunnableConfig) -> Any:
+        """Open the run of one input."""
+        manager = kind.configure(
+            inheritable_callbacks=config.get("callbacks"),
+            inheritable_tags=config.get("tags"),
+            local_tags=getattr(self, "tags", None),
+            inheritable_metadata=config.get("metadata"),
+            local_metadata=getattr(self, "metadata", None),
+        )
+        name, run_id = config.get("run_name") or self.get_name(), config.get("run_id")
+        return getattr(manager, f"on_{self._run}_start")(None, given, name=name, run_id=run_id)
+
+    def _close(self, run: Any, outcome: object) -> Any:
+        ended = "error" if isinstance(outcome, BaseException) else "end"
+        return getattr(run, f"on_{self._run}_{ended}")(outcome)
+
+    def _answered(
+        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], options: dict[str, Any]
+    ) -> list[Any]:
+        """Run the flows of inputs; what they call is a child of their runs."""
+        flows = self._watched(inputs, configs, options)
+        if len(configs) != 1:
+            return self._ended(run_many(flows))
+        with set_config_context(configs[0]) as context:
+            return self._ended(context.run(run_many, flows))
+
+    async def _aanswered(
+        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], options: dict[str, Any]
+    ) -> list[Any]:
+        flows = self._watched(inputs, configs, options)
+        if len(configs) != 1:
+            return self._ended(await arun_many(flows))
+        with set_config_context(configs[0]) as context:
+            return self._ended(await coro_with_context(arun_many(flows), context, create_task=True))
+
+    def _watched(
+        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], options: dict[str, Any]
+    ) -> list[Flow[Any]]:
+        try:
+            flows = self.flows(inputs, configs, **options)
+        except Exception as error:  # noqa: BLE001 - a wrong option is every input's
+            return [ending(error) for _ in inputs]
+        return list(map(watched, flows, configs))
+
+    def _ended(self, traces: list[Traced[Any]]) -> list[Any]:
         self._last.traced = traces[-1] if traces else self._last.traced
-        return traces
-
-    def _explained(self) -> str:
-        if self._last.traced is None:
-            raise InputError.of("input", given=None, allowed="an input: nothing was run so far")
-        return self._last.traced.explain()
+        return list(map(self.result, traces))
 
 
 class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
-    """Answer ``invoke`` and ``ainvoke`` in a run of their own too."""
+    """Answer ``invoke`` and ``ainvoke`` as a batch of one."""
+
+    _takes: ClassVar[type[BaseModel]] = Asked
+    _gives: ClassVar[type[BaseModel] | None] = None
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         """Return the named and described fields of the input."""
-        return self._arguments()
+        return self._takes
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         """Return the named and described fields of the output, where it is a dict."""
@@ -205,23 +271,15 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         """Run one input."""
-        return self._call_with_config(self._once, input, config, **kwargs)
+        return cast(Output, self._joined([input], config, **kwargs)[0])
 
     async def ainvoke(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Output:
         """Run one input without blocking the event loop."""
-        return await self._acall_with_config(self._aonce, input, config, **kwargs)
-
-    def _once(
-        self, input: object, run_manager: object, config: RunnableConfig, **kwargs: object
-    ) -> Any:
-        return _raised(self._many([input], [run_manager], [config], **kwargs)[0])
-
-    async def _aonce(
-        self, input: object, run_manager: object, config: RunnableConfig, **kwargs: object
-    ) -> Any:
-        return _raised((await self._amany([input], [run_manager], [config], **kwargs))[0])
+        if not is_own(type(self), "invoke"):
+            return await super().ainvoke(input, config, **kwargs)
+        return cast(Output, (await self._ajoined([input], config, **kwargs))[0])
 
 
 @dataclass(frozen=True)
@@ -255,59 +313,47 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
     """Pass on the pieces of whatever answers in the end."""
 
     @abstractmethod
-    def source(self, given: Input, config: RunnableConfig) -> Flow[Source | Output] | None:
-        """Return the flow to what streams, or to a whole answer; None calls ``invoke``.
+    def source(self, given: Input, config: RunnableConfig, **options: Any) -> Flow[Source | Output]:
+        """Return the flow to what streams, or to a whole answer.
 
-        ``given`` and ``config`` are those of ``stream``.
+        ``given``, ``config`` and ``options`` are those of ``stream``.
         """
 
     def stream(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Output]:
         """Decide, then give the pieces of the answer as they come."""
-        yield from self._transform_stream_with_config(iter([input]), self._pieces, config, **kwargs)
+        yield from self._streamed().stream(input, config, **kwargs)
 
     async def astream(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Output]:
         """Decide, then give the pieces of the answer as they come."""
-        pieces = self._atransform_stream_with_config(_one(input), self._apieces, config, **kwargs)
-        async for piece in pieces:
+        async for piece in self._streamed().astream(input, config, **kwargs):
             yield piece
 
+    def _streamed(self) -> RunnableGenerator[Input, Output]:
+        return RunnableGenerator(self._pieces, self._apieces, name=self.get_name())
+
     def _pieces(
-        self, inputs: Iterator[Any], run_manager: object, config: RunnableConfig, **options: object
+        self, inputs: Iterator[Any], config: RunnableConfig, **options: Any
     ) -> Iterator[Any]:
         for given in inputs:
-            if (flow := self.source(given, config)) is None:
-                yield self._once(given, run_manager, config, **options)
-                continue
-            (traced,) = self._noted([run(watched(flow, config))])
-            found = traced.value
+            flow = watched(self.source(given, config, **options), config)
+            (found,) = settled(self._ended(run_many([flow])))
             yield from found.pieces(options) if isinstance(found, Source) else [found]
 
     async def _apieces(
-        self,
-        inputs: AsyncIterator[Any],
-        run_manager: object,
-        config: RunnableConfig,
-        **options: object,
+        self, inputs: AsyncIterator[Any], config: RunnableConfig, **options: Any
     ) -> AsyncIterator[Any]:
         async for given in inputs:
-            if (flow := self.source(given, config)) is None:
-                yield await self._aonce(given, run_manager, config, **options)
-                continue
-            (traced,) = self._noted([await arun(watched(flow, config))])
-            found = traced.value
+            flow = watched(self.source(given, config, **options), config)
+            (found,) = settled(self._ended(await arun_many([flow])))
             if not isinstance(found, Source):
                 yield found
                 continue
             async for piece in found.apieces(options):
                 yield piece
-
-
-async def _one(item: T) -> AsyncIterator[T]:
-    yield item
 
 
 def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
@@ -336,7 +382,23 @@ def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
         return value
 
 
-def _raised(result: object) -> object:
-    if isinstance(result, Exception):
-        raise result
-    return result
+def ending(outcome: T | Exception) -> Flow[T]:
+    """Return the flow that asks for nothing and ends in an outcome."""
+    yield from ()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
+    """Return the outcomes; raise the first exception unless these are to be returned."""
+    for outcome in outcomes:
+        is_error = isinstance(outcome, Exception)
+        if isinstance(outcome, BaseException) and not (is_error and return_exceptions):
+            raise outcome
+    return outcomes
+
+
+def _under(configs: Sequence[RunnableConfig], runs: Sequence[Any]) -> list[RunnableConfig]:
+    pairs = zip(configs, runs, strict=True)
+    return [patch_config(config, callbacks=run.get_child()) for config, run in pairs]

@@ -8,15 +8,18 @@ from typing import Any, Self
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from pydantic import Field
 
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.langchain.base.compressor import FlowCompressor
 from fitrag_integrations.langchain.base.convert import passage_document, to_passages
-from fitrag_integrations.langchain.base.fields import AnyRunnable, runnable_of
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Kept, runnable_of
 from fitrag_integrations.langchain.base.ports import Backend
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
-from fitrag_integrations.langchain.compressors import BiLabelReranker, SubDocumentCompressor
+from fitrag_integrations.langchain.base.runnable import is_own
+from fitrag_integrations.langchain.compressors import (
+    BiLabelReranker,
+    FlowCompressor,
+    SubDocumentCompressor,
+)
 from fitrag_integrations.types import Context, Excerpt
 
 
@@ -26,24 +29,15 @@ class CompressingRetriever(FlowRetriever):
     It is LangChain's ``ContextualCompressionRetriever`` without langchain-classic, and batches
     questions.
 
-    Args:
-        base: Retriever to query: any Runnable or callable.
-        compressors: LangChain compressors, in the order in which they are applied.
-        k: Maximum number of documents; None is no limit.
-
     Example:
         >>> steps = [BiLabelReranker(top_n=20), SubDocumentCompressor(max_tokens=800)]
         >>> CompressingRetriever(base=store.as_retriever(), compressors=steps).invoke("Who?")
     """
 
-    base: AnyRunnable = Field(
-        exclude=True,
-        description="Retriever to start from: any Runnable from a question to documents.",
-    )
-
-    compressors: list[BaseDocumentCompressor] = Field(
-        exclude=True, description="LangChain compressors, in the order in which they are applied."
-    )
+    base: Kept[AnyRunnable]
+    """Retriever to start from: any Runnable or callable from a question to documents."""
+    compressors: Kept[list[BaseDocumentCompressor]]
+    """LangChain compressors, in the order in which they are applied."""
 
     @classmethod
     def from_fitted(cls, folder: str | Path, *, base: AnyRunnable, **given: Any) -> Self:
@@ -92,7 +86,8 @@ def _step(compressor: BaseDocumentCompressor) -> Runnable[Any, Any]:
     """Return a compressor as a Runnable: ours take a batch in one call, others one after
     another.
     """
-    if isinstance(compressor, FlowCompressor):
+    own = ("compress_documents", "acompress_documents")
+    if isinstance(compressor, FlowCompressor) and is_own(type(compressor), *own):
         return compressor.as_runnable()
 
     def compress(given: dict[str, Any], config: RunnableConfig) -> Sequence[Document]:

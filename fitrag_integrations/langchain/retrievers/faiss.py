@@ -8,14 +8,14 @@ from typing import Any, Self
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from fitrag_integrations.core.checks import can, check_many
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
-from fitrag_integrations.langchain.base.fields import Count
+from fitrag_integrations.langchain.base.fields import Kept
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
 from fitrag_integrations.methods.adapting import described, faiss_index, searched
 from fitrag_integrations.types import Context
@@ -24,26 +24,15 @@ from fitrag_integrations.types import Context
 class FaissRetriever(FlowRetriever):
     """Retriever of the documents of a ``FaissIndex``, in memory or in a folder.
 
-    Args:
-        index: ``FaissIndex``, another object with ``search(queries, k)``, or a folder to load.
-        k: Maximum number of documents.
-
     Example:
         >>> retriever = FaissRetriever.from_texts(["The Danube ends in the Black Sea."])
         >>> retriever.invoke("Where does the Danube end?")
     """
 
-    index: Any = Field(
-        exclude=True,
-        description=(
-            "`FaissIndex`, another object with `search(queries, k)`, or a folder to load."
-        ),
-    )
-
-    k: Count = Field(
-        default=DEFAULTS.k,
-        description="Maximum number of documents returned; also an argument of `invoke`.",
-    )
+    index: Kept[Any]
+    """`FaissIndex`, another object with `search(queries, k)`, or a folder to load."""
+    k: int = DEFAULTS.k  # type: ignore[assignment]  # an index is asked for a number
+    """Maximum number of documents returned; also an argument of `invoke`."""
 
     @field_validator("index")
     @classmethod

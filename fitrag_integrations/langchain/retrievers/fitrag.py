@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
-from fitrag_integrations.langchain.base.options import FitRagOptions
-from fitrag_integrations.langchain.base.retriever import DerivedRetriever
+from fitrag_integrations.langchain.base.fields import Kept, ReducerOptions
+from fitrag_integrations.langchain.base.retriever import MethodOverBase
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.fitrag.method import FitRag
-from fitrag_integrations.ports import Method
+from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.ports import Gate, Method, Recognizer
 
 
-class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):
+class FitRagRetriever(FromFitted, ReducerOptions, MethodOverBase):
     """Retriever that keeps the sentences that answer, within a token budget (FIT-RAG).
 
     It scores and reranks what ``base`` returns and reduces it to its best sentences. It returns
@@ -20,18 +21,18 @@ class FitRagRetriever(FromFitted, FitRagOptions, DerivedRetriever):
     of each of up to ``k`` documents; options that would stop earlier then apply only if they are
     set.
 
-    Args:
-        base: Retriever of candidates, a hundred in the paper: any Runnable or callable.
-        k: Maximum number of documents; None is no limit.
-        ids: "pieces" for ids of their own, "source" for those of the documents.
-
-    The other options are those of ``fitrag_integrations.methods.FitRag``.
-
     Example:
         >>> base = store.as_retriever(search_kwargs={"k": 100})
         >>> found = FitRagRetriever(base=base, max_tokens=800).invoke("Who designed the bridge?")
         >>> print(found.explain())
     """
+
+    made: ClassVar[type[FitRag]] = FitRag
+
+    gate: Kept[Gate | Recognizer | Decider | None] = None
+    """A `Recognizer`, called with the scores of all retrieved documents as in the paper; or a
+    `Gate` or `Decider`, called before anything is retrieved: a question that is known is not
+    retrieved for. None always retrieves."""
 
     def method_now(self, **options: Any) -> Method:
         """Return FIT-RAG with the fields as they are at this call."""

@@ -7,11 +7,10 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from pydantic import Field
 
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.convert import passage_document
-from fitrag_integrations.langchain.base.fields import AnyModel, AnyRunnable
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Kept
 from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
 from fitrag_integrations.methods.crag.search import WebSearching
@@ -24,31 +23,17 @@ class WebSearchRetriever(FlowRetriever):
     Documents carry ``url``, ``web`` and ``trust``; the ``context`` of the result has the query and
     the notes. A search that fails raises its error; one without results returns no documents.
 
-    Args:
-        search: Search tool, provider, Runnable or callable.
-        rewrite: Search for keywords, as CRAG does, instead of the question.
-        llm: Language model that writes the keywords; None takes them from the question.
-        k: Maximum number of documents; None is no limit.
-
     Example:
         >>> search = WebSearch(SearxngSearch("https://search.example"), pages=PageReader())
         >>> WebSearchRetriever(search=search).invoke("Who designed the bridge?")
     """
 
-    search: AnyModel = Field(description="Search tool, provider, Runnable or callable.")
-
-    rewrite: bool = Field(
-        default=False,
-        description="Whether to search for keywords, as CRAG does, instead of the question.",
-    )
-
-    llm: AnyRunnable | None = Field(
-        default=None,
-        exclude=True,
-        description=(
-            "Language model that writes the keywords; None extracts them from the question."
-        ),
-    )
+    search: Kept[Any]
+    """Search tool, provider, Runnable or callable."""
+    rewrite: bool = False
+    """Whether to search for keywords, as CRAG does, instead of the question."""
+    llm: Kept[AnyRunnable | None] = None
+    """Language model that writes the keywords; None extracts them from the question."""
 
     def documents(self, context: Context) -> list[Document]:
         """Return what was found, marked as what it is."""

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
-from fitrag_integrations.langchain.base.fields import AnyRunnable, runnable_of
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Kept, runnable_of
 from fitrag_integrations.langchain.base.ports import Backend, internal
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
-from fitrag_integrations.langchain.base.tools import Asked, AskedOfDocuments
+from fitrag_integrations.langchain.base.runnable import Asked, AskedOfDocuments
 from fitrag_integrations.langchain.routers.judge import JudgeFields
 from fitrag_integrations.types import Action
 
@@ -28,52 +28,23 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
     the grades in their order. The judgment is a run of its own, ``RetrievalJudge``, and is in the
     metadata of the branch's runs as ``fitrag``. A batch calls evaluator and each branch once.
 
-    Args:
-        correct: Branch if a document is surely about the question.
-        incorrect: Branch if none is; in the paper, the web alone.
-        ambiguous: Branch if that is unclear; None is ``incorrect``.
-        base: Retriever for inputs without documents.
-        condense: Language model or chain that makes one question of a conversation.
-        question_key: Key of the question in a dict; None tries "question", "input", "query",
-            "messages".
-
-    The other options are those of ``fitrag_integrations.langchain.RetrievalJudge``.
-
     Example:
         >>> router = CorrectiveRouter(correct=answer, incorrect=search_web, base=retriever)
         >>> router.invoke("Who designed the bridge?")
     """
 
-    correct: AnyRunnable = Field(
-        exclude=True, description="Runnable for questions that a document surely answers."
-    )
+    correct: Kept[AnyRunnable]
+    """Runnable for questions that a document surely answers."""
+    incorrect: Kept[AnyRunnable]
+    """Runnable for questions that no document answers; in the paper, from the web alone."""
+    ambiguous: Kept[AnyRunnable | None] = None
+    """Runnable for unclear cases; in the paper, from the documents and the web together. None is
+    `incorrect`, which can distinguish the two by the action."""
+    base: Kept[AnyRunnable | None] = None
+    """Retriever for inputs without documents: any Runnable from a question to documents."""
 
-    incorrect: AnyRunnable = Field(
-        exclude=True,
-        description=(
-            "Runnable for questions that no document answers; in the paper, from the web alone."
-        ),
-    )
-
-    ambiguous: AnyRunnable | None = Field(
-        default=None,
-        exclude=True,
-        description=(
-            "Runnable for unclear cases; in the paper, from the documents and the web "
-            "together. None is `incorrect`, which can distinguish the two by the "
-            "action."
-        ),
-    )
-
-    base: AnyRunnable | None = Field(
-        default=None,
-        exclude=True,
-        description=(
-            "Retriever for inputs without documents: any Runnable from a question to documents."
-        ),
-    )
-
-    def _arguments(self) -> type[BaseModel]:
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """Return the fields of the input: without a ``base``, documents too."""
         return AskedOfDocuments if self.base is None else Asked
 
     def route(self, **options: object) -> Route:

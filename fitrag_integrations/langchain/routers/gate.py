@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -12,30 +12,43 @@ from pydantic import BaseModel, Field
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
-from fitrag_integrations.langchain.base.fields import Settings
+from fitrag_integrations.langchain.base.fields import Kept
 from fitrag_integrations.langchain.base.models import check_model, is_language_model
-from fitrag_integrations.langchain.base.options import DeciderOptions
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import FlowRunnable
-from fitrag_integrations.langchain.base.tools import Decision
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.ports import Gate
 from fitrag_integrations.types import RetrievalDecision
 
 
-class GateFields(FromFitted, Condensing, DeciderOptions, Settings):
-    """Fields of a decision; read at each call.
+class Decision(BaseModel):
+    """Output of a gate."""
 
-    ``drafter`` may be a chat model or any other Runnable from a prompt to text.
-    """
+    retrieve: bool = Field(description="Whether to retrieve for the question.")
+    p_known: float | None = Field(description="Probability that the model knows the answer.")
+    threshold: float | None = Field(description="Probability above which it counts as known.")
+    why: str = Field(description="The reason in one sentence.")
 
-    question_key: str | None = Field(
-        default=None,
-        description=(
-            'Key of the question in a dict; None looks for "question", "input", '
-            '"query", "messages".'
-        ),
-    )
+
+class GateFields(FromFitted, Condensing):
+    """Fields of a decision; read at each call."""
+
+    made: ClassVar[type[Decider]] = Decider
+
+    gate: Kept[Gate | None] = None
+    """Object with `p_known(questions, drafts)`; None is the bundled `IKClassifier`."""
+    drafter: Kept[Any] = None
+    """Writes the draft that the gate reads: a chat model or another Runnable, a `Drafter`, an
+    object with `generate`, a callable, or a `Port`; None is the gate's own. It is called only if
+    the gate's `draft_tokens` is not 0."""
+    threshold: float | None = None
+    """A question is known above this number, in [0, 1]; None is the gate's, or 0.5."""
+    on_error: Literal["retrieve", "raise"] = "retrieve"
+    """Where gate or drafter fails or the draft is blank: "retrieve" decides to retrieve, and `why`
+    names the failure; "raise" raises it."""
+    allow_other_model: bool = False
+    """Accept a threshold that was fitted for another model."""
 
     def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
         """Check whether to retrieve for a question, in any form, and why."""
@@ -70,22 +83,10 @@ class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
     The question is a text, a message, the last one of the user in a list of messages, or an entry
     of a dict. A batch calls the gate once.
 
-    Args:
-        gate: Object with ``p_known(questions, drafts)``; None is the bundled ``IKClassifier``.
-        drafter: Model that writes the draft that the gate reads; any Runnable from a prompt to
-            text.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        condense: Language model or chain that makes one question of a conversation.
-        question_key: Key of the question in a dict; None tries "question", "input", "query",
-            "messages".
-
-    The other options are those of ``fitrag_integrations.methods.Decider``.
-
     Example:
         >>> RetrievalGate(gate=gate).invoke("Who wrote the score of Amarcord?")["retrieve"]
     """
 
-    _use: ClassVar[str] = "Decide whether a question needs retrieval, or is known without."
     _gives: ClassVar[type[BaseModel]] = Decision
 
     def _asker(self) -> RetrievalGate:
@@ -107,7 +108,7 @@ class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
             llm = Backend(self.drafter, text_of)
             ports = [llm.port(internal(config), "draft") for config in configs]
             deciders = [Decider(**self.settings(drafter=port)) for port in ports]
-        return [self._flow(*each) for each in zip(inputs, deciders, configs, strict=True)]
+        return list(map(self._flow, inputs, deciders, configs))
 
     def _flow(
         self, given: object, decider: Decider, config: RunnableConfig

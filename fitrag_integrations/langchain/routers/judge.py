@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.langchain.base.convert import to_passages
-from fitrag_integrations.langchain.base.fields import Settings
-from fitrag_integrations.langchain.base.options import JudgeOptions
-from fitrag_integrations.langchain.base.runnable import FlowRunnable, question_of
-from fitrag_integrations.langchain.base.tools import AskedOfDocuments, Judgment
+from fitrag_integrations.langchain.base.fields import Brief, Kept
+from fitrag_integrations.langchain.base.runnable import (
+    AskedOfDocuments,
+    FlowRunnable,
+    documents_of,
+    question_of,
+)
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.evaluator import ActionJudge
+from fitrag_integrations.values.thresholds import ActionThresholds
 
 
-class JudgeFields(FromFitted, JudgeOptions, Settings):
+class Judgment(BaseModel):
+    """Output of a judge."""
+
+    action: str = Field(description="'correct', 'ambiguous' or 'incorrect'.")
+    grades: list[float] = Field(description="A grade in [-1, 1] for each document, in order.")
+    thresholds: dict[str, Any] = Field(description="The thresholds between the actions.")
+    told: dict[str, Any] | None = Field(None, description="What the judge of the list reported.")
+
+
+class JudgeFields(FromFitted, Brief):
     """Fields of a judgment; read at each call."""
 
-    question_key: str | None = Field(
-        default=None,
-        description=(
-            'Key of the question in a dict; None looks for "question", "input", '
-            '"query", "messages".'
-        ),
-    )
+    made: ClassVar[type[ActionJudge]] = ActionJudge
+
+    evaluator: Kept[Any] = None
+    """Object with `evaluate(pairs)`, a bi-label scorer, or a callable; None is the bundled one."""
+    thresholds: Kept[ActionThresholds | str | None] = None
+    """None are the evaluator's own; a text names a preset of the paper."""
+    allow_other_model: bool = False
+    """Accept thresholds that were fitted for another evaluator."""
+    question_key: str | None = None
+    """Key of the question in a dict; None tries "question", "input", "query", "messages"."""
 
     def _judging(self, **others: Any) -> RetrievalJudge:
         own = {name: value for name, value in self if name in JudgeFields.model_fields}
@@ -42,18 +56,11 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
     ``action`` is "correct", "ambiguous" or "incorrect"; ``grades`` are in [-1, 1], one per
     document, -1 for one without text. A batch calls the evaluator once.
 
-    Args:
-        evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
-        thresholds: None are the evaluator's own; a text names a preset of the paper.
-        question_key: Key of the question in a dict; None tries "question", "input", "query",
-            "messages".
-
     Example:
         >>> graph.add_node("judge", RetrievalJudge())
         >>> graph.add_conditional_edges("judge", lambda state: state["action"])
     """
 
-    _use: ClassVar[str] = "Judge whether documents answer a question."
     _takes: ClassVar[type[BaseModel]] = AskedOfDocuments
     _gives: ClassVar[type[BaseModel]] = Judgment
 
@@ -71,12 +78,10 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
             **options: Not used.
         """
         judge = ActionJudge(**self.settings())
-        return [self._flow(given, judge) for given in inputs]
 
-    def _flow(self, given: object, judge: ActionJudge) -> Flow[dict[str, Any]]:
-        if not isinstance(given, Mapping) or "documents" not in given:
-            allowed = "a dict with 'question' and 'documents'"
-            raise InputError.of("input", given=given, allowed=allowed)
-        question = question_of(given, self.question_key)
-        judged = yield from judge(question, to_passages(given["documents"]))
-        return judged.to_dict()
+        def judged(given: object) -> Flow[dict[str, Any]]:
+            passages = documents_of(given)
+            question = question_of(given, self.question_key)
+            return (yield from judge(question, passages)).to_dict()
+
+        return list(map(judged, inputs))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Self
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.langchain.base.fields import AnyRunnable, runnable_of
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Kept, runnable_of
 from fitrag_integrations.langchain.base.models import check_model
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
@@ -28,13 +28,6 @@ class KnowledgeRouter(GateFields, Router):
     and is in the metadata of the branch's runs as ``fitrag``. A batch calls gate and each branch
     once.
 
-    Args:
-        unknown: Branch that answers with retrieval.
-        known: Branch that answers without; None is ``llm`` with FIT-RAG's no-retrieval prompt.
-        llm: Language model of the default ``known``.
-
-    The other options are those of ``fitrag_integrations.langchain.RetrievalGate``.
-
     Raises:
         ThresholdMismatchError: If the threshold was fitted for another model than the one that
             answers, unless ``allow_other_model``.
@@ -44,24 +37,12 @@ class KnowledgeRouter(GateFields, Router):
         >>> for piece in router.stream("Who designed the bridge?"): ...
     """
 
-    known: AnyRunnable | None = Field(
-        default=None,
-        exclude=True,
-        description=(
-            "Runnable that answers without retrieval; None is `llm` with FIT-RAG's no-"
-            "retrieval prompt."
-        ),
-    )
-
-    unknown: AnyRunnable = Field(exclude=True, description="Runnable that answers with retrieval.")
-
-    llm: AnyRunnable | None = Field(
-        default=None,
-        exclude=True,
-        description=(
-            "Language model for the default of `known`; its answers are returned as text."
-        ),
-    )
+    unknown: Kept[AnyRunnable]
+    """Runnable that answers with retrieval."""
+    known: Kept[AnyRunnable | None] = None
+    """Runnable that answers without retrieval; None is `llm` with FIT-RAG's no-retrieval prompt."""
+    llm: Kept[AnyRunnable | None] = None
+    """Language model for the default of `known`; its answers are returned as text."""
 
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``known`` or ``unknown``."""

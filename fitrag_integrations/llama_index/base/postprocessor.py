@@ -29,7 +29,7 @@ from fitrag_integrations.llama_index.base.tools import tool_of
 from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.settings import restored, saved, settings_of
+from fitrag_integrations.methods.settings import option_names, restored, saved
 from fitrag_integrations.types import Context
 
 Model: TypeAlias = Annotated[Any, Field(exclude=True)]
@@ -56,7 +56,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
     def __init__(self, **options: Any) -> None:
         check_keywords(type(self).__name__, options, type(self).model_fields)
         options = {name: restored(name, value) for name, value in options.items()}
-        own = {each.name for each in settings_of(self.made)}
+        own = option_names(self.made)
         self.made(**{name: value for name, value in options.items() if name in own})  # checks them
         super().__init__(**options)
 
@@ -87,7 +87,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
 
     def step(self) -> Any:
         """Return the step with the options as they are now."""
-        return self.made(**{each.name: getattr(self, each.name) for each in settings_of(self.made)})
+        return self.made(**{name: getattr(self, name) for name in option_names(self.made)})
 
     def as_tool(
         self,

@@ -22,7 +22,7 @@ from fitrag_integrations.llama_index.base.events import dispatcher, emit_decisio
 from fitrag_integrations.llama_index.base.ports import Caller, aeach, bundles_of, each, settled
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
-from fitrag_integrations.methods.settings import settings_of
+from fitrag_integrations.methods.settings import option_names
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context
 
@@ -161,9 +161,7 @@ class MethodOverBase(FromFitted, FlowRetriever):
 
     def _build(self) -> Method:
         made = self.made
-        return cast(
-            Method, made(**{each.name: getattr(self, each.name) for each in settings_of(made)})
-        )
+        return cast(Method, made(**{name: getattr(self, name) for name in option_names(made)}))
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Write the excerpts as nodes, in their order."""

@@ -20,7 +20,7 @@ from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError, ThresholdMismatchError, refuse_if
 from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.methods.settings import settings_of
+from fitrag_integrations.methods.settings import option_names
 from fitrag_integrations.ports import Gate, Method, model_name, writer_of
 from fitrag_integrations.values.prompt import NOTHING_FOUND, PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
@@ -234,7 +234,7 @@ class FromFitted:
         """
         fitted, made = Fitted.read(folder), getattr(cls, "made", None)
         names = {*getattr(cls, "model_fields", ()), *signature(cls).parameters}
-        names |= set() if made is None else {each.name for each in settings_of(made)}
+        names |= {*option_names(made)}
         kind = None if llm is None else type(llm).__name__
         fitted.check(model_name(llm) or kind, allow_other_model=allow_other_model)
         own = {"llm": llm} if llm is not None and "llm" in names else {}
