@@ -239,11 +239,8 @@ def test_drop_ins_import_without_reading_their_source():
     script = (
         "import linecache\nfrom fitrag_integrations.langchain import FitRagRetriever\n"
         "print(*(name for name in linecache.cache if 'fitrag_integrations' in name))\n"
-        "print(*(n for n, f in FitRagRetriever.model_fields.items() if not f.description))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT.parent
     )
-    read, undescribed = done.stdout.splitlines()
-    assert not read
-    assert undescribed.split() == ["name", "tags", "metadata"]
+    assert not done.stdout.strip()

@@ -51,7 +51,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
     """Compressor that runs a step of ``methods.plain`` as a Runnable, which traces can see."""
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the excerpts to keep for ``query``."""
+        """Return the flow that ends in the excerpts of ``passages`` to keep for ``query``."""
         return own_noted((yield from self.step().context(query, passages)))
 
     def step(self) -> Step:

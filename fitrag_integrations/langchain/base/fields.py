@@ -36,7 +36,7 @@ AnyRunnable: TypeAlias = (
 Counter: TypeAlias = Callable[[str], int] | Encoder | str
 Splitter: TypeAlias = Callable[[str], list[tuple[int, int]]]
 
-CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid", use_attribute_docstrings=True)
+CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 """To be named by each class that has a base of LangChain, whose config would count."""
 
 

@@ -70,11 +70,15 @@ class DecisionGate(Decided):
         self.threshold = threshold
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Return how likely each question is known, in one batch."""
+        """Return how likely each of ``questions`` is known, in [0, 1], in one batch; ``drafts`` are
+        not read.
+        """
         return self._nouls(questions)
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Return how likely each question is known without blocking the event loop."""
+        """Return how likely each of ``questions`` is known, in [0, 1], without blocking the event
+        loop; ``drafts`` are not read.
+        """
         return await self._anouls(questions)
 
 
@@ -103,11 +107,11 @@ class DecisionEvaluator(Decided):
         super().__init__(model, instructions=instructions)
 
     def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Grade each pair in [-1, 1], in one batch."""
+        """Grade each of ``pairs`` in [-1, 1], in one batch."""
         return [2 * noul - 1 for noul in self._nouls(list(map(_state, pairs)))]
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Grade each pair in [-1, 1] without blocking the event loop."""
+        """Grade each of ``pairs`` in [-1, 1] without blocking the event loop."""
         return [2 * noul - 1 for noul in await self._anouls(list(map(_state, pairs)))]
 
 
