@@ -27,7 +27,6 @@ class Judgment(BaseModel):
     action: str = Field(description="'correct', 'ambiguous' or 'incorrect'.")
     grades: list[float] = Field(description="A grade in [-1, 1] for each document, in order.")
     thresholds: dict[str, Any] = Field(description="The thresholds between the actions.")
-    told: dict[str, Any] | None = Field(None, description="What the judge of the list reported.")
 
 
 class JudgeFields(FromFitted, Brief):
