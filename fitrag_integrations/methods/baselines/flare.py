@@ -112,43 +112,39 @@ class Flare(Generating):
         The excerpts are the passages of the last retrieval. The flow raises `InputError` for a
         blank question, and `PortError` where the model returns no token probabilities.
         """
-        work, sentences = Rounds(self, question, ports, "flare"), list[str]()
+        work, sentences, doubted = Rounds(self, question, ports, "flare"), list[str](), False
         for at in range(self.rounds + 1):
-            query = yield from self._ahead(work, sentences, last=at == self.rounds)
+            # write on, and look ahead for the first doubtful sentence (section 3.2); the first one
+            # after a retrieval is that sentence written again, and is taken over
+            item = work.prompt(SENTENCES if work.passages else PLAIN), " ".join(sentences)
+            written, failed = yield from self.asked(self._port, [item], STOPPED, lambda one: one)
+            work.notes += failed
+            ahead, query = Continuation("") if failed else measured(written[0]), ""
+            for n, (start, end) in enumerate(split_sentences(ahead.text)):
+                tokens, sentence = ahead.probabilities(start, end), ahead.text[start:end].strip()
+                doubtful = any(chance < self.threshold for _, chance in tokens)
+                if doubtful and at < self.rounds and not (n == 0 and work.queries):
+                    query = masked(tokens, self.mask) or question
+                    break
+                doubted |= doubtful and n > 0
+                if sentence in sentences:
+                    work.notes.append("the model repeated itself: the answer ends there")
+                    break
+                sentences.append(sentence)
+
+            # retrieve for it, without its unlikely tokens (section 3.2.2)
             if not query:
                 break
             work.queries.append(query)
             work.passages = (yield from work.retrieve(query, self.k)) or work.passages
+        if doubted:
+            work.notes.append(f"the model doubted more after {self.rounds} retrievals")
         if not (sentences or work.passages):  # without an answer, then at least passages
             work.passages = yield from work.retrieve(question, self.k)
         reply = self.read(" ".join(sentences), "answer")
         work.notes += reply.notes
         details = {"retrievals": len(work.queries), "sentences": len(sentences)}
         return work.ended(reply.text, details)
-
-    def _ahead(self, work: Rounds, sentences: list[str], *, last: bool) -> Flow[str]:
-        """Write on, and return the query for the first doubtful sentence, blank where all is said.
-
-        The first sentence after a retrieval is the one written again, and is taken over.
-        """
-        prompt = work.prompt(SENTENCES if work.passages else PLAIN)
-        item = prompt, " ".join(sentences)
-        written, failed = yield from self.asked(self._port, [item], STOPPED, lambda one: one)
-        work.notes += failed
-        doubted, ahead = False, Continuation("") if failed else measured(written[0])
-        for at, (start, end) in enumerate(split_sentences(ahead.text)):
-            tokens, sentence = ahead.probabilities(start, end), ahead.text[start:end].strip()
-            doubtful = any(chance < self.threshold for _, chance in tokens)
-            if doubtful and not last and not (at == 0 and work.queries):
-                return masked(tokens, self.mask) or work.question
-            doubted |= doubtful and last and at > 0
-            if sentence in sentences:
-                work.notes.append("the model repeated itself: the answer ends there")
-                return ""
-            sentences.append(sentence)
-        if doubted:
-            work.notes.append(f"the model doubted more after {self.rounds} retrievals")
-        return ""
 
     @cached_property
     def _port(self) -> Port[tuple[str, str], Continuation]:

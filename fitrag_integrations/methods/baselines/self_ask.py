@@ -55,42 +55,39 @@ class SelfAsk(Generating):
         The excerpts are all passages found, whole, in the order of the follow-up questions. The
         flow raises `InputError` for a blank question.
         """
-        work, steps = Rounds(self, question, ports, "selfask"), list[Step]()
-        answer = yield from self._answer(work, steps)
-        work.queries = [follow_up for follow_up, _ in steps]
-        follow_ups = [{"question": one, "answer": other} for one, other in steps]
-        return work.ended(answer, {"follow_ups": follow_ups})
-
-    def _answer(self, work: Rounds, steps: list[Step]) -> Flow[str]:
-        """Generate follow-up questions until there is a final answer."""
+        work, steps, answer = Rounds(self, question, ports, "selfask"), list[Step](), ""
         for _ in range(self.rounds):
-            prompt = work.prompt(SELF_ASK, (), written(steps))
-            text = yield from work.write(prompt, "follow-up question")
+            # the language model asks a follow-up question, or gives the final answer
+            text = yield from work.write(
+                work.prompt(SELF_ASK, (), written(steps)), "follow-up question"
+            )
             follow_up, answer = read_step(text)
-            if answer:
-                return answer
-            if not follow_up:  # answer from what was found, or from what the question finds
-                if not work.passages:
-                    work.notes.append(OTHER_FORM)
-                    found = yield from work.retrieve(work.question, self.k, first=True)
-                    work.passages = found
-                return (yield from work.write(work.prompt(READ)))
+            if answer or not follow_up:
+                break
             if follow_up in (one for one, _ in steps):
                 work.notes.append("the language model asked the same again")
                 break
-            steps.append((follow_up, (yield from self._read(follow_up, work)) or NOT_FOUND))
-        text = yield from work.write(work.prompt(SELF_ASK, (), written(steps) + FINAL))
-        return final_answer(text) or first_line(text)
 
-    def _read(self, follow_up: str, work: Rounds) -> Flow[str]:
-        """Retrieve for a follow-up question, and read its answer."""
-        own = Rounds(self, follow_up, work.ports, work.name, selection=work.selection)
-        own.passages = yield from own.retrieve(follow_up, self.k)
-        work.notes += [f"{follow_up!r}: {note}" for note in own.notes]
-        work.passages += update(own.passages, work.passages)
-        if not own.passages:
-            return ""
-        return first_line((yield from work.write(own.prompt(READ_BRIEFLY), "intermediate answer")))
+            # retrieve for it, and read its answer
+            own = Rounds(self, follow_up, ports, work.name, selection=work.selection)
+            own.passages = yield from own.retrieve(follow_up, self.k)
+            work.notes += [f"{follow_up!r}: {note}" for note in own.notes]
+            work.passages += update(own.passages, work.passages)
+            found = ""
+            if own.passages:
+                found = yield from work.write(own.prompt(READ_BRIEFLY), "intermediate answer")
+            steps.append((follow_up, first_line(found) or NOT_FOUND))
+        if not answer and follow_up:  # asked again, or the last round
+            text = yield from work.write(work.prompt(SELF_ASK, (), written(steps) + FINAL))
+            answer = final_answer(text) or first_line(text)
+        elif not answer:  # from what was found, or from what the question finds
+            if not work.passages:
+                work.notes.append(OTHER_FORM)
+                work.passages = yield from work.retrieve(question, self.k, first=True)
+            answer = yield from work.write(work.prompt(READ))
+        work.queries = [one for one, _ in steps]
+        follow_ups = [{"question": one, "answer": other} for one, other in steps]
+        return work.ended(answer, {"follow_ups": follow_ups})
 
 
 def written(steps: Sequence[Step]) -> str:

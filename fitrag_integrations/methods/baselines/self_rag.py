@@ -159,7 +159,13 @@ class SelfRag(Generating):
         """
         work = Rounds(self, question, ports, "selfrag")
         (first,) = yield from self._reflected([(question, None)], work)
-        decision = self._decided(first)
+        share = retrieval_share(first)
+        why = "the model wrote no retrieval token: retrieving"
+        decision = RetrievalDecision(True, why=why)
+        if share is not None:
+            sign = ">" if share > self.threshold else "<="
+            why = f"[Retrieval] has a share of {share:.3f} {sign} {self.threshold:g}"
+            decision = RetrievalDecision(share > self.threshold, 1.0 - share, why=why)
         if not decision.retrieve:
             return work.ended(first.text, decision=decision)
         (found,) = yield from ports.retrieve.ask([question])
@@ -167,13 +173,11 @@ class SelfRag(Generating):
         # answer from each passage, and choose the best answer that is not blank
         passages = work.keep(found, self.k)
         made = yield from self._reflected([(question, passage) for passage in passages], work)
-        parts = [critique(one) for one in made]
-        weighted = [
-            sum(w * x for w, x in zip(self.weights, p.values(), strict=True)) for p in parts
-        ]
-        scores = [one.likelihood + more for one, more in zip(made, weighted, strict=True)]
-        excerpts = [Excerpt.whole(p, score=s) for p, s in zip(passages, scores, strict=True)]
-        ranked = sorted(zip(scores, made, strict=True), key=lambda each: -each[0])
+        parts, excerpts = [critique(one) for one in made], list[Excerpt]()
+        for passage, one, part in zip(passages, made, parts, strict=True):
+            weighted = sum(w * x for w, x in zip(self.weights, part.values(), strict=True))
+            excerpts.append(Excerpt.whole(passage, score=one.likelihood + weighted))
+        ranked = sorted(zip(excerpts, made, strict=True), key=lambda each: -each[0].score)
         best = next((one for _, one in ranked if one.text), first)
         if best is first and (made or not first.text):
             work.notes.append("no passage gave an answer: the one without them stands")
@@ -202,12 +206,3 @@ class SelfRag(Generating):
         work.notes += dict.fromkeys(note for reply in replies for note in reply.notes)
         pairs = zip(whole, replies, strict=True)
         return [replace(one, text=reply.text) for one, reply in pairs]
-
-    def _decided(self, first: Reflection) -> RetrievalDecision:
-        share = retrieval_share(first)
-        if share is None:
-            return RetrievalDecision(True, why="the model wrote no retrieval token: retrieving")
-        retrieve = share > self.threshold
-        sign = ">" if retrieve else "<="
-        why = f"[Retrieval] has a share of {share:.3f} {sign} {self.threshold:g}"
-        return RetrievalDecision(retrieve, 1.0 - share, why=why)

@@ -41,10 +41,7 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 @dataclass(slots=True)
 class Round:
-    """One round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it.
-
-    ``found`` is whether this round's own retrieval gave the passages.
-    """
+    """One round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it."""
 
     query: str = ""
     passages: Sequence[Passage] = ()
@@ -53,7 +50,6 @@ class Round:
     answer: str | None = None
     notes: list[str] = field(default_factory=list)
     failed: bool = False
-    found: bool = False
 
     def details(self, number: int) -> dict[str, object]:
         """Return the round as plain values; passages by their ids."""
@@ -139,50 +135,76 @@ class ITRG(Generating):
         query, why = question, ""
         while not why:
             # retrieve with the question and the last document: R_t (section 2.2)
-            last = yield from self._retrieved(query, done[-1] if done else None, work)
+            earlier, selection = done[-1] if done else None, Selection()
+            found, notes = yield from self.look_up(
+                query,
+                ports,
+                first=not done,
+                k=self.k,
+                deduplicate=self.deduplicate,
+                selection=selection,
+            )
+            last = replace(earlier or Round(), query=query, new=(), notes=[*notes])
+            if found:
+                last.new, last.passages = update(found, last.passages), found
+            elif notes[0].startswith(LOOK_UP):
+                last.failed = True
+                last.notes = [f"{notes[0].removeprefix('a ')}: what was found before is kept"]
+            else:
+                last.notes[-1:] = ["nothing was retrieved"]
+            if found or not (last.failed or last.passages):
+                work.selection = selection
 
             # generate the next document, y_t, from what is new in R_t or all of it (section 2.3)
-            if last.new or (self.mode == "refresh" and last.found and "empty" not in self.stop):
+            settles = self.mode == "refine" or "empty" in self.stop
+            if last.new or (found and not settles):
                 yield from self._generated(last, work)
             done.append(last)
+
+            # stop where all further rounds would repeat this one: in refine without new passages
+            # the document stays, and so does the next query
             query = expanded_query(question, last.document)
-            why = self._ended(done, query)
+            answers = [each.answer or "" for each in done[-2:]]
+            if last.failed:
+                why = "failed"
+            elif earlier and not last.new and settles:
+                why = "empty"
+            elif earlier and "unchanged" in self.stop and same_answer(*answers):
+                why = "unchanged"
+            elif query == last.query:
+                why = "settled"
+            elif len(done) == self.rounds:
+                why = "rounds"
 
         # answer from the documents, where that is not left to the caller (section 3.3)
         if self.answers != "caller" and "unchanged" not in self.stop:
-            yield from self._answered(done if self.answers == "each" else done[-1:], work)
-        return self._context(done, why, work)
-
-    def _retrieved(self, query: str, before: Round | None, work: Rounds) -> Flow[Round]:
-        """Begin a round: what it found, with the document of the one before."""
-        last, selection = before or Round(), Selection()
-        found, notes = yield from self.look_up(
-            query,
-            work.ports,
-            first=before is None,
-            k=self.k,
-            deduplicate=self.deduplicate,
-            selection=selection,
-        )
-        made = replace(last, query=query, new=(), notes=[*notes], found=bool(found))
-        if found:
-            made.passages, made.new = found, update(found, last.passages)
-        elif notes and notes[0].startswith(LOOK_UP):
-            made.failed = True
-            made.notes = [f"{notes[0].removeprefix('a ')}: what was found before is kept"]
-        else:
-            made.notes[-1:] = ["nothing was retrieved"]
-        if not made.failed and (found or not last.passages):
-            work.selection = selection
-        return made
+            yield from self._answered(done if self.answers == "each" else [last], work)
+        work.queries = [one.query for one in done[1:]]
+        work.notes = [f"round {at}: {note}" for at, one in enumerate(done, 1) for note in one.notes]
+        if not last.passages:
+            work.notes.append("nothing to refer to: no passage with text was retrieved")
+        details: dict[str, object] = {
+            "mode": self.mode,
+            "stopped": why,
+            "rounds": [one.details(at) for at, one in enumerate(done, 1)],
+            "document": last.document,
+            "document_tokens": int(self.counter(last.document)),
+        }
+        if last.document and last.answer is None:
+            details["template"] = asdict(answer_template(self._shots))
+        kept = list(map(Excerpt.whole, last.passages))
+        if self.deduplicate:
+            kept = apart(kept, selection=work.selection)
+        context = work.ended(last.answer or "", details, excerpts=kept)
+        return context if last.answer else replace(context, draft=last.document or None)
 
     def _generated(self, made: Round, work: Rounds) -> Flow[None]:
         """Write ``M(y_{t-1}, q, R_update)`` in refine, ``M(q, R_t)`` in refresh."""
-        is_refined = self.mode == "refine"
+        refines = self.mode == "refine"
         prompt = document_prompt(
             work.question,
-            made.new if is_refined else made.passages,
-            document=made.document if is_refined else "",
+            made.new if refines else made.passages,
+            document=made.document if refines else "",
             demonstrations=self._shots,
         )
         reply = yield from self.write(prompt, work.ports, "document", self.document_tokens)
@@ -210,46 +232,6 @@ class ITRG(Generating):
             one.answer = found.get(one.document) or None
             if one.document and one.answer is None:
                 one.notes += failed or (NO_ANSWER,)
-
-    def _ended(self, done: Sequence[Round], following: str) -> str:
-        """Return what ends the rounds, or an empty string.
-
-        In refine a round without new passages keeps its document, so the query of the next one
-        would be its own again, and so would all that follows.
-        """
-        last, earlier = done[-1], done[-2] if len(done) > 1 else None
-        settles = self.mode == "refine" or "empty" in self.stop
-        if last.failed:
-            return "failed"
-        if earlier and not last.new and settles:
-            return "empty"
-        repeated = earlier and same_answer(last.answer or "", earlier.answer or "")
-        if "unchanged" in self.stop and repeated:
-            return "unchanged"
-        if following == last.query:
-            return "settled"
-        return "rounds" if len(done) == self.rounds else ""
-
-    def _context(self, done: Sequence[Round], why: str, work: Rounds) -> Context:
-        last = done[-1]
-        work.queries = [one.query for one in done[1:]]
-        work.notes = [f"round {at}: {note}" for at, one in enumerate(done, 1) for note in one.notes]
-        if not last.passages:
-            work.notes.append("nothing to refer to: no passage with text was retrieved")
-        details: dict[str, object] = {
-            "mode": self.mode,
-            "stopped": why,
-            "rounds": [one.details(at) for at, one in enumerate(done, 1)],
-            "document": last.document,
-            "document_tokens": int(self.counter(last.document)),
-        }
-        if last.document and last.answer is None:
-            details["template"] = asdict(answer_template(self._shots))
-        kept = list(map(Excerpt.whole, last.passages))
-        if self.deduplicate:
-            kept = apart(kept, selection=work.selection)
-        context = work.ended(last.answer or "", details, excerpts=kept)
-        return context if last.answer else replace(context, draft=last.document or None)
 
     @property
     def _shots(self) -> tuple[Demonstration, ...]:
