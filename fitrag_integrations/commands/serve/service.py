@@ -119,7 +119,10 @@ class Rerank(Shape):
     def row(self, ranked: Ranked, score: str = "relevance_score") -> dict[str, object]:
         """Return what every shape answers for a document."""
         raw = self.raw_scores or not self.use_activation
-        row = {"index": ranked.index, score: ranked.logit if raw else ranked.relevance}
+        row: dict[str, object] = {
+            "index": ranked.index,
+            score: ranked.logit if raw else ranked.relevance,
+        }
         if self.return_text and self.texts is not None:
             row["text"] = ranked.text
         if self.return_documents:
