@@ -45,13 +45,13 @@ def ways(vectors: Vectors, scorer: Scores) -> Ways:
     """Return each way to shorten under its name, ours first."""
     return {
         "ours": lambda rows, fractions: _ours(rows, fractions, scorer),
-        "dense order, cut": _filled(
+        "dense order, cut": filled(
             lambda rows: [list(map(Excerpt.whole, r.passages)) for r in rows]
         ),
-        "lead sentences": _filled(lambda rows: [_in_turns(_sentences(row)) for row in rows]),
-        "sentence cosine": _filled(lambda rows: [by_score(_cosine(row, vectors)) for row in rows]),
-        "sentence BM25": _filled(lambda rows: list(map(by_score, _bm25(rows)))),
-        "best per passage, cosine": _filled(
+        "lead sentences": filled(lambda rows: [_in_turns(_sentences(row)) for row in rows]),
+        "sentence cosine": filled(lambda rows: [by_score(_cosine(row, vectors)) for row in rows]),
+        "sentence BM25": filled(lambda rows: list(map(by_score, _bm25(rows)))),
+        "best per passage, cosine": filled(
             lambda rows: [_in_turns(by_score(_cosine(row, vectors))) for row in rows]
         ),
         "EmbeddingsFilter": lambda rows, fractions: _embeddings_filter(rows, fractions, vectors),
@@ -216,7 +216,7 @@ def _spending(
     return best
 
 
-def _filled(
+def filled(
     order: Callable[[Sequence[Asked]], list[list[Excerpt]]],
 ) -> Callable[[Sequence[Asked], Sequence[float]], list[list[Kept]]]:
     """Build a way that keeps excerpts in an order until the words of a list are spent."""
