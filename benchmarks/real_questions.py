@@ -1,15 +1,15 @@
 """The bundled scorer on questions that people asked, by kind, beside what costs less.
 
-    python benchmarks/real_questions.py [DATA] [RUN...] [-n 10] [--half report] [--out FILE]
+    python benchmarks/real_questions.py [DATA] [MODEL...] [-n 10] [--half report] [--out FILE]
 
-DATA is the folder of shared sets (../shared/data), RUN what `scripts/student/train.py` or `fit.py`
-wrote, measured beside what ships. A kind is a set: headings of FAQ pages, tables, meetings, chats,
-government and policy pages, papers, abstracts, Wikipedia. Its lists lie in two halves by project,
-page, table or meeting: `choose` picks models and settings, `report` is for figures alone. Prints
-for each kind MRR, recall@1, the calibration error of has_answer, and where the answer's words are
-known the fraction of lists that still hold it when .1 to .4 of the words are kept, the best
-sentences first; in brackets 95 % of bootstrap samples of the lists. What FILE has is not measured
-again, so that a run goes on where it was stopped.
+DATA is the folder of shared sets (../shared/data). A MODEL is measured beside what ships:
+"float32", or the folder of a run of `scripts/student/train.py` or `fit.py`. A kind is a set:
+headings of FAQ pages, tables, meetings, chats, government and policy pages, papers, abstracts,
+Wikipedia. Its lists lie in two halves by project, page, table or meeting: `choose` picks models and
+settings, `report` is for figures alone. Prints for each kind MRR, recall@1, the calibration error
+of has_answer, and where the answer's words are known the fraction of lists that still hold it when
+.1 to .4 of the words are kept, the best sentences first; in brackets 95 % of bootstrap samples of
+the lists. What FILE has is not measured again, so that a run goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from fitrag_integrations.evaluation.figures.figure import paired_interval
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.models.light.engine import DTYPES
+from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.training.negatives import searching
@@ -63,7 +64,7 @@ def main() -> None:
     """Measure every list, a list of each kind in turn, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", type=Path, nargs="?", default=SHARED)
-    parser.add_argument("runs", type=Path, nargs="*", default=[])
+    parser.add_argument("models", nargs="*", default=[])
     parser.add_argument("-n", type=int, default=10, help="lists a kind")
     parser.add_argument("--half", choices=("choose", "report"), default="report")
     parser.add_argument("--seed", type=int, default=7)
@@ -71,7 +72,9 @@ def main() -> None:
     args = parser.parse_args()
     rows = drawn(args.data, args.half, args.n, args.seed)
     vectors = Vectors(Encoder.embedded())
-    scorers = {OURS: score_port().owner} | {str(run): Run(run) for run in args.runs}
+    scorers: dict[str, Any] = {OURS: LightScorer()}
+    for name in args.models:
+        scorers[name] = LightScorer(name) if name in DTYPES else Run(Path(name))
     peers = ways(vectors, Scores(scorers[OURS]))
     told = read_jsonl(args.out) if args.out and args.out.exists() else ()
     known = {(each["model"], each["name"]): each for each in told}

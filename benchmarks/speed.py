@@ -49,13 +49,12 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.light import engine as light_engine
+from fitrag_integrations.models.light.engine import DTYPES
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
     LightReader,
     LightScorer,
 )
-from fitrag_integrations.models.runtime import choosing
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.text.sentences import split_sentences
@@ -140,8 +139,8 @@ def rerank(args: argparse.Namespace) -> list[Row]:
             if way in (WAYS[0], WAYS[-1]):
                 made[f"plain scorer, {called}"] = partial(plain, folder / "plain", **how)
             made[f"embedded scorer, {called}"] = partial(BiLabelScorer.embedded, **how)
-        made["bundled scorer, first inputs"] = lambda: light_scorer("float32")
-        made["bundled scorer, fastest engine"] = lambda: light_scorer("auto")
+        for dtype in DTYPES:
+            made[f"bundled scorer, {dtype}"] = partial(LightScorer, dtype)
         ours = {name: make() for name, make in made.items() if wanted_too(name)}
         scored: dict[str, Any] = {}
         rounds = itertools.count()
@@ -174,16 +173,6 @@ def rerank(args: argparse.Namespace) -> list[Row]:
     return [*rows, *told]
 
 
-def light_scorer(dtype: str) -> LightScorer:
-    """Make the bundled scorer in ONNX Runtime, or by the fastest engine."""
-    os.environ[choosing.DTYPE], os.environ[choosing.BACKEND] = dtype, "auto"
-    light_engine._engines.clear()  # this one gets an engine of its own
-    made = LightScorer()
-    made.score(pairs_of(1))
-    del os.environ[choosing.BACKEND]  # the engine has chosen; others are not to try every backend
-    return made
-
-
 def plain(folder: Path, **options: Any) -> BiLabelScorer:
     """Save a scorer of two labels over MiniLM, its head untrained, and load it."""
     trunk, tokenizer = load_base(MINILM)
@@ -196,15 +185,20 @@ def plain(folder: Path, **options: Any) -> BiLabelScorer:
 
 
 def precision(scorer: Any) -> str:
-    """Give what a scorer computes in."""
-    long = getattr(scorer._engine, "long", None)
-    dtype = long.dtype if long else getattr(scorer._engine, "dtype", "float32")
-    return str(dtype).removeprefix("torch.")
+    """Give what a scorer computes in, of the types whose products are timed here."""
+    dtype = getattr(scorer._engine, "dtype", torch.float32)
+    return "bfloat16" if dtype == torch.bfloat16 else "float32"
 
 
 def rate(dtype: str) -> float:
     """Measure this machine's matrix product, in GFLOP/s: the best of some tries."""
-    return max(choosing.rate.__wrapped__(dtype) for _ in range(50))
+    kind, seconds = getattr(torch, dtype), []
+    left, right = torch.ones(256, 384, dtype=kind), torch.ones(384, 1536, dtype=kind)
+    for _ in range(200):
+        began = time.thread_time()  # what else the machine does is not counted
+        left @ right
+        seconds.append(max(1e-4, time.thread_time() - began))  # where a clock is too coarse
+    return 2e-9 * 256 * 384 * 1536 / min(seconds)
 
 
 def work(scorer: Any, pairs: list[Pair]) -> float:
@@ -407,7 +401,7 @@ def decisions(args: argparse.Namespace) -> list[Row]:
         rows = list(read_jsonl(args.data / "odqa_retrieved" / f"{name}_top5.jsonl.gz"))
         some = random.Random(args.seed).sample(rows, args.pairs // 15)
         lists += [[(row["question"], passage_row(p)) for p in row["passages"]] for row in some]
-    ways: dict[str, Any] = {f"bundled models, {each}": each for each in ("float32", "auto")}
+    ways: dict[str, Any] = {f"bundled models, {each}": each for each in DTYPES[::-1]}
     ways |= {"torch, as it is": {}, "OpenVINO, bfloat16": WAYS[-1]}
     found = {name: decided(way, lists) for name, way in ways.items()}
     wanted, *others = found
@@ -429,7 +423,7 @@ def decided(way: str | dict[str, str], lists: list[list[Pair]]) -> dict[str, lis
     """Give what is decided of each pair or list; a name is the bundled models' precision."""
     models: list[Any] = []
     if isinstance(way, str):
-        models = [light_scorer(way), LightEvaluator(), LightReader()]
+        models = [kind(way.split()[-1]) for kind in (LightScorer, LightEvaluator, LightReader)]
     else:
         kinds: list[Any] = [BiLabelScorer, RetrievalEvaluator, ExtractiveReader]
         models = [kind.embedded(**{"device": "cpu", **way}) for kind in kinds]

@@ -1,8 +1,8 @@
-"""Write `embedded/light`: the graph of MiniLM's forward pass, its embeddings and its tokenizer.
+"""Write `embedded/light`: two graphs of MiniLM's forward pass, its embeddings and its tokenizer.
 
     python scripts/embed_light.py
 
-The graph holds no weights; embeddings are kept in eight bits, with a scale for each token.
+Graphs hold no weights; embeddings are kept in eight bits, with a scale for each token.
 """
 
 import hashlib
@@ -24,6 +24,7 @@ from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 
+FLOAT = onnx.TensorProto.FLOAT
 SMALL = 384  # numbers; what is smaller stays in the graph
 LEVELS = 127  # on each side of zero; with half of them one decision in a hundred changes
 
@@ -37,7 +38,12 @@ def main() -> None:
     parts = {k: v.numpy() for k, v in trunk.encoder.state_dict().items() if "embeddings." in k}
     save_file(in_eight_bits(parts), home / "embeddings.safetensors")
     shutil.copy(Path(weights_source(MINILM)) / "tokenizer.json", home)
-    named = {"graph": "graph.onnx", "embeddings": "embeddings.safetensors"}
+    (home / "eight_bits.onnx").write_bytes(eight_bits_graph(trunk.encoder.config))
+    named = {
+        "graph": "graph.onnx",
+        "eight_bits": "eight_bits.onnx",
+        "embeddings": "embeddings.safetensors",
+    }
     fields = {name: entry(home / file) for name, file in named.items()}
     fields["tokenizer"] = entry(home / "tokenizer.json")
     write_manifest(home, "model.json", kind="light", fields={"base": MINILM, **fields})
@@ -78,6 +84,85 @@ def without_weights(model):
         node.ClearField("doc_string")
     del model.graph.value_info[:], model.metadata_props[:]
     return model.SerializeToString()
+
+
+def eight_bits_graph(config):
+    """Build the graph whose products are of whole numbers, from ONNX Runtime's own operators."""
+    width, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+    nodes, held = [], {}
+
+    def weight(name, kind, *dims):
+        held[name] = tensor = onnx.TensorProto(name=name, data_type=kind, dims=dims)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="weights")
+        return name
+
+    def constant(name, value):
+        held[name] = onnx.numpy_helper.from_array(np.array(value), name)
+        return name
+
+    def node(op, *given, out=None, own=False, **options):
+        made = [f"v{len(nodes)}"] if out is None else out
+        domain = "com.microsoft" if own else ""
+        nodes.append(onnx.helper.make_node(op, given, made, domain=domain, **options))
+        return made[0]
+
+    def norm(name, *given):
+        both = (weight(f"encoder.{name}.LayerNorm.{k}", FLOAT, width) for k in ("weight", "bias"))
+        op = "SkipLayerNormalization" if len(given) > 1 else "LayerNormalization"
+        return node(op, *given, *both, own=len(given) > 1, epsilon=config.layer_norm_eps)
+
+    def product(name, x, size, outputs, *, zero=128):
+        """Multiply by a weight; each token is divided by its largest number first."""
+        largest = node("ReduceMax", node("Abs", x), constant("last", [-1]), keepdims=1)
+        largest = node("Max", largest, constant("tiny", np.float32(1e-9)))
+        step = constant(f"step of {zero}", np.float32(1 / (255 - zero)))
+        place = constant(f"zero at {zero}", np.uint8(zero))
+        whole = node("QuantizeLinear", node("Div", x, largest), step, place)
+        weights = weight(f"encoder.{name}.weight", onnx.TensorProto.INT8, size, outputs)
+        scales = weight(f"encoder.{name}.scale", FLOAT, outputs)
+        found = node("MatMulIntegerToFloat", whole, weights, step, scales, place, own=True)
+        return node(
+            "Add", node("Mul", found, largest), weight(f"encoder.{name}.bias", FLOAT, outputs)
+        )
+
+    words, rows = f"encoder.{EMBEDDINGS}", config.vocab_size
+    table = weight(f"{words}.weight", onnx.TensorProto.INT8, rows, width)
+    vectors = node("Cast", node("Gather", table, "ids"), to=FLOAT)
+    scales = node("Gather", weight(f"{words}.scale", FLOAT, rows, 1), "ids")
+    types = weight("encoder.embeddings.token_type_embeddings.weight", FLOAT, 2, width)
+    places = weight(
+        "encoder.embeddings.position_embeddings.weight",
+        FLOAT,
+        config.max_position_embeddings,
+        width,
+    )
+    tokens = node("Shape", "ids", start=1, end=2)
+    first = node("Slice", places, constant("first", [0]), tokens, constant("rows", [0]))
+    vectors = node("Add", node("Mul", vectors, scales), node("Gather", types, "types"))
+    x = norm("embeddings", node("Add", vectors, first))
+    mask = node("Cast", "mask", to=onnx.TensorProto.INT32)
+    for layer in range(layers):
+        at = f"encoder.layer.{layer}"
+        three = [f"{at}.{name}" for name in ("query", "key", "value")]
+        both = product(f"{at}.attention.self", x, width, 3 * width)
+        node("Split", both, constant("three", [width] * 3), out=three, axis=-1)
+        heads = config.num_attention_heads
+        seen = node("MultiHeadAttention", *three, "", mask, own=True, num_heads=heads)
+        seen = product(f"{at}.attention.output", seen, width, width)
+        x = norm(f"{at}.attention.output", seen, x)
+        wide = node("Gelu", product(f"{at}.intermediate", x, width, inner), own=True)
+        # few of its numbers lie below zero, and none far
+        x = norm(f"{at}.output", product(f"{at}.output", wide, inner, width, zero=32), x)
+    node("Identity", x, out=["states"])
+    described = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, ["batch", "tokens"])
+        for name in ("ids", "mask", "types")
+    ]
+    states = onnx.helper.make_tensor_value_info("states", FLOAT, ["batch", "tokens", width])
+    graph = onnx.helper.make_graph(nodes, "eight bits", described, [states], [*held.values()])
+    sets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=sets, ir_version=10).SerializeToString()
 
 
 def in_eight_bits(parts):

@@ -245,7 +245,7 @@ def compare(run: Path, rows: Path) -> None:
         "torch": [
             k.embedded(**exact) for k in (OnePassScorer, RetrievalEvaluator, ExtractiveReader)
         ],
-        "without torch": [LightScorer(), LightEvaluator(), LightReader()],
+        "without torch": [k("float32") for k in (LightScorer, LightEvaluator, LightReader)],
     }
     for name, (scorer, evaluator, reader) in kinds.items():
         read = scorer.score_sentences([(*p, s) for p, s in zip(pairs, spans, strict=True)])

@@ -75,7 +75,6 @@ def findings() -> dict[str, dict[str, object]]:
             **{name: os.environ.get(name) for name in FOLDERS},
         },
         "embedded models": {name: f"{size / 1e6:.3g} MB" for name, size in sizes.items() if size},
-        "chosen on this CPU": _or_why_not(_chosen),
         "extras": {name: installed(module) for name, module in EXTRAS.items()},
     }
 
@@ -130,19 +129,6 @@ def _offline() -> dict[str, object]:
         shipped = Path(spec.origin).parent / "_static" / "tiktoken_cache"
         encodings = f"{shipped} (give it as {TIKTOKEN_FOLDER})" if shipped.is_dir() else None
     return {"MiniLM package": minilm, "tiktoken cache": encodings}
-
-
-def _chosen() -> dict[str, object]:
-    """Return the precision and backend that each model took, and what the environment says."""
-    from fitrag_integrations.models.runtime import choosing
-
-    said = {name: os.environ.get(name) for name in (choosing.DTYPE, choosing.BACKEND)}
-    here = [one for one in choosing.records().values() if one["processor"] == choosing.processor()]
-    return said | {
-        one["model"]: f"{one['way']}, {one['times']:.2g} times as fast as float32, scores within "
-        f"{one['apart']:.2g} of it"
-        for one in here
-    }
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evidence.lexical import AVERAGE_LENGTH, K1, WINDOW, B
-from fitrag_integrations.models.runtime.choosing import processor
+from fitrag_integrations.models.runtime.engine import multiplies_bfloat16
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 
 LABELS = ("has_answer", "llm_prefer", "grade", "answered")
@@ -35,7 +35,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "fitrag_integrations" / "embedde
 HOME = Path(os.environ.get("TEACHERS") or PACKAGE)
 """Where the models lie that the student begins from and is taught by."""
 SHIPPED = Path("shipped")
-HALVES = "bf16" in processor()
+HALVES = multiplies_bfloat16(torch.device("cpu"))
 """Whether the processor multiplies bfloat16; emulated, it takes four times as long."""
 ATTENTION = "eager" if HALVES else "sdpa"  # the fused one is slower in bfloat16
 

@@ -310,6 +310,29 @@ def test_threads_that_wait_do_not_spin(light):
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
+def test_eight_bits_are_the_default_and_near_float32(light, monkeypatch):
+    monkeypatch.delenv("FITRAG_CPU_DTYPE")
+    model, items = LightScorer.embedded(), [(*pair, [(0, 1)]) for pair in PAIRS]
+    assert (model.dtype, light.dtype) == ("int8", "float32")
+    assert model.name == light.name  # what is fitted to one's scores fits the other's
+    for one, two in zip(model.score(PAIRS), light.score(PAIRS), strict=True):
+        assert one.has_answer == pytest.approx(two.has_answer, abs=0.05)
+        assert one.llm_prefer == pytest.approx(two.llm_prefer, abs=0.05)
+    together = model.score_sentences(items)
+    for item, (whole, _) in zip(items, together, strict=True):
+        model._engine.forget()
+        near([model.score_sentences([item])[0][0]], [whole])  # whatever it is scored beside
+    assert pickle.loads(pickle.dumps(light)).dtype == "float32"
+    assert LightReader("int8")._engine is model._engine is not LightReader("float32")._engine
+
+
+def test_a_precision_that_is_not_there():
+    with pytest.raises(InputError, match=r"dtype.*bfloat16.*int8 or float32"):
+        LightEvaluator.embedded(dtype="bfloat16")
+    with pytest.raises(MissingExtraError, match="the option 'backend'"):
+        LightEvaluator.embedded(backend="onnx")
+
+
 @pytest.mark.parametrize("mode", ["refine", "refresh"])
 def test_a_prompt_that_the_bundled_model_cannot_read_marks_the_row(mode):
     passages = [Passage("1", f"{TEXT} " * 40, "Danube")]

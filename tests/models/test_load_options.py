@@ -14,6 +14,7 @@ from tiny import (
 
 from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
+from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.retrieval import Encoder
 
 LONG = ("what river", Passage("1", "the danube is a river " * 120))
@@ -53,6 +54,28 @@ def test_options_reach_transformers(saved):
     upper = [("what river", Passage("1", "THE DANUBE"))]
     assert getattr(made, call)(upper) != getattr(plain, call)(upper)
     assert len(getattr(made, call)(PAIRS)) == len(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "multiplied", "expected"),
+    [
+        (None, None, False, "float32"),
+        (None, None, True, "bfloat16"),
+        ("auto", None, True, "bfloat16"),
+        ("float32", None, True, "float32"),
+        ("bfloat16", "float32", False, "bfloat16"),
+        (None, "float32", True, "float32"),
+    ],
+)
+def test_a_cpu_computes_in_what_it_multiplies(
+    monkeypatch, given, environment, multiplied, expected
+):
+    monkeypatch.delenv("FITRAG_CPU_DTYPE", raising=False)
+    if environment:
+        monkeypatch.setenv("FITRAG_CPU_DTYPE", environment)
+    for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: multiplied, raising=False)
+    assert Options.checked("cpu", given).resolved()[1] == getattr(torch, expected)
 
 
 def test_a_given_length_decides_over_chunks_and_is_kept(saved, tmp_path):

@@ -15,7 +15,6 @@ from fitrag_integrations.models.encoder.encoders import load_encoder, save_encod
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.runtime.batching import in_blocks, in_groups
-from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import (
     EngineModel,
     Options,
@@ -76,19 +75,16 @@ class PairModel(EngineModel[Engine]):
 
     @classmethod
     @remembered
-    @fastest
     def from_pretrained(cls, name_or_dir: str | Path, **options: Unpack[PairOptions]) -> Self:
         """Load a folder of `save_pretrained` or `fitrag train`, or a hub name.
 
         Args:
             name_or_dir: Folder or hub name.
             **options: `device`, by default CUDA if available, else the CPU; `dtype`, None or "auto"
-                for bfloat16 on a GPU that has it and on a CPU that is faster in it if scores stay
-                within 0.01, else float32 (`FITRAG_CPU_DTYPE` sets one for the process);
+                for bfloat16 where the GPU or processor multiplies it, else float32;
                 `batch_tokens`, the padded size of one forward pass; `backend`, "torch" (default),
-                "onnx", "openvino" or "auto", the fastest that is installed, on the CPU
-                (`FITRAG_BACKEND` sets one for the process); `max_length`, the maximum input
-                length in tokens, by default the folder's; `model_kwargs` (such as
+                "onnx" or "openvino" on the CPU; `max_length`, the maximum input length in
+                tokens, by default the folder's; `model_kwargs` (such as
                 `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for transformers.
 
         Raises:

@@ -27,7 +27,6 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
     SequenceGrader,
     read_fields,
 )
-from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import Options, PairOptions
 from fitrag_integrations.models.runtime.folder import (
     kind_in,
@@ -134,7 +133,6 @@ class RetrievalEvaluator(SavedModel):
 
     @classmethod
     @remembered
-    @fastest
     def from_pretrained(
         cls,
         name_or_dir: str | Path,

@@ -6,18 +6,15 @@ trains weights needs the extra `torch` and the classes of `fitrag_integrations.m
 
 from __future__ import annotations
 
-import importlib
-import logging
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
-from fitrag_integrations.core.extras import installed, torch_needed
+from fitrag_integrations.core.extras import torch_needed
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.calls import (
     Answer,
@@ -32,11 +29,9 @@ from fitrag_integrations.models.calls import (
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.light import heads
-from fitrag_integrations.models.light.engine import Floats, LightEngine, engine_of
+from fitrag_integrations.models.light.engine import Floats, engine_of, precision
 from fitrag_integrations.models.light.heads import Weights
-from fitrag_integrations.models.runtime import choosing
 from fitrag_integrations.models.runtime.batching import in_groups
-from fitrag_integrations.models.runtime.choosing import Way
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
     kind_in,
@@ -46,7 +41,7 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
 )
 from fitrag_integrations.models.runtime.saved import Origin, SavedModel, embedded_folder
-from fitrag_integrations.models.runtime.worker import Steps, finished
+from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.items import (
     CALIBRATED,
     FURTHEST,
@@ -55,13 +50,9 @@ from fitrag_integrations.models.scorer.items import (
     Range,
     best_logits,
     placed_spans,
-    sigmoid,
 )
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
-
-ONNX, HALF = Way("onnx"), Way("torch", "bfloat16")
-_log = logging.getLogger(__name__)
 
 
 class Shipped(SavedModel):
@@ -87,24 +78,38 @@ class Shipped(SavedModel):
 
 
 class LightModel(Shipped):
-    """A head over an engine of its own, both as they ship."""
+    """A head over an engine that models of the same precision share, both as they ship.
 
-    def __init__(self) -> None:
+    Args:
+        dtype: "int8" (default), whose products have eight bits, or "float32".
+            `FITRAG_CPU_DTYPE=float32` makes that the default.
+    """
+
+    def __init__(self, dtype: str | None = None) -> None:
         folder = embedded_folder(self.kind)
         needs = ("encoder", "head")
         super().__init__(read_manifest(folder, "model.json", kind=self.kind, needs=needs))
         self._head = head_of(folder, self.manifest)
-        self._engine = engine_of((folder / self.manifest["encoder"]).resolve(), self)
+        self.dtype = precision(dtype)
+        self._engine = engine_of((folder / self.manifest["encoder"]).resolve(), self.dtype, self)
         self._rarity = self._head.get("rarity", np.zeros(0, np.float32))
         self._clues = Clues.of(self._engine.tokenizer, self._rarity.astype(np.float64))
+
+    @classmethod
+    def embedded(cls, *, dtype: str | None = None, **options: Any) -> Self:
+        """Load what ships; raise `MissingExtraError` for another option: those need PyTorch."""
+        return cls(dtype) if not options else super().embedded(**options)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.dtype,)
 
     def _release(self) -> None:
         self._engine.leave(self)
 
     def _found(self, pairs: Sequence[Pair], forward: Any) -> Steps[list[list[Any]]]:
         """Give, per pair, the result of each of its chunks."""
-        chunks, quick = self._engine.tokenizer.encode(pairs), is_quick(self._engine)
-        return in_groups(chunks, lambda flat: self._engine.run(flat, forward, quick=quick))
+        chunks = self._engine.tokenizer.encode(pairs)
+        return in_groups(chunks, lambda flat: self._engine.run(flat, forward))
 
     def _best_span(self, states: Floats, batch: Batch) -> Floats:
         scores, _, _ = heads.best_spans(heads.linear(self._head, "span", states), batch)
@@ -119,8 +124,8 @@ class LightScorer(SentenceScorer, LightModel):
 
     kind = "bilabel"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, dtype: str | None = None) -> None:
+        super().__init__(dtype)
         self._temperatures = np.array(both_positive(self.manifest))
         folder = embedded_folder("onepass")
         onepass = read_manifest(folder, "model.json", kind="onepass", needs=("head",))
@@ -166,9 +171,7 @@ class LightScorer(SentenceScorer, LightModel):
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
-        quick = is_quick(self._engine)
-        read = partial(self._read, wanted)
-        results = iter((yield from self._engine.run(chunks, read, quick=quick)))
+        results = iter((yield from self._engine.run(chunks, partial(self._read, wanted))))
         judged = []
         for own, item in zip(placed, items, strict=True):
             wholes, logits = zip(*(next(results) for _ in own), strict=True)
@@ -195,8 +198,8 @@ class LightEvaluator(PairGrader, LightModel):
 
     kind = "evaluator"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, dtype: str | None = None) -> None:
+        super().__init__(dtype)
         self.name = str(self.manifest["name"])
         self.thresholds = ActionThresholds.from_dict(self.manifest["thresholds"])
 
@@ -217,8 +220,8 @@ class LightReader(PairReader, LightModel):
 
     kind = "reader"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, dtype: str | None = None) -> None:
+        super().__init__(dtype)
         self.abstain_below: float | None = self.manifest["thresholds"]["abstain_below"]
 
     def _read(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
@@ -233,59 +236,6 @@ class LightReader(PairReader, LightModel):
             select += heads.extra_logits(self._head, self._clues.numbers(batch.pairs), found)
         columns = zip(batch.pairs, select.tolist(), best.tolist(), first, last, strict=True)
         return [found_in(chunk, how, span, int(a), int(b)) for chunk, how, span, a, b in columns]
-
-
-def is_quick(engine: LightEngine) -> bool:
-    """Check whether something faster than ONNX Runtime runs the bundled models.
-
-    Only with `FITRAG_BACKEND=auto`, and then for the whole process: bfloat16 changes about one
-    decision in a hundred, and no score may depend on how much was scored before. On the engine's
-    worker only.
-    """
-    if engine.chosen is None:
-        engine.chosen = _choose(engine)
-    return engine.chosen is HALF
-
-
-def _choose(engine: LightEngine) -> Way:
-    allowed = os.environ.get(choosing.BACKEND) == "auto"
-    if not allowed or os.environ.get(choosing.DTYPE) == "float32" or not installed("torch"):
-        return ONNX
-    record = choosing.Record.of("bundled models", (ONNX, HALF), *engine.facts)
-    way = record.known()
-    if way is ONNX or (way is None and HALF.dtype not in choosing.precisions()):
-        return ONNX
-    scorer, evaluator, reader = LightScorer(), LightEvaluator(), LightReader()
-
-    def states_by(way: Way) -> Callable[[Batch], Floats]:
-        if way is ONNX:
-            return engine.states
-        fused = importlib.import_module("fitrag_integrations.models.runtime.fused")
-        bert = fused.ArrayBert(engine.weights, heads=engine.heads, dtype=way.dtype)
-        return lambda batch: cast(Floats, bert(*batch.tokens[:2].astype(np.int64), batch.lengths))
-
-    def scores(states: Callable[[Batch], Floats], pairs: Sequence[Pair]) -> list[float]:
-        engine.quick = states
-        engine.clear()
-        chunks = [chunk for group in engine.tokenizer.encode(pairs) for chunk in group]
-        forwards: list[Any] = [scorer._logits, evaluator._logits, reader._spans]
-        labels, grades, found = (
-            finished(engine.run(chunks, forward, quick=True)) for forward in forwards
-        )
-        both = (np.stack(labels) / scorer._temperatures).ravel().tolist()
-        return [sigmoid(each) for each in (*both, *grades, *(one.select for one in found))]
-
-    try:
-        if way is None:
-            engine.quick, way = choosing.tried(record, (ONNX, HALF), states_by, scores)
-        else:
-            engine.quick = states_by(way)
-    except (AttributeError, RuntimeError) as error:  # of a torch without oneDNN
-        _log.warning("the bundled models stay in ONNX Runtime: %s", error)
-        return ONNX
-    finally:
-        engine.clear()
-    return way
 
 
 def head_of(folder: Path, manifest: Row) -> Weights:

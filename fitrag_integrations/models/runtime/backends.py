@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,6 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import MissingExtraError, ModelLoadError, refuse_if
-from fitrag_integrations.models.runtime.choosing import cache_folder
 
 Backend = Literal["torch", "onnx", "openvino"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
@@ -184,6 +184,16 @@ def exported(module: nn.Module, inputs: Sequence[Tensor], *, extra: str) -> Path
 def forget(graph: Path) -> None:
     """Remove a graph that could not be read, so that it is exported anew."""
     shutil.rmtree(graph.parent, ignore_errors=True)
+
+
+def cache_folder() -> Path:
+    """Return the folder for graphs: `FITRAG_CACHE`, else the system's for caches."""
+    if given := os.environ.get("FITRAG_CACHE"):
+        return Path(given).expanduser()
+    home = Path.home()
+    place = {"darwin": home / "Library" / "Caches", "win32": home / "AppData" / "Local"}
+    usual = place.get(sys.platform, home / ".cache")
+    return Path(os.environ.get("XDG_CACHE_HOME") or usual) / "fitrag"
 
 
 def digest(module: nn.Module) -> str:

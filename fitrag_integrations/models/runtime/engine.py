@@ -6,6 +6,7 @@ a gate and a generator over one language model, cost its memory once and take tu
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -20,7 +21,6 @@ from fitrag_integrations.core.record import Keywords, Row, check_mapping
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
-from fitrag_integrations.models.runtime.fused import slow_down, speed_up
 from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.placing import GPUS, is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel
@@ -73,11 +73,10 @@ class Options:
 
     Args:
         device: Device, e.g. `cuda:0`. Defaults to CUDA if available, else the CPU.
-        dtype: "float32", "bfloat16" or "float16". None or "auto" is bfloat16 on a GPU that has it;
-            on a CPU `choosing.fastest` decides, else it is float32.
+        dtype: "float32", "bfloat16" or "float16". None or "auto" is bfloat16 where the GPU or
+            processor multiplies it, else float32.
         batch_tokens: Padded size of one forward pass. Defaults to the device's usual size.
-        backend: None for PyTorch, else a backend that runs on the CPU. "auto" is the fastest of
-            those that are installed.
+        backend: None for PyTorch, else a backend that runs on the CPU.
         model_kwargs: Passed to the `from_pretrained` of transformers: `attn_implementation`,
             `device_map`, `quantization_config`, `revision`.
         tokenizer_kwargs: Passed to that of the tokenizer.
@@ -137,7 +136,7 @@ class Options:
             device,
             None if dtype == "auto" else dtype,
             batch_tokens,
-            None if backend == "auto" else backend,
+            backend,
             merge_adapter=check_is("merge_adapter", merge_adapter, bool),
             max_length=None if max_length is None else check_whole("max_length", max_length, low=1),
             **given,
@@ -160,15 +159,26 @@ class Options:
             raise InputError.of("device", given=self.device, allowed=allowed) from None
         allowed = ", ".join(DTYPES)
         refuse_if(self.dtype is not None and self.dtype not in DTYPES, "dtype", self.dtype, allowed)
-        # where bfloat16 is emulated, float32 is the faster
-        on_gpu = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = DTYPES[self.dtype or ("bfloat16" if on_gpu else "float32")]
+        dtype = DTYPES[self.dtype or ("bfloat16" if multiplies_bfloat16(device) else "float32")]
         check_place(backend, device, dtype)
         budget = self.batch_tokens
         if budget is None:
             budget = BATCH_TOKENS.get(device.type, 8192)
         refuse_if(budget < 1, "batch_tokens", budget, "a whole number above 0")
         return device, dtype, budget
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Check for products in bfloat16; where it is emulated, float32 is the faster.
+
+    `FITRAG_CPU_DTYPE=float32` answers no for every processor, so that scores are the same on all.
+    """
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cpu" or os.environ.get("FITRAG_CPU_DTYPE") == "float32":
+        return False
+    names = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return any(getattr(torch.cpu, name, bool)() for name in names)
 
 
 class SharedEngine:
@@ -189,8 +199,6 @@ class SharedEngine:
         if self.backend != "torch":
             made = compiled(self._module, self.backend, self.dtype, what=name)
             self.compute = made or place(module, self.device, self.dtype)
-        if made is None and self.device.type == "cpu":
-            speed_up(self._module)
         on_gpu, small = self.device.type in GPUS, max(1, self.room.tokens // USUAL_TOKENS)
         self.worker = Worker(name, bound=on_gpu, small=small)
         self._users = 0
@@ -220,7 +228,6 @@ class SharedEngine:
         self._users -= 1
         if self._users <= 0:
             self.worker.close()
-            slow_down(self._module)
             if not is_placed(self._module):
                 self._module.to("meta")
             if self.device.type in GPUS:

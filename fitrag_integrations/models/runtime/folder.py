@@ -148,12 +148,12 @@ def read_checked(folder: Path, entry: Mapping[str, str]) -> bytes:
 
 
 def read_arrays(folder: Path, entry: Mapping[str, str]) -> dict[str, NDArray[np.float32]]:
-    """Load the safetensors file an entry names, after its checksum, as float32."""
+    """Load the safetensors file an entry names, after its checksum; all but int8 as float32."""
     try:
         arrays = safe_arrays.load(read_checked(folder, entry))
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelLoadError(f"{folder / entry['file']} is damaged: {error}") from None
-    return {name: array.astype(np.float32) for name, array in arrays.items()}
+    return {n: a if a.dtype == np.int8 else a.astype(np.float32) for n, a in arrays.items()}
 
 
 def write_arrays(folder: Path, file: str, arrays: Arrays) -> dict[str, str]:

@@ -27,7 +27,6 @@ from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import has_types
 from fitrag_integrations.models.runtime.batching import in_blocks
-from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.loading import (
     Checkpoint,
@@ -79,7 +78,6 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
 
     @classmethod
     @remembered
-    @fastest
     def from_pretrained(
         cls,
         name_or_dir: str | Path,

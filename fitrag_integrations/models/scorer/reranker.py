@@ -19,7 +19,6 @@ from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.calls import PairScorer
 from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.runtime.choosing import fastest
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.loading import check_vocabulary
 from fitrag_integrations.models.runtime.saved import remembered
@@ -62,7 +61,6 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
 
     @classmethod
     @remembered
-    @fastest
     def from_pretrained(
         cls,
         name_or_dir: str | Path,
