@@ -23,7 +23,7 @@ import random
 import re
 import sys
 import time
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,13 @@ from twists import stuffed  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
+from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Passage  # noqa: E402
 
 LOWEST = 2  # the layers below stay
-MICRO = 16
+MICRO = {"cpu": 2048, "cuda": 24_576}  # padded tokens of one pass
 FIRST = 0.25
 TAUGHT = torch.tensor([0.7, 1.0])
 ORDER = torch.tensor([0.5, 1.0])
@@ -248,16 +249,14 @@ def asked(
 
 def run(model: Student, encoded: list[EncodedPair], device: str) -> tuple[list[Any], list[Any]]:
     """Run pairs, those of like length together. Gives logits and tokens of each."""
-    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
     labels: list[Any] = [None] * len(encoded)
     tokens: list[Any] = [None] * len(encoded)
-    for lot in range(0, len(order), MICRO):
-        some = order[lot : lot + MICRO]
+    budget = MICRO["cpu" if device == "cpu" else "cuda"]
+    for some in token_batches([len(pair) for pair in encoded], budget=budget):
         given = {k: v.to(device) for k, v in batched([encoded[i] for i in some]).items()}
-        found, marks = model(**given)
+        found, marks = (each.cpu() for each in model(**given))  # once for all of them
         for row, i in enumerate(some):
-            labels[i] = found[row].cpu()
-            tokens[i] = marks[row, : len(encoded[i])].cpu()
+            labels[i], tokens[i] = found[row], marks[row, : len(encoded[i])]
     return labels, tokens
 
 
@@ -409,6 +408,12 @@ def located(tokens: list[Tensor], spans: list[Any], encoded: list[EncodedPair]) 
     return torch.stack(parts).mean()
 
 
+@lru_cache(200_000)
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Return a text's sentences; rows are drawn many times."""
+    return list(split_sentences(text))
+
+
 def kept_sentences(
     flat: list[Any], tokens: list[Tensor], spans: list[Any], encoded: list[EncodedPair]
 ) -> Tensor:
@@ -421,9 +426,7 @@ def kept_sentences(
         want = torch.zeros(len(pair))
         if gold:
             cut = [
-                s
-                for s in split_sentences(p["text"])
-                if any(s[0] < b and s[1] > a for a, b in p["spans"])
+                s for s in sentences(p["text"]) if any(s[0] < b and s[1] > a for a, b in p["spans"])
             ]
             want = torch.tensor(
                 [float(o is not None and any(a <= o[0] < b for a, b in cut)) for o in pair.offsets]
