@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 from compression_rows import Asked, asked
-from keywords import bm25, words
 from worth_peers import Scores, filled, ways
 from worth_rows import Vectors, titled
 
@@ -42,6 +41,7 @@ from fitrag_integrations.models.light.engine import DTYPES
 from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.retrieval import Encoder
+from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.training.rows import read_jsonl
 from fitrag_integrations.types import BiLabelScore, Passage
@@ -261,12 +261,12 @@ def scored(one: Listed, scorer: Any) -> dict[str, Any]:
 def cheap(one: Listed, vectors: Vectors, shorten: Any) -> dict[str, Any]:
     """Return the scores of what costs less: MiniLM's cosine and BM25 of passages and sentences."""
     row, texts = one.row, [titled(passage) for passage in one.row.passages]
-    score, near = bm25([*map(words, texts)]), vectors.near(row.question, texts)
+    score, near = BM25(texts), vectors.near(row.question, texts)
     order = np.argsort(-near, kind="stable")
     dense = replace(row, passages=tuple(row.passages[i] for i in order))
     return {
         "dense": near.tolist(),
-        "BM25": [score(words(row.question), words(text)) for text in texts],
+        "BM25": [score(row.question, text) for text in texts],
         "dense order, cut": kept(one, lambda _, f: shorten["dense order, cut"]([dense], f)),
         **{way: kept(one, shorten[way]) for way in ("sentence cosine", "sentence BM25")},
     }

@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 from compression_rows import Asked
-from keywords import bm25, words
 from worth_peers import Kept, Scores, ways
 from worth_rows import ELSEWHERE, WIKIPEDIA, Vectors, load, titled
 
@@ -35,6 +34,7 @@ from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.fitrag.reducer import score_port
 from fitrag_integrations.retrieval import Encoder
+from fitrag_integrations.text.bm25 import BM25
 
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 OURS, DENSE = "ours", "dense"
@@ -90,7 +90,7 @@ def main() -> None:
 
 def ranked(rows: Sequence[Asked], scorer: Scores) -> dict[str, dict[str, list[float]]]:
     """Return each order's metrics, a number for each list."""
-    score = bm25([words(titled(passage)) for row in rows for passage in row.passages])
+    score = BM25(titled(passage) for row in rows for passage in row.passages)
     default = FitRag().weight
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows:
@@ -98,7 +98,7 @@ def ranked(rows: Sequence[Asked], scorer: Scores) -> dict[str, dict[str, list[fl
         scores = scorer.wholes(row)
         places = {
             DENSE: np.arange(len(labels)),
-            "BM25": _places([score(words(row.question), words(titled(p))) for p in row.passages]),
+            "BM25": _places([score(row.question, titled(p)) for p in row.passages]),
         }
         for weight in (0.0, 0.5):
             name = f"{OURS}, weight {weight:g}" + " (default)" * (weight == default)

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from compression_rows import Asked
-from keywords import bm25, words
 from worth_rows import Vectors, titled
 
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.ports import Ports
+from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.windows import by_score, merge, windows
 
@@ -269,9 +269,9 @@ def _cosine(row: Asked, vectors: Vectors) -> list[Excerpt]:
 
 def _bm25(rows: Sequence[Asked]) -> list[list[Excerpt]]:
     cut = [_sentences(row) for row in rows]
-    score = bm25([words(one.text) for each in cut for one in each])
+    score = BM25(one.text for each in cut for one in each)
     return [
-        [replace(one, score=score(words(row.question), words(one.text))) for one in each]
+        [replace(one, score=score(row.question, one.text)) for one in each]
         for row, each in zip(rows, cut, strict=True)
     ]
 
