@@ -133,12 +133,30 @@ class SlimPLM(Counting, Checked):
         was fitted for another model than the proxy's, at any `on_error`.
         """
         check_text("question", question, blank=False)
+        strict = self.on_error == "raise"
 
-        # the proxy's heuristic answer (section 3.1)
-        heuristic = yield from self._heuristic(question)
+        # the proxy's heuristic answer (section 3.1), unless it would not be used
+        heuristic = Heuristic()
+        if self.judge_question or self.rewrite:
+            proxy = self.proxy
+            if proxy is None:
+                proxy = trait(self.judge, "drafter", object) or EMBEDDED_GENERATOR
+            if self.judge_question or self.filter:
+                self._judge.check_model(proxy)
+            writing = heuristic_answer(question, proxy, most=self.max_draft, strict=strict)
+            heuristic = yield from writing
 
         # the judge: does it show the question to be known? (section 3.2)
-        decision, verdicts = yield from self._judged(question, heuristic)
+        decision, failed = RetrievalDecision(True, why=NOT_JUDGED), heuristic.failed
+        verdicts = list[Verdict]()
+        if self.judge_question and not failed:
+            judging = self._judge([(question, heuristic.text)])
+            judged, error = yield from attempt(judging, strict=strict)
+            verdicts, failed = judged or [], failure("judge", error)
+        if failed:
+            decision = RetrievalDecision(True, why=f"{failed}: retrieving")
+        elif verdicts:
+            decision = verdicts[0].decision
         notes = (*heuristic.notes, *self._judge.reads(heuristic.text, self.counter))
 
         # the rewriter's claims and queries, and which of them are known (section 3.3)
@@ -147,12 +165,9 @@ class SlimPLM(Counting, Checked):
             followed = Followed(notes=(heuristic.failed,) * bool(heuristic.failed))
             if self.rewrite and not heuristic.failed:
                 parts = self._rewriter, self._judge if self.filter else None, ports
-                following = follow(
-                    question, heuristic.text, *parts, strict=self.on_error == "raise"
-                )
-                followed = yield from following
+                followed = yield from follow(question, heuristic.text, *parts, strict=strict)
             queries, more = self._asked(question, followed)
-            verdicts, notes = (*verdicts, *followed.verdicts), (*notes, *more)
+            verdicts, notes = [*verdicts, *followed.verdicts], (*notes, *more)
             if not queries:
                 decision = replace(decision, retrieve=False, why=NOTHING_UNKNOWN)
 
@@ -189,32 +204,6 @@ class SlimPLM(Counting, Checked):
     @cached_property
     def _rewriter(self) -> Rewriter:
         return Rewriter(self.rewriter, prompt=self.rewriter_prompt)
-
-    def _heuristic(self, question: str) -> Flow[Heuristic]:
-        """Call the proxy, unless its answer would not be used."""
-        if not (self.judge_question or self.rewrite):
-            return Heuristic()
-        proxy = self.proxy
-        if proxy is None:
-            proxy = trait(self.judge, "drafter", object) or EMBEDDED_GENERATOR
-        if self.judge_question or self.filter:
-            self._judge.check_model(proxy)
-        most, strict = self.max_draft, self.on_error == "raise"
-        return (yield from heuristic_answer(question, proxy, most=most, strict=strict))
-
-    def _judged(
-        self, question: str, heuristic: Heuristic
-    ) -> Flow[tuple[RetrievalDecision, tuple[Verdict, ...]]]:
-        failed = heuristic.failed
-        if not failed and not self.judge_question:
-            return RetrievalDecision(True, why=NOT_JUDGED), ()
-        if not failed:
-            judging = self._judge([(question, heuristic.text)])
-            verdicts, error = yield from attempt(judging, strict=self.on_error == "raise")
-            if verdicts:
-                return verdicts[0].decision, tuple(verdicts)
-            failed = failure("judge", error)
-        return RetrievalDecision(True, why=f"{failed}: retrieving"), ()
 
     def _asked(self, question: str, followed: Followed) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what is retrieved for: nothing where all is known, the question where who

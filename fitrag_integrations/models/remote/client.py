@@ -31,7 +31,7 @@ FAILURES = 8
 """Attempts in a row that fail (5xx, no connection) before the server is down: then no retries."""
 
 
-class Refused(PortError):
+class RequestError(PortError):
     """Request that failed.
 
     Args:
@@ -46,7 +46,7 @@ class Refused(PortError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the status, which plain exceptions would drop."""
-        return Refused, (str(self), self.status)
+        return RequestError, (str(self), self.status)
 
 
 @dataclass
@@ -108,7 +108,7 @@ class OpenAIClient:
             body: Body of the request.
 
         Raises:
-            Refused: If the request fails, with the status of the response if there was one.
+            RequestError: If the request fails, with the status of the response if there was one.
         """
         tenacity = require_extra("tenacity", extra="remote", feature="a remote model")
         backoff = tenacity.wait_random_exponential(multiplier=0.5, max=20.0)
@@ -119,7 +119,7 @@ class OpenAIClient:
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, Refused) and error.wait is not None
+                lambda error: isinstance(error, RequestError) and error.wait is not None
             ),
             stop=tenacity.stop_any(
                 tenacity.stop_after_attempt(self._tries), lambda state: self._failed >= FAILURES
@@ -133,8 +133,8 @@ class OpenAIClient:
                 return await retrying(self._attempt, connection.client, path, body)
         except TimeoutError:
             refused = self._error(f"no response within the deadline of {self._deadline:g} s")
-        except Refused as error:
-            refused = Refused(str(error), error.status)
+        except RequestError as error:
+            refused = RequestError(str(error), error.status)
         raise refused  # here, so that no request with its headers is its context
 
     async def _attempt(
@@ -185,10 +185,10 @@ class OpenAIClient:
 
     def _error(
         self, message: str, *, status: int | None = None, wait: float | None = None
-    ) -> Refused:
+    ) -> RequestError:
         """Build an error; redact before shortening, because a part of a key is not recognized."""
         at, text = map(self._secret.redact, (self.base_url, message))
-        return Refused(f"{at}: {' '.join(text.split())[:SHOWN]}", status, wait)
+        return RequestError(f"{at}: {' '.join(text.split())[:SHOWN]}", status, wait)
 
     async def _connection(self) -> _Connection:
         """Return the connections of the running loop, and drop those of closed loops."""

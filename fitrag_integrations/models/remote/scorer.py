@@ -19,7 +19,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import PortError, RefusedError, refuse_if
 from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
-from fitrag_integrations.models.remote.client import OpenAIClient, Refused
+from fitrag_integrations.models.remote.client import OpenAIClient, RequestError
 from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.excerpt import grouped
@@ -281,7 +281,7 @@ class RemoteScorer:
                 for row in rows:
                     number(self._dialect, row)
             except PortError as error:
-                status = error.status if isinstance(error, Refused) else None
+                status = error.status if isinstance(error, RequestError) else None
                 one = status in CONTENT or (status == 500 and SIZE.search(str(error)) is not None)
                 if len(places) > 1 and splits and one:  # it may go without one of them
                     splits -= 1

@@ -22,7 +22,7 @@ from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import AskGate, Decider, IKnow, MarginGate, PTrueGate
 from fitrag_integrations.models import RemoteGenerator, RemoteIK
 from fitrag_integrations.models.causal.words import PROMPTS
-from fitrag_integrations.models.remote.client import Refused
+from fitrag_integrations.models.remote.client import RequestError
 from fitrag_integrations.models.remote.replies import (
     as_draft,
     echoed,
@@ -240,7 +240,7 @@ def test_a_key_that_is_echoed_reaches_nothing(url, caplog, way, key):
     told += [json.dumps(trace.to_dict(full=True)), caplog.text]
     told += [repr(vars(record)) for record in caplog.records] + [repr(pickle.dumps(trace))]
     if isinstance(found, Exception):
-        assert type(found) is Refused and found.__context__ is None
+        assert type(found) is RequestError and found.__context__ is None
         told += ["".join(traceback.format_exception(found)), repr(vars(found))]
     question = Question("who", ("king",), (Passage("a", "b"),))
     outcome = Failed("error", str(found)) if isinstance(found, Exception) else Told(found)
