@@ -58,7 +58,7 @@ def _searching(value: object) -> object:
     return value if is_tool(value) or can(value, "search") else _finding(value)
 
 
-READ_BY = {
+READ_BY: dict[str, Callable[[Any], object]] = {
     "base": _finding,
     "retriever": _finding,
     "search": _searching,

@@ -95,7 +95,8 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         verbose: bool = False,
     ) -> list[Document]:
         if not is_own(type(self), "_get_relevant_documents"):
-            given = {"run_manager": run_manager.get_sync(), **({} if k is None else {"k": k})}
+            given: dict[str, Any] = {} if k is None else {"k": k}
+            given["run_manager"] = run_manager.get_sync()
             return await run_in_executor(None, self._get_relevant_documents, query, **given)
         config = patch_config(ensure_config(), callbacks=run_manager.get_child())
         found = await self._aanswered([query], [config], {"k": k})

@@ -304,7 +304,7 @@ class Source:
             (piece_of if convert is text_of else convert),
             self.backend.runnable.astream(self.given, self.config, **options),
         )
-        converted = (read(piece) async for piece in pieces)
+        converted: AsyncIterator[Any] = (read(piece) async for piece in pieces)
         async for piece in astreamed(converted) if convert is text_of else converted:
             yield piece
 
@@ -333,7 +333,8 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
             yield piece
 
     def _streamed(self) -> RunnableGenerator[Input, Output]:
-        return RunnableGenerator(self._pieces, self._apieces, name=self.get_name())
+        pieces: Any = self._pieces, self._apieces  # which take the config too
+        return RunnableGenerator(*pieces, name=self.get_name())
 
     def _pieces(
         self, inputs: Iterator[Any], config: RunnableConfig, **options: Any

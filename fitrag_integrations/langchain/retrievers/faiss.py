@@ -31,7 +31,7 @@ class FaissRetriever(FlowRetriever):
 
     index: Kept[Any]
     """`FaissIndex`, another object with `search(queries, k)`, or a folder to load."""
-    k: int = DEFAULTS.k  # type: ignore[assignment]  # an index is asked for a number
+    k: int = DEFAULTS.k
     """Maximum number of documents returned; also an argument of `invoke`."""
 
     @field_validator("index")

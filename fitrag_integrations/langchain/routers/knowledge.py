@@ -37,10 +37,10 @@ class KnowledgeRouter(GateFields, Router):
         >>> for piece in router.stream("Who designed the bridge?"): ...
     """
 
-    unknown: Kept[AnyRunnable]
-    """Runnable that answers with retrieval."""
     known: Kept[AnyRunnable | None] = None
     """Runnable that answers without retrieval; None is `llm` with FIT-RAG's no-retrieval prompt."""
+    unknown: Kept[AnyRunnable]
+    """Runnable that answers with retrieval."""
     llm: Kept[AnyRunnable | None] = None
     """Language model for the default of `known`; its answers are returned as text."""
 

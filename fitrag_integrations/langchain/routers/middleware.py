@@ -91,10 +91,8 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
             state: State of the agent, with its messages.
             runtime: Not used.
         """
-        asked = self._asked(state)
-        if asked is None or asked == _asked_before(state):
-            return None if asked else _update(state, None)
-        return _update(state, {**self._gate.invoke(asked["question"]), **asked})
+        asked, update = self._asked(state)
+        return {DECISION: {**self._gate.invoke(asked["question"]), **asked}} if asked else update
 
     async def abefore_agent(self, state: object, runtime: object) -> dict[str, object] | None:
         """Async version of `before_agent`.
@@ -103,10 +101,10 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
             state: State of the agent, with its messages.
             runtime: Not used.
         """
-        asked = self._asked(state)
-        if asked is None or asked == _asked_before(state):
-            return None if asked else _update(state, None)
-        return _update(state, {**await self._gate.ainvoke(asked["question"]), **asked})
+        asked, update = self._asked(state)
+        if not asked:
+            return update
+        return {DECISION: {**await self._gate.ainvoke(asked["question"]), **asked}}
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]
@@ -154,13 +152,15 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
         answer = self._answer(request)
         return await handler(request) if answer is None else answer
 
-    def _asked(self, state: Any) -> dict[str, object] | None:
-        messages = state["messages"]
+    def _asked(self, state: Any) -> tuple[dict[str, Any], dict[str, object] | None]:
+        """Return the question if it is new, else the update: None over a decision on no question."""
+        messages, before = state["messages"], state.get(DECISION)
         asker = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
-        if asker is None:
-            return None
-        question = str(check_text("question", self._question(messages)))
-        return {"question": question, "message_id": asker.id} if question.strip() else None
+        question = str(check_text("question", self._question(messages))) if asker else ""
+        if asker is None or not question.strip():
+            return {}, {DECISION: None} if before else None
+        asked = {"question": question, "message_id": asker.id}
+        return ({}, None) if before and asked.items() <= before.items() else (asked, None)
 
     def _without_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         if not _known(request.state):
@@ -188,16 +188,6 @@ def last_question(messages: Sequence[BaseMessage]) -> str:
 def _known(state: Any) -> bool:
     decision = state.get(DECISION)
     return decision is not None and not decision["retrieve"]
-
-
-def _asked_before(state: Any) -> dict[str, object] | None:
-    decision = state.get(DECISION)
-    return decision and {name: decision[name] for name in ("question", "message_id")}
-
-
-def _update(state: Any, decision: dict[str, object] | None) -> dict[str, object] | None:
-    """Write a decision, or None over an old one that no longer belongs to a question."""
-    return {DECISION: decision} if decision or state.get(DECISION) else None
 
 
 def _names(tools: object) -> frozenset[str]:
