@@ -153,7 +153,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
         return await handler(request) if answer is None else answer
 
     def _asked(self, state: Any) -> tuple[dict[str, Any], dict[str, object] | None]:
-        """Return the question if it is new, else the update: None over a decision on no question."""
+        """Return a question that is new, else the update: None over what was decided before."""
         messages, before = state["messages"], state.get(DECISION)
         asker = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), None)
         question = str(check_text("question", self._question(messages))) if asker else ""
