@@ -212,7 +212,7 @@ closed-book: $(STAMP)
 GATE := fitrag_integrations/embedded/ik
 embedded-gate: $(STAMP)
 	$(BIN)/python -m scripts.closed_book.gate_rows runs/gate
-	$(BIN)/fitrag train ik runs/gate/gate_train.jsonl --variant head --out $(GATE) \
+	$(BIN)/fitrag train ik runs/gate/gate_train.jsonl --tune head --out $(GATE) \
 		--base fitrag_integrations/embedded/closed_book
 	$(BIN)/fitrag calibrate gate runs/gate/gate_valid.jsonl --model $(GATE)
 	rm -r $(GATE)/run

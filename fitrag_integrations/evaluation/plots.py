@@ -156,7 +156,10 @@ def draw_plot(axes: Axes, plot: Plot) -> None:
     else:
         for name, points in plot.series.items():
             apart = plot.kind == "points" or len(points) < 2
-            style = {"marker": "o" if apart else "", "linestyle": "" if apart else "-"}
+            style: dict[str, Any] = {
+                "marker": "o" if apart else "",
+                "linestyle": "" if apart else "-",
+            }
             axes.plot([p[0] for p in points], [p[1] for p in points], label=plain(name), **style)
     for name, height in plot.levels.items():
         axes.axhline(height, linestyle=":", color="grey", label=f"{plain(name)} ({height:.3f})")
@@ -192,7 +195,7 @@ def draw_stacked(
     ends: Mapping[str, Sequence[float] | None],
 ) -> None:
     """Draw a bar across for each row, made of its parts, with the interval of their sum."""
-    names, left = list(reversed(rows)), [0.0] * len(rows)
+    names, left = list(rows)[::-1], [0.0] * len(rows)
     for part in parts:
         widths = [rows[name][part] for name in names]
         axes.barh(range(len(names)), widths, left=left, label=plain(part))
@@ -210,7 +213,7 @@ def svg(axes: Axes) -> str:
     made = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "fitrag"}), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a face that lacks the letters of a name
-        axes.figure.savefig(made, format="svg", metadata={"Date": None})
+        axes.get_figure(root=True).savefig(made, format="svg", metadata={"Date": None})
     return f"data:image/svg+xml;base64,{base64.b64encode(made.getvalue()).decode('ascii')}"
 
 

@@ -26,7 +26,7 @@ ROWS = [
         strict=True,
     )
 ]
-FIT = ["--k", 2, "--count", 4, "--drop", 0.5, "--confidence", 0.5, "--yes"]
+FIT = ["--k", 2, "--limit", 4, "--drop", 0.5, "--confidence", 0.5, "--yes"]
 COMMANDS = {
     "label bilabel": ["{rows}", "--out", "{home}/out.jsonl", "--retries", 0],
     "label ik": ["{rows}", "--out", "{home}/out.jsonl.gz"],

@@ -152,7 +152,6 @@ SEEDS = {
         '{"query": "q", "documents": ["\\ud800"], "relevant_spans": {}}',
         "[" * 200,
     ],
-    "growing": ["{}", "[" * 2000],
     "json_replies": ['{"choices": [{"text": "x"}]}', "[1, 2]"],
     "searches": ['{"results": [{"title": "t", "url": "u", "content": "c"}]}'],
     "models": [

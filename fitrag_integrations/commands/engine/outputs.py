@@ -32,9 +32,15 @@ def resume(path: Path, rows: Iterator[Line]) -> tuple[int, Counter[str]]:
     for line in read_lines(str(path)):
         if not line.endswith(b"\n"):
             break
-        row, found = next(rows, None), jsonl.loads(line)
-        if row is None or any(
-            row.given.get(name) != found.get(name) for name in SAME if name in row.given
+        row = next(rows, None)
+        try:
+            found = jsonl.loads(line)
+        except ValueError:
+            found = None
+        if (
+            row is None
+            or not isinstance(found, dict)
+            or any(row.given[name] != found.get(name) for name in SAME if name in row.given)
         ):
             raise _other(path, done + 1)
         error = found.get("error")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.evaluation import plots
@@ -12,6 +13,9 @@ from fitrag_integrations.evaluation.figures.figure import Figure, interval, numb
 from fitrag_integrations.evaluation.figures.methods import cost_bounds, systems
 from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
 from fitrag_integrations.evaluation.result import Plot, Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 AGAINST_TOKENS = "accuracy against tokens"
 KNOWN = {
@@ -107,7 +111,7 @@ def _of_plot(plot: Plot) -> Shown:
 
 
 def _shown(
-    title: str, about: str, head: Sequence[str], rows: list[list[Cell]], axes: object
+    title: str, about: str, head: Sequence[str], rows: list[list[Cell]], axes: Axes | None
 ) -> Shown:
     image = "" if axes is None else plots.svg(axes)
     return Shown(title, image, Table(f"Numbers of: {title}", head, rows), about)
@@ -152,11 +156,10 @@ def _of_systems(result: Result, prices: Prices | None) -> Iterator[Shown]:
     known = [line for line in lines if read[line.name] is not None]
     if known:  # what an answer is worth against what it takes to read (FIT-RAG, Table 1)
         axes = plots.new_axes() if draws else None
-        for at, line in enumerate(known if axes is not None else ()):
-            plots.draw_value(
-                axes, line.accuracy, at=read[line.name], name=line.name, color=f"C{at}"
-            )
         if axes is not None:
+            for at, line in enumerate(known):
+                style = {"name": line.name, "color": f"C{at}"}
+                plots.draw_value(axes, line.accuracy, at=read[line.name], **style)
             plots.labelled(axes, "tokens read per question", "accuracy", "", fontsize="small")
         rows = [
             [Cell(line.name), Cell(number(read[line.name])), _cell(line.accuracy)] for line in known

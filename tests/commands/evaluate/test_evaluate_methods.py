@@ -110,12 +110,14 @@ def test_a_stopped_run_continues(tmp_path, world, questions, compete):
     assert world.calls[:2] == [1, 32]
 
 
-def test_a_gzip_file_that_was_cut_is_continued(tmp_path, world, questions, fitrag):
+def test_a_gzip_file_that_was_cut_is_refused(tmp_path, world, questions, fitrag):
     out = tmp_path / "out.jsonl.gz"
     words = ("evaluate", "methods", questions, "--out", out, "--methods", "direct", "--quiet")
     assert fitrag(*words)[0] == 0
     out.write_bytes(out.read_bytes()[:-20])  # into the last chunk of 32 and 8 questions
-    assert fitrag(*words)[0] == 0
+    code, _, err = fitrag(*words)
+    assert code == 2 and "damaged or cut" in err
+    assert fitrag(*words, "--overwrite")[0] == 0
     assert [row["row"] for row in read(out)] == list(range(40))
 
 

@@ -53,7 +53,7 @@ def fit(*given):
 def fitted(tmp_path_factory):
     """Fit with the embedded models; gives the folder of all files."""
     at = tmp_path_factory.mktemp("fit")
-    given = [corpus(at), asked(at), "--out", at / "fitted", "--k", 3, "--count", 6]
+    given = [corpus(at), asked(at), "--out", at / "fitted", "--k", 3, "--limit", 6]
     given += ["--drop", 0.5, "--confidence", 0.5]
     assert fit(*given, "--yes", "--quiet").exit_code == 0
     return at, given
@@ -121,7 +121,7 @@ def test_what_does_not_go_together_is_refused(fitted):
     with pytest.raises(ThresholdMismatchError, match="fitted for 'embedded', given 'other'"):
         fit(*given, "--llm", "other")
     with pytest.raises(InputError, match="--max-cost: given 1.0 .float., allowed with --price-in"):
-        fit(*given, "--budget", 1)
+        fit(*given, "--max-cost", 1)
     with pytest.raises(InputError, match="--update"):
         fit(given[0], "--out", at / "none", "--update")
     answer = ["answer", "Who?", "--fitted", str(at / "fitted")]

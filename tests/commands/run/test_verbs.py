@@ -181,7 +181,7 @@ def test_answer_from_an_index_unless_the_row_has_passages(one, index):
 
 
 def test_answer_to_a_question_in_words(scorer, fitrag, index):
-    code, out, _ = fitrag("answer", "who wrote it", "--index", index)
+    code, out, _ = fitrag("answer", "who wrote it", "--index", index, "--explain")
     assert code == 0
     assert out.splitlines()[0] == "Ann"
     assert "question: who wrote it" in out and "kept 1 excerpts" in out

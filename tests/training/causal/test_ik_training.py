@@ -209,7 +209,7 @@ def test_train_ik_from_the_command_line(base, tmp_path):
     shutil.copytree(base, tmp_path / "home" / "little")
     write_jsonl(tmp_path / "rows.jsonl.gz", toy_rows())
     arguments = ["train", "ik", tmp_path / "rows.jsonl.gz", "--out", tmp_path / "home" / "ik"]
-    arguments += ["--base", tmp_path / "home" / "little", "--variant", "head", "--epochs", 2]
+    arguments += ["--base", tmp_path / "home" / "little", "--tune", "head", "--epochs", 2]
     arguments += ["--length", 0, "--length", 8, "--draft-tokens", 8, "--validation", 0.3]
     done = CliRunner().invoke(app, [str(a) for a in arguments])
     assert done.exit_code == 0 and "8 tokens AUC" in done.stderr, done.output
