@@ -20,6 +20,7 @@ from transformers import GenerationConfig
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
+from fitrag_integrations.models.causal.templates import render_template
 from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.loading import position_limit
@@ -118,13 +119,10 @@ class CausalEngine(SharedEngine):
         return text if before and text.startswith(before) else self._turn(text)
 
     def _turn(self, text: str) -> str:
-        turn = [{"role": "user", "content": text}]
+        known = {name: str(token) for name, token in self.tokenizer.special_tokens_map.items()}
         try:
-            rendered = str(
-                self.tokenizer.apply_chat_template(
-                    turn, tokenize=False, add_generation_prompt=True, **self._template_kwargs
-                )
-            )
+            template = self.tokenizer.get_chat_template()
+            rendered = render_template(template, text, {**known, **self._template_kwargs})
         except Exception as error:  # a template is a program of others
             raise ModelLoadError(
                 f"{self.name or 'the model'}: its chat template fails ({error}); pass another, "

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models import LocalGenerator, NecessityJudge, RetrievalEvaluator
+from fitrag_integrations.models.causal import templates
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.causal.words import cut_at
 from fitrag_integrations.models.encoder.encoders import load_base
@@ -98,6 +99,41 @@ def test_a_template_that_raises_is_reported_at_load_with_a_remedy(tmp_path, temp
         LocalGenerator.from_pretrained(base)
     plain = LocalGenerator.from_pretrained(base, tokenizer_kwargs={"chat_template": PHI})
     assert plain.generate(["who?"])
+
+
+LOOP = (
+    "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}"
+    "{% endfor %}{% endfor %}"
+)
+GROWING = "{% set ns = namespace(x='a') %}" + (
+    "{% for n in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
+)
+OVERSTEPPING = {
+    "loops": LOOP,
+    "product": "{{ 'a' * 10**10 }}",
+    "power": "{{ 10 ** (10 ** 10) }}",
+    "doubling": GROWING,
+    "padding": "{{ 'a'.ljust(10**10) }}",
+    "format": "{{ '%10000000000d' % 1 }}",
+    "list": "{{ [0] * 10**10 }}",
+    "late": "{% if messages[0].content == 'Who wrote Faust?' %}" + LOOP + "{% endif %}",
+    "long": "{{ 'ab' * 10**6 }}",
+}
+
+
+@pytest.mark.parametrize("name", OVERSTEPPING)
+def test_a_template_has_limits_of_time_memory_and_size(name, monkeypatch):
+    monkeypatch.setattr(templates, "SECONDS", 1.0)
+    with pytest.raises(templates.TemplateError, match="more than|allowed|exceeds"):
+        templates.render_template(OVERSTEPPING[name], "Who wrote Faust?", {})
+    monkeypatch.undo()
+    assert templates.render_template("{{ messages[0].content }}{{ a }}", "x", {"a": 1}) == "x1"
+
+
+def test_a_folder_with_an_endless_template_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(templates, "SECONDS", 1.0)
+    with pytest.raises(ModelLoadError, match="its chat template fails .*more than 1 s"):
+        LocalGenerator.from_pretrained(chat(tmp_path, LOOP))
 
 
 def spoiled(folder, change):
