@@ -10,8 +10,9 @@ from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from fitrag_integrations.flow import Flow, arun, run
+from fitrag_integrations.llama_index.base.component import bundles_of
 from fitrag_integrations.llama_index.base.convert import context_nodes
-from fitrag_integrations.llama_index.base.ports import Caller, bundle_of
+from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.router import WritingRouter
 from fitrag_integrations.methods.adapting import check_method, name_of
 from fitrag_integrations.methods.answering import Answering, read_port
@@ -65,15 +66,15 @@ class MethodQueryEngine(WritingRouter):
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return the nodes a query would be answered from."""
-        return context_nodes(run(self._contexts([bundle_of(query_bundle)])[0]).value)
+        return context_nodes(run(self._contexts(bundles_of([query_bundle]))[0]).value)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return the nodes a query would be answered from."""
-        traced = await arun(self._contexts([bundle_of(query_bundle)])[0])
+        traced = await arun(self._contexts(bundles_of([query_bundle]))[0])
         return context_nodes(traced.value)
 
-    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query; that of one whose answer will stream ends in its context."""
+    def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+        """Return one flow per query of ``bundles``; ``alone``, its answer may be a stream."""
         if alone and self._streams_tokens():
             return [*self._contexts(bundles, self._model())]
         ports = self._caller.ports(bundles, llm=self._model() if self.reader is None else None)

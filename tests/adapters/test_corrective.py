@@ -344,11 +344,3 @@ async def test_a_web_search_that_fails_raises(framework):
     with pytest.raises(SearchError, match="the quota is spent"):
         await framework.aask(broken, INCORRECT)
     assert framework.ask(web(framework, lambda query: []), INCORRECT) == []
-
-
-@pytest.mark.parametrize("wrong", [3, PageSearch])
-def test_a_search_is_required(framework, wrong):
-    with pytest.raises(ValueError, match="search|runnable"):
-        web(framework, wrong)
-    with pytest.raises((ValueError, TypeError), match="search"):
-        framework.ours.WebSearchRetriever(search=None)

@@ -94,60 +94,6 @@ async def test_what_gives_one_number_is_a_scorer(kit, scorer):
         assert await kit.kept(one, how="a") == kit.kept(one)
 
 
-WRONG = [
-    ("FitRagRetriever", lambda kit: {"base": kit.llm}),
-    ("FitRagRetriever", lambda kit: {"detector": kit.llm}),
-    ("FitRagRetriever", lambda kit: {"split": "nope"}),
-    ("FitRagRetriever", lambda kit: {"count_tokens": "nope"}),
-    ("FitRagRetriever", lambda kit: {"scorer": kit.llm}),
-    ("FitRagRetriever", lambda kit: {"gate": kit.llm}),
-    ("CorrectiveRetriever", lambda kit: {"search": kit.llm}),
-    ("CorrectiveRetriever", lambda kit: {"thresholds": "nope"}),
-    ("CorrectiveRetriever", lambda kit: {"thresholds": 0.5}),
-    ("CorrectiveRetriever", lambda kit: {"evaluator": kit.llm}),
-    ("SlimPLMRetriever", lambda kit: {"judge": Overlap()}),
-]
-
-
-@both
-@pytest.mark.parametrize(("name", "options"), WRONG)
-def test_a_retriever_of_what_cannot_do_the_work_is_refused(kit, name, options):
-    with pytest.raises(ValueError):
-        kit.retriever(name, **options(kit))
-
-
-CHAT, MOCK = LANGCHAIN.llm, LLAMA_INDEX.llm
-
-
-@pytest.mark.parametrize(
-    ("kit", "make"),
-    [
-        *((kit, lambda ours: ours.SubDocumentCompressor(count_tokens="nope")) for kit in (1, 2)),
-        (1, lambda ours: ours.BiLabelReranker(scorer=CHAT)),
-        (1, lambda ours: ours.SubDocumentCompressor(scorer=CHAT)),
-        (1, lambda ours: ours.KnowledgeRefiner(evaluator=CHAT)),
-        (1, lambda ours: ours.KnowledgeRefiner(count_tokens="nope")),
-        (1, lambda ours: ours.BiLabelCrossEncoder(CHAT)),
-        (1, lambda ours: ours.CompressingRetriever(base=CHAT, compressors=[])),
-        (1, lambda ours: ours.MethodRunnable(method=FitRag(), retriever=CHAT)),
-        (1, lambda ours: ours.MethodRunnable(method=FitRag(), reader=CHAT)),
-        (1, lambda ours: ours.RetrievalGate(drafter=Overlap())),
-        (1, lambda ours: ours.RetrievalGate(gate=CHAT)),
-        (2, lambda ours: ours.BiLabelReranker(scorer=MOCK)),
-        (2, lambda ours: ours.SubDocumentCompressor(scorer=MOCK)),
-        (2, lambda ours: ours.KnowledgeRefiner(evaluator=MOCK)),
-        (2, lambda ours: ours.KnowledgeRefiner(count_tokens="nope")),
-        (2, lambda ours: ours.MethodQueryEngine(FitRag(), MOCK)),
-        (2, lambda ours: ours.MethodQueryEngine(FitRag(), LLAMA_INDEX.shelf(), reader=MOCK)),
-        (2, lambda ours: ours.KnowledgeSelector(drafter=Overlap())),
-        (2, lambda ours: ours.KnowledgeSelector(MOCK)),
-    ],
-)
-def test_what_cannot_do_the_work_is_refused_at_once(kit, make):
-    with pytest.raises(ValueError):
-        make((LANGCHAIN, LLAMA_INDEX)[kit - 1].ours)
-
-
 @both
 @pytest.mark.parametrize("name", NAMES)
 async def test_every_retriever_explains_the_last_run_and_one_asked_for(kit, name):

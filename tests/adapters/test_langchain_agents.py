@@ -226,24 +226,6 @@ def test_nobody_is_made_to_call_what_is_hidden(choice):
     assert [each.tool_choice for each in seen] == [kept, None]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"tools": []},
-        {"tools": 3},
-        {"tools": [""]},
-        {"tools": [3]},
-        {"message": " "},
-        {"question": "text"},
-        {"gate": object()},
-        {"threshold": 3},
-    ],
-)
-def test_bad_arguments_are_told_at_once(arguments):
-    with pytest.raises((InputError, ValidationError), match=next(iter(arguments))):
-        RetrievalGateMiddleware(**{"gate": WordGate(), "tools": ["notes"], **arguments})
-
-
 def test_without_langchain_the_extra_is_named(monkeypatch):
     module = "fitrag_integrations.langchain.routers.middleware"
     monkeypatch.delitem(sys.modules, module)

@@ -15,7 +15,6 @@ from fitrag_integrations.langchain.base.convert import (
     to_documents,
     to_pages,
     to_passage,
-    to_passages,
 )
 from fitrag_integrations.methods.adapting import own_noted
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
@@ -92,12 +91,6 @@ def test_an_index_passage_becomes_a_document():
         id="p",
         metadata={"title": "Title", "source": "a.txt", "retrieval_score": 0.5},
     )
-
-
-@pytest.mark.parametrize("bad", ["text", 3, None, {"a": 1}, ["text"], [None], [("a", 1.0)]])
-def test_what_is_no_document_is_named(bad):
-    with pytest.raises(InputError, match="documents"):
-        to_passages(bad)
 
 
 @pytest.mark.parametrize(

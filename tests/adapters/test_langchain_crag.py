@@ -15,7 +15,6 @@ from langchain_core.runnables import (
 from langchain_fakes import OverlapBase, Recorder, documents
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from pydantic import ValidationError
 
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.langchain import CorrectiveRouter, RetrievalJudge
@@ -147,15 +146,6 @@ def test_inputs_without_documents_or_question_are_told(given):
 def test_what_is_ambiguous_goes_with_what_is_incorrect():
     got = router(ambiguous=None, base=OverlapBase()).invoke(AMBIGUOUS)
     assert (got["branch"], got["action"]) == ("incorrect", "ambiguous")
-
-
-def test_the_router_tells_of_bad_arguments():
-    with pytest.raises(ValidationError, match="incorrect"):
-        CorrectiveRouter(correct=len, ambiguous=len)
-    with pytest.raises(ValidationError, match="thresholds"):
-        router(evaluator=OverlapEvaluator(thresholds=None))
-    with pytest.raises(ValidationError, match="evaluator"):
-        router(evaluator=3)
 
 
 async def test_a_graph_with_an_edge_for_each_action_and_a_checkpointer():

@@ -97,9 +97,6 @@ def test_it_is_a_base_for_fit_rag():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: FaissRetriever(3),
-        lambda: FaissRetriever(FaissIndex),
-        lambda: retriever(similarity_top_k=0),
         lambda: FaissRetriever.from_texts("text", encoder=WordEncoder()),
         lambda: FaissRetriever.from_texts(TEXTS, ids=["one"], encoder=WordEncoder()),
         lambda: FaissRetriever.from_texts(["", "a"], encoder=WordEncoder()),

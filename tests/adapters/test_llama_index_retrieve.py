@@ -141,12 +141,6 @@ def test_many_queries_are_a_sequence_of_queries(bad):
         retriever().retrieve_many(bad)
 
 
-@pytest.mark.parametrize("method", [None, "fitrag", SearchMethod])
-def test_a_method_is_an_object_to_call(method):
-    with pytest.raises(InputError, match="method"):
-        MethodRetriever(NodeRetriever(), method=method)
-
-
 def found_by(search, **settings):
     made = MethodRetriever(NodeRetriever(), method=SearchMethod(), search=search, **settings)
     return made, [(n.node.node_id, n.node.text) for n in made.retrieve(QUESTION)]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from inspect import getattr_static
 from typing import Any
 
+from llama_index.core.schema import QueryBundle, QueryType
+
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import Traced
+from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 
 _OURS = __name__.partition(".")[0]
 
@@ -51,14 +55,50 @@ class Configured:
         """The trace of the run of this object that ended last, None where none has."""
         return self._last
 
+    def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Any]]:
+        """Return one flow per query of ``bundles``; ``NotImplementedError`` in this base."""
+        raise NotImplementedError  # not abstract: the framework puts a span around those
+
+    def trace_many(self, queries: Sequence[QueryType]) -> list[Traced[Any]]:
+        """Run all ``queries`` in lock step and give their traces; none is raised."""
+        return self._noted(run_many(self.flows(bundles_of(queries))))
+
+    async def atrace_many(self, queries: Sequence[QueryType]) -> list[Traced[Any]]:
+        """Run all queries in lock step, as ``trace_many``."""
+        return self._noted(await arun_many(self.flows(bundles_of(queries))))
+
+    def explain(self, query: QueryType | None = None) -> str:
+        """Return what was asked, found and decided, for ``query``, which is run, or last time."""
+        last = self._last if query is None else self.trace_many([query])[0]
+        return last_of(last).explain()
+
+    async def aexplain(self, query: QueryType | None = None) -> str:
+        """Async version of `explain`."""
+        last = self._last if query is None else (await self.atrace_many([query]))[0]
+        return last_of(last).explain()
+
     def _noted(self, traces: list[Traced[Any]]) -> list[Traced[Any]]:
         self._last = traces[-1] if traces else self._last
         return traces
 
-    def _explained(self) -> str:
-        if self._last is None:
-            raise InputError.of("query", given=None, allowed="a query: nothing was run so far")
-        return self._last.explain()
+
+def last_of(traced: Traced[Any] | None) -> Traced[Any]:
+    """Refuse to explain where nothing was run so far."""
+    if traced is None:
+        raise InputError.of("query", given=None, allowed="a query: nothing was run so far")
+    return traced
+
+
+def bundles_of(queries: Sequence[QueryType]) -> list[QueryBundle]:
+    """Make a bundle of each query; a bundle passes through."""
+    if isinstance(queries, str | QueryBundle):
+        raise InputError.of("queries", given=queries, allowed="a sequence of queries")
+    return [
+        query
+        if isinstance(query, QueryBundle)
+        else QueryBundle(check_is("query", query, str, "a string or a QueryBundle"))
+        for query in queries
+    ]
 
 
 def has_own(instance: object, name: str, base: type) -> bool:

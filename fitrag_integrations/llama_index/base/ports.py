@@ -250,20 +250,6 @@ class Caller:
         )
 
 
-def bundles_of(queries: Sequence[QueryType]) -> list[QueryBundle]:
-    """Make a bundle of each query."""
-    if isinstance(queries, str | QueryBundle):
-        raise InputError.of("queries", given=queries, allowed="a sequence of queries")
-    return [bundle_of(query) for query in queries]
-
-
-def bundle_of(query: QueryType) -> QueryBundle:
-    """Make a bundle of a query; a bundle passes through."""
-    if isinstance(query, QueryBundle):
-        return query
-    return QueryBundle(check_is("query", query, str, "a string or a QueryBundle"))
-
-
 def settled(found: list[Any], return_exceptions: bool) -> list[Any]:
     """Return each question's result, or error; without ``return_exceptions`` raise the first."""
     errors = [one for one in found if isinstance(one, Exception)]

@@ -15,11 +15,16 @@ from llama_index.core.instrumentation.events.retrieval import (
 )
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 
-from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
-from fitrag_integrations.llama_index.base.component import Configured, has_own, is_sync_only
+from fitrag_integrations.flow import Flow, Traced
+from fitrag_integrations.llama_index.base.component import (
+    Configured,
+    bundles_of,
+    has_own,
+    is_sync_only,
+)
 from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context_nodes, noted
 from fitrag_integrations.llama_index.base.events import dispatcher, emit_decision, emit_reduced
-from fitrag_integrations.llama_index.base.ports import Caller, aeach, bundles_of, each, settled
+from fitrag_integrations.llama_index.base.ports import Caller, aeach, each, settled
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.settings import option_names
@@ -58,18 +63,6 @@ class FlowRetriever(Configured, BaseRetriever):
         """Write what was found as nodes; ``NotImplementedError`` in this base."""
         raise NotImplementedError  # not abstract: the framework puts a span around those
 
-    def explain(self, query: QueryType | None = None) -> str:
-        """Return what was asked, what came back and what was kept, for ``query`` or last time."""
-        if query is not None:
-            self.trace_many([query])
-        return self._explained()
-
-    async def aexplain(self, query: QueryType | None = None) -> str:
-        """Async version of `explain`."""
-        if query is not None:
-            await self.atrace_many([query])
-        return self._explained()
-
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._found(self.trace_many([query_bundle])[0])
 
@@ -104,14 +97,6 @@ class FlowRetriever(Configured, BaseRetriever):
         _started(bundles)
         traces = await self.atrace_many(bundles)  # many nodes take their time to make, too
         return settled(await asyncio.to_thread(self._many, bundles, traces), return_exceptions)
-
-    def trace_many(self, queries: Sequence[QueryType]) -> list[Traced[Context]]:
-        """Run all ``queries`` in lock step and give their traces; none is raised."""
-        return self._noted(run_many(self.flows(bundles_of(queries))))
-
-    async def atrace_many(self, queries: Sequence[QueryType]) -> list[Traced[Context]]:
-        """Run all queries in lock step, as ``trace_many``."""
-        return self._noted(await arun_many(self.flows(bundles_of(queries))))
 
     def _many(self, bundles: list[QueryBundle], traces: list[Traced[Context]]) -> list[Any]:
         """Write the nodes of each query as ``retrieve`` does; an error stands in their place."""

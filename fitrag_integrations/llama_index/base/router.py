@@ -27,14 +27,18 @@ from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.flow import Flow, Port, Traced, arun, arun_many, run, run_many
-from fitrag_integrations.llama_index.base.component import Configured, has_own, is_sync_only
+from fitrag_integrations.flow import Flow, Port, Traced, arun, run
+from fitrag_integrations.llama_index.base.component import (
+    Configured,
+    bundles_of,
+    has_own,
+    is_sync_only,
+)
 from fitrag_integrations.llama_index.base.convert import context_nodes
 from fitrag_integrations.llama_index.base.events import dispatcher, emit_decision
 from fitrag_integrations.llama_index.base.ports import (
     aeach,
     astream,
-    bundles_of,
     each,
     generate_port,
     settled,
@@ -71,9 +75,9 @@ class Router(FromFitted, Configured, BaseQueryEngine):
         BaseQueryEngine.__init__(self, self.callback_manager)
         super().__post_init__()
 
-    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[object]]:
-        """Return one flow per query; with ``alone`` its answer may be a stream."""
-        raise NotImplementedError  # not abstract: the framework puts a span around those
+    def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+        """Return one flow per query of ``bundles``; with ``alone`` its answer may be a stream."""
+        raise NotImplementedError
 
     def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
         """Make the response of what a flow ended with, or raise that."""
@@ -82,12 +86,6 @@ class Router(FromFitted, Configured, BaseQueryEngine):
     async def _aresponse(self, traced: Traced[Any]) -> RESPONSE_TYPE:
         """Make the response of a query that came alone, without blocking the event loop."""
         return self._response(traced, alone=True)
-
-    def explain(self, query: QueryType | None = None) -> str:
-        """Return what was asked and decided, for ``query``, which is answered, or last time."""
-        if query is not None:
-            self._noted([run(self._flows(bundles_of([query]))[0])])
-        return self._explained()
 
     @dispatcher.span
     def query_many(
@@ -102,7 +100,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
         if has_own(self, "_query", Router):
             return settled(each(self.query)(bundles), return_exceptions)
         _started(bundles)
-        traces = self._noted(run_many(self._flows(bundles)))
+        traces = self.trace_many(bundles)
         return settled(self._responses(bundles, traces), return_exceptions)
 
     @dispatcher.span
@@ -114,7 +112,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
         if has_own(self, "_query", Router) or has_own(self, "_aquery", Router):
             return settled(await aeach(self.aquery)(bundles), return_exceptions)
         _started(bundles)
-        traces = self._noted(await arun_many(self._flows(bundles)))
+        traces = await self.atrace_many(bundles)
         # many nodes take their time to make, too
         responses = await asyncio.to_thread(self._responses, bundles, traces)
         return settled(responses, return_exceptions)
@@ -122,7 +120,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            (traced,) = self._noted([run(self._flows([query_bundle], alone=True)[0])])
+            (traced,) = self._noted([run(self.flows([query_bundle], alone=True)[0])])
             response = self._response(traced, alone=True)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -132,7 +130,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
             return await asyncio.to_thread(self._query, query_bundle)
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            (traced,) = self._noted([await arun(self._flows([query_bundle], alone=True)[0])])
+            (traced,) = self._noted([await arun(self.flows([query_bundle], alone=True)[0])])
             response = await self._aresponse(traced)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -227,10 +225,10 @@ class Deciding(FromFitted, Configured):
             allow_other_model=self.allow_other_model,
         )
 
-    def _decided(self, question: str) -> Flow[Context]:
-        """Return the flow that ends in a context with the decision, and without excerpts.
+    def decided(self, question: str) -> Flow[Context]:
+        """Return the flow for a ``question`` that ends in a context without excerpts.
 
-        Whatever it says, the rest is the caller's. The prompt of a known question is the
+        Whatever its decision says, the rest is the caller's. The prompt of a known question is the
         no-retrieval one.
         """
         decider = self._decider

@@ -84,7 +84,8 @@ class CorrectiveRouterQueryEngine(Router):
     def _get_prompt_modules(self) -> PromptMixinType:
         return {action.value: engine for action, engine in self._engines.items()}
 
-    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+    def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+        """Return one flow per query of ``bundles``: grade, decide, and ask an engine."""
         ports = self._caller.ports(bundles)
         engines = {
             action: engine_port(action.value, engine, alone=alone)

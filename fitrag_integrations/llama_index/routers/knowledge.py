@@ -68,7 +68,8 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
     def _get_prompt_modules(self) -> PromptMixinType:
         return {"retrieve": self._engine}
 
-    def _flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+    def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
+        """Return one flow per query of ``bundles``; ``alone``, its answer may be a stream."""
         unknown = engine_port("unknown", self._engine, alone=alone)
         # one for all questions, and none where none is known: there may be no language model
         write = cache(
@@ -82,9 +83,8 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         unknown: Port[Handed, Any],
         write: Callable[[], Port[str, str] | None],
     ) -> Flow[Any]:
-        """Decide, then ask; a known question whose answer will stream ends in its context."""
         check_model(self._decider, self.llm)
-        context = yield from self._decided(bundle.query_str)
+        context = yield from self.decided(bundle.query_str)
         if context.decision is not None and context.decision.retrieve:
             emit_decision(context)
             (response,) = yield from unknown.ask([Handed(bundle)])

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.prompts.mixin import PromptDictType
-from llama_index.core.schema import QueryBundle, QueryType
+from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import FunctionTool
 from llama_index.core.tools.types import ToolMetadata
 from pydantic import BaseModel, Field
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.flow import Traced, arun, run
+from fitrag_integrations.flow import Flow
 from fitrag_integrations.llama_index.base.events import emit_decision, explanation
-from fitrag_integrations.llama_index.base.ports import bundle_of
 from fitrag_integrations.llama_index.base.router import Deciding
 from fitrag_integrations.llama_index.base.tools import tool_of
 from fitrag_integrations.methods.adapting import name_of
@@ -65,11 +64,9 @@ class KnowledgeSelector(Deciding, BaseSelector):
         gate = "embedded" if self.gate is None else name_of(self.gate)
         return f"KnowledgeSelector(gate={gate}, known={self.known}, unknown={self.unknown})"
 
-    def explain(self, query: QueryType | None = None) -> str:
-        """Return what was asked and decided, for ``query`` or last time."""
-        if query is not None:
-            self._noted([run(self._decided(bundle_of(query).query_str))])
-        return self._explained()
+    def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
+        """Return one flow per query of ``bundles``, which ends in the decision."""
+        return [self.decided(bundle.query_str) for bundle in bundles]
 
     def as_tool(
         self,
@@ -86,17 +83,16 @@ class KnowledgeSelector(Deciding, BaseSelector):
             A tool whose ``raw_output`` is the ``RetrievalDecision``.
         """
 
-        def decision(traced: Traced[Context]) -> RetrievalDecision | None:
-            self._noted([traced])
-            return traced.value.decision
-
         async def acall(question: str) -> RetrievalDecision | None:
-            return decision(await arun(self._decided(question)))
+            decision: RetrievalDecision | None = (await self.atrace_many([question]))[
+                0
+            ].value.decision
+            return decision
 
         return tool_of(
             self,
             Asked,
-            lambda question: decision(run(self._decided(question))),
+            lambda question: self.trace_many([question])[0].value.decision,
             acall,
             name=name,
             description=description,
@@ -110,15 +106,13 @@ class KnowledgeSelector(Deciding, BaseSelector):
 
     def _select(self, choices: Sequence[ToolMetadata], query: QueryBundle) -> SelectorResult:
         self._check(choices)
-        return self._selected(run(self._decided(query.query_str)))
+        return self._selected(self.trace_many([query])[0].value)
 
     async def _aselect(self, choices: Sequence[ToolMetadata], query: QueryBundle) -> SelectorResult:
         self._check(choices)
-        return self._selected(await arun(self._decided(query.query_str)))
+        return self._selected((await self.atrace_many([query]))[0].value)
 
-    def _selected(self, traced: Traced[Context]) -> SelectorResult:
-        self._noted([traced])
-        context = traced.value
+    def _selected(self, context: Context) -> SelectorResult:
         emit_decision(context)
         assert context.decision is not None
         index = self.unknown if context.decision.retrieve else self.known
