@@ -13,7 +13,7 @@ from fitrag_integrations.core.html import Html, card, table
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.core.show import Visible, lines_html, shortened
 from fitrag_integrations.types import BiLabelScore, Context
-from fitrag_integrations.values.context import decided, noted
+from fitrag_integrations.values.context import explained_lines
 from fitrag_integrations.values.prompt import cut_note
 
 R = TypeVar("R")
@@ -97,13 +97,17 @@ class Traced(Visible, Generic[R]):
         """Sum the seconds of the steps."""
         return sum(step.seconds for step in self.steps)
 
-    def explain(self) -> str:
-        """Return a few lines: what was requested, what was returned and what was kept."""
+    def explain(self, *, dropped: bool = False) -> str:
+        """Return a few lines: what was kept, the answer if any, and which steps were run.
+
+        Args:
+            dropped: List everything that was dropped, with the reason.
+        """
         asked = [f"{number}. {step}" for number, step in enumerate(self.steps, start=1)]
         head = []
         if isinstance(self.outcome, Context | Explained):
             head = [f"question: {shortened(self.outcome.question)}"]
-        return "\n".join([*head, *asked, *_outcome_lines(self.outcome)])
+        return "\n".join([*head, *_outcome_lines(self.outcome, dropped=dropped), *asked])
 
     def __str__(self) -> str:
         """Return one line: how it ended, in how many steps and seconds."""
@@ -120,7 +124,7 @@ class Traced(Visible, Generic[R]):
         asked = table(("", "port", "asked", "ms", "tokens", "came back"), rows)
         shown = getattr(self.outcome, "_repr_html_", None)
         end = Html(shown()) if callable(shown) else lines_html(_outcome_lines(self.outcome))
-        return card(f"{len(self.steps)} steps", asked, end)
+        return card(f"{len(self.steps)} steps", end, asked)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
         """Return ``steps`` and either ``value`` or ``error`` as plain Python.
@@ -138,7 +142,7 @@ class Explained(Protocol):
 
     @property
     def question(self) -> str: ...
-    def trace_lines(self) -> Iterable[str]: ...
+    def trace_lines(self, *, dropped: bool = False) -> Iterable[str]: ...
 
 
 def _counted(step: Step) -> tuple[str, ...]:
@@ -169,13 +173,13 @@ def _brief(answers: Sequence[Any]) -> str:
     return f"{replies} ({cut} cut off)" if cut else replies
 
 
-def _outcome_lines(outcome: object) -> Iterator[str]:
+def _outcome_lines(outcome: object, *, dropped: bool = False) -> Iterator[str]:
     if isinstance(outcome, Exception):
         yield f"failed: {type(outcome).__name__}: {outcome}"
         return
     if isinstance(outcome, Context):
-        yield from [*decided(outcome), *noted(outcome)]
+        yield from explained_lines(outcome, dropped=dropped)
     elif isinstance(outcome, Explained):
-        yield from outcome.trace_lines()
+        yield from outcome.trace_lines(**({"dropped": True} if dropped else {}))
     else:
         yield f"value: {shortened(outcome)}"

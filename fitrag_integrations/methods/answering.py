@@ -15,7 +15,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
 from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.types import Context, Excerpt, Template
-from fitrag_integrations.values.context import decided, noted
+from fitrag_integrations.values.context import explained_lines
 from fitrag_integrations.values.excerpt import excerpts_html, place
 from fitrag_integrations.values.passage import named, origin_of
 from fitrag_integrations.values.prompt import cut_note
@@ -177,22 +177,25 @@ class Answered(Record):
         """Return question and answer in one line."""
         return f"{shortened(self.question)} -> {shortened(self.text) or 'no answer'}"
 
-    def explain(self) -> str:
-        """Return what was kept, what was answered and from where, a line each."""
-        return "\n".join([f"question: {self.question}", *self.trace_lines()])
+    def explain(self, *, dropped: bool = False) -> str:
+        """Return what was kept, what was answered and from where, a line each.
+
+        Args:
+            dropped: List everything that was dropped, with the reason.
+        """
+        return "\n".join([f"question: {self.question}", *self.trace_lines(dropped=dropped)])
 
     def _repr_html_(self) -> str:
         """Show the answer, then the context with what was kept marked; all of it is escaped."""
         held = [lines_html([f"source: {place(self.source)}"])] if self.source is not None else []
         return card(self.text or "no answer", *held, Html(self.context._repr_html_()))
 
-    def trace_lines(self) -> Iterator[str]:
-        """Return what was kept, what was answered and from where, for ``Traced.explain``."""
-        yield from decided(self.context)
-        yield f"answer: {shortened(self.text) or 'none'}"
+    def trace_lines(self, *, dropped: bool = False) -> Iterator[str]:
+        """Return what was kept, what was answered and from where, and with `dropped` all drops."""
+        answer = [f"answer: {shortened(self.text) or 'none'}"]
         if self.source is not None:
-            yield f"source: {place(self.source)}"
-        yield from noted(self.context)
+            answer.append(f"source: {place(self.source)}")
+        return explained_lines(self.context, *answer, dropped=dropped)
 
 
 def read_port(reader: Reader) -> Port[Pair, AnswerLike]:

@@ -17,8 +17,10 @@ from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.context import saved
+from fitrag_integrations.values.excerpt import place
 from fitrag_integrations.values.passage import named
-from fitrag_integrations.values.selected import Selected
+from fitrag_integrations.values.selected import Selected, dropped_summary
 
 Weighed = Selected
 
@@ -77,27 +79,33 @@ class Compression(Record, Checked):
         """Return in one line how much was kept and what it saves."""
         return f"{shortened(self.question)} -> {self._counted()}"
 
-    def explain(self) -> str:
-        """Return a line for everything kept and dropped, with the reason."""
-        return "\n".join([f"question: {self.question}", *self.trace_lines()])
+    def explain(self, *, dropped: bool = False) -> str:
+        """Return a line for everything kept, and how much was dropped for which reason.
 
-    def trace_lines(self) -> Iterator[str]:
+        Args:
+            dropped: List everything that was dropped instead, with the reason.
+        """
+        return "\n".join([f"question: {self.question}", *self.trace_lines(dropped=dropped)])
+
+    def trace_lines(self, *, dropped: bool = False) -> Iterator[str]:
         """Yield the lines for `Traced.explain`, which shows the question."""
         yield self._counted()
-        yield from map(str, self.weighed)
+        yield from (f"  {place(one)}: {shortened(one.text)}" for one in self.kept)
         yield from (f"note: {note}" for note in self.notes)
+        if dropped:
+            yield from map(str, self.dropped)
+        elif summary := dropped_summary(self.weighed):
+            yield f"{summary}; explain(dropped=True) lists them"
 
     def _repr_html_(self) -> str:
         """Show every passage whole: what was kept marked, passages of which nothing was, grey."""
-        head = lines_html([self._counted(), *(f"note: {note}" for note in self.notes)])
-        return card(self.question, head, *map(self._drawn, self.passages))
+        tail = lines_html(f"note: {note}" for note in self.notes)
+        order = sorted(self.passages, key=lambda one: all(e.passage != one for e in self.kept))
+        return card(self.question, lines_html([self._counted()]), *map(self._drawn, order), tail)
 
     def _counted(self) -> str:
-        given, left = self.details.get("tokens_in"), self.details.get("tokens_out", 0)
         kept = f"kept {len(self.kept)} excerpts of {len(self.passages)} passages"
-        if not given:
-            return kept
-        return f"{kept}, {left} of {given} tokens, {left / given:.0%}, {given - left} saved"
+        return kept + saved(*map(self.details.get, ("tokens_in", "tokens_out")))
 
     def _drawn(self, passage: Passage) -> Html:
         """Show one passage under the rows of it and of its parts."""

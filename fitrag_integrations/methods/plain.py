@@ -20,6 +20,7 @@ from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.values.context import explained_lines
 
 
 class RerankOptions(TypedDict, total=False):
@@ -101,9 +102,21 @@ class Excerpts(list[Excerpt]):
         """Return the context: the excerpts with notes on what was left out, and `prompt()`."""
         return self.traced.value
 
-    def explain(self) -> str:
-        """Return a few lines on what was scored, what was kept and what was left out."""
-        return self.traced.explain()
+    def explain(self, *, dropped: bool = False) -> str:
+        """Return a few lines: what was kept, what was left out, and which steps were run.
+
+        Args:
+            dropped: List everything that was dropped, with the reason.
+        """
+        return self.traced.explain(dropped=dropped)
+
+    def __repr__(self) -> str:
+        """Return what was kept, an excerpt a line, and how much was dropped."""
+        return "\n".join(explained_lines(self.context))
+
+    def _repr_html_(self) -> str:
+        """Show every passage whole with what was kept marked; all of it is escaped."""
+        return self.context._repr_html_()
 
 
 def rerank(

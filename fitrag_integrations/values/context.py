@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Protocol
 
 from fitrag_integrations.core.checks import Checked, Strings, Text, check_is, check_many
-from fitrag_integrations.core.html import Html, card
+from fitrag_integrations.core.html import Html, card, folded
 from fitrag_integrations.core.record import Record, check_mapping
 from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.values.decision import Action, RetrievalDecision
 from fitrag_integrations.values.excerpt import Excerpt, by_number, place, sources_html
+from fitrag_integrations.values.passage import named
 from fitrag_integrations.values.prompt import default_template
-from fitrag_integrations.values.selected import Selected, selected_lines
+from fitrag_integrations.values.selected import Selected, dropped_lines, dropped_summary
 
 SHOWN = 5  # excerpts named in a line
 
@@ -97,31 +98,89 @@ class Context(Record, Checked):
             parts.append(f"{len(self.notes)} notes")
         return f"{shortened(self.question)} -> {', '.join(parts)}"
 
-    def explain(self) -> str:
-        """Return a few lines: what was decided, what was kept and what was left out."""
-        return "\n".join([f"question: {self.question}", *decided(self), *noted(self)])
+    def first(self, k: int | None) -> Context:
+        """Return the context of the first `k` excerpts; the others are dropped by `k`.
+
+        Args:
+            k: Maximum number of excerpts; None keeps all.
+        """
+        if k is None or len(self.excerpts) <= k:
+            return self
+        kept, left, limit = self.excerpts[:k], self.excerpts[k:], ("k", f"k={k}")
+        shown = {(one.passage.id, named(one.passage)) for one in kept}
+        gone = {(one.passage.id, named(one.passage)): one.score for one in left}
+        rows = [
+            replace(row, kept=False, reason=limit[0], detail=limit[1])
+            if row.kept and row.whole and (row.passage, row.name) in gone.keys() - shown
+            else row
+            for row in self.selection
+        ]
+        for one in left:
+            if (one.start, one.end) != (0, len(one.passage.text)):
+                where = (one.passage.id, named(one.passage), -1, one.start, one.end, one.score)
+                rows.append(Selected(*where, False, *limit, whole=False))
+        details = {name: self.details[name] for name in self.details if name != "tokens_out"}
+        return replace(self, excerpts=kept, details=details, selection=tuple(rows))
+
+    def explain(self, *, dropped: bool = False) -> str:
+        """Return a few lines: what was kept, what was decided and what was left out.
+
+        Args:
+            dropped: List everything that was dropped, with the reason.
+        """
+        lines = explained_lines(self, dropped=dropped)
+        return "\n".join([f"question: {self.question}", *lines])
 
     def _repr_html_(self) -> Html:
-        """Show the decision, and every passage whole with what was kept marked; all escaped."""
-        lines = lines_html([*decided(self), *noted(self)])
-        return card(self.question, lines, sources_html(self.excerpts))
+        """Show every passage whole with what was kept marked; drops unfold; all is escaped."""
+        head, tail = lines_html(decided(self)), lines_html(f"note: {note}" for note in self.notes)
+        return card(self.question, head, sources_html(self.excerpts), tail, dropped_html(self))
+
+
+def dropped_html(context: Context) -> Html:
+    """Return what was dropped, folded under how much it is."""
+    summary = dropped_summary(context.selection)
+    return folded(summary, lines_html(dropped_lines(context.selection))) if summary else Html("")
+
+
+def explained_lines(context: Context, *answer: str, dropped: bool = False) -> Iterator[str]:
+    """Yield what was kept, then an ``answer``, then what was degraded or left out.
+
+    Args:
+        context: The context.
+        answer: Lines on the answer to show after what was kept.
+        dropped: List everything dropped instead of how much it is.
+    """
+    yield from decided(context)
+    yield from (f"  {place(one)}: {shortened(one.text)}" for one in context.excerpts[:SHOWN])
+    if (more := len(context.excerpts) - SHOWN) > 0:
+        yield f"  and {more} more"
+    yield from answer
+    yield from (f"note: {note}" for note in context.notes)
+    if dropped:
+        yield from dropped_lines(context.selection)
+    elif summary := dropped_summary(context.selection):
+        yield f"{summary}; explain(dropped=True) lists them"
 
 
 def decided(context: Context) -> Iterator[str]:
-    """Return what a method decided and what it kept."""
+    """Yield what a method decided and how much it kept."""
     if context.decision is not None:
         yield f"decision: {context.decision}"
     if context.action is not None:
         yield f"action: {context.action}{_graded(context)}"
     if context.queries:
         yield f"queries: {shortened('; '.join(context.queries))}"
-    yield f"kept {len(context.excerpts)} excerpts{_kept(context)}"
+    tokens_in, tokens_out = map(context.details.get, ("tokens_in", "tokens_out"))
+    yield f"kept {len(context.excerpts)} excerpts{saved(tokens_in, tokens_out)}"
 
 
-def noted(context: Context) -> Iterator[str]:
-    """Yield what was degraded, and every document and part left out, with the reason."""
-    yield from (f"note: {note}" for note in context.notes)
-    yield from selected_lines(context.selection)
+def saved(tokens_in: int | None, tokens_out: int | None) -> str:
+    """Return what a compression saves, after a comma; empty where nothing was counted."""
+    if not tokens_in or tokens_out is None:
+        return ""
+    share, less = tokens_out / tokens_in, tokens_in - tokens_out
+    return f", {tokens_out} of {tokens_in} tokens, {share:.0%}, {less} saved"
 
 
 def _graded(context: Context) -> str:
@@ -135,9 +194,3 @@ def _graded(context: Context) -> str:
         by, value, thresholds = "chance of the list", judged.get("chance", 0.0), judged
     upper, lower = thresholds.get("upper", 0.0), thresholds.get("lower", 0.0)
     return f", {by} {value:.2f}, thresholds {upper:.2f} and {lower:.2f}"
-
-
-def _kept(context: Context) -> str:
-    places = list(map(place, context.excerpts[:SHOWN]))
-    more = len(context.excerpts) - SHOWN
-    return ": " + "; ".join(places + [f"and {more} more"] * (more > 0)) if places else ""

@@ -144,11 +144,26 @@ class Selection:
         return tuple(rows)
 
 
-def selected_lines(rows: Sequence[Selected]) -> Iterator[str]:
+def dropped_lines(rows: Sequence[Selected]) -> Iterator[str]:
     """Yield a line for each dropped document, then for the best parts that were dropped."""
-    wholes = [row for row in rows if row.whole and not row.kept]
-    parts = sorted((row for row in rows if not row.whole), key=lambda row: -(row.score or 0.0))
-    for some, kind in ((wholes, "documents"), (parts, "parts")):
+    for some, kind in zip(_dropped(rows), ("documents", "parts"), strict=True):
         yield from map(str, some[:SHOWN])
         if len(some) > SHOWN:
             yield f"and {len(some) - SHOWN} more {kind}, all in `selection`"
+
+
+def dropped_summary(rows: Sequence[Selected]) -> str:
+    """Return how many documents and parts were dropped for which reason; empty if none was."""
+    found = []
+    for some, kind in zip(_dropped(rows), ("documents", "parts"), strict=True):
+        if some:
+            whys = Counter(row.why if "=" in row.why else row.reason for row in some)
+            reasons = ", ".join(f"{count} {why}" for why, count in whys.most_common())
+            found.append(f"{len(some)} {kind} ({reasons})")
+    return "dropped: " + "; ".join(found) if found else ""
+
+
+def _dropped(rows: Sequence[Selected]) -> tuple[list[Selected], list[Selected]]:
+    wholes = [row for row in rows if row.whole and not row.kept]
+    parts = [row for row in rows if not row.whole and not row.kept]
+    return wholes, sorted(parts, key=lambda row: -(row.score or 0.0))

@@ -381,16 +381,17 @@ def test_explain_tells_steps_decision_excerpts_and_notes():
     )
     decision = RetrievalDecision(True, 0.25, 0.5, "not sure")
     context = Context(
-        "Who wrote it?", (Excerpt(passage, 0, 9, 1.7),), decision=decision, notes=("no web",)
+        "Who wrote it?", (Excerpt(passage, 0, 9, 0.85),), decision=decision, notes=("no web",)
     )
     assert Traced(context, steps).explain().splitlines() == [
         "question: Who wrote it?",
-        "1. retrieve: 1 asked, 2.0 ms -> 2 found",
-        "2. score: 2 asked, 10.0 ms, 40 tokens -> from 0.20 to 1.70",
-        "3. search: 1 asked, 500.0 ms -> failed, OSError: down",
         "decision: retrieve, p_known 0.25, threshold 0.50: not sure",
-        "kept 1 excerpts: Amarcord [0:9] 1.70",
+        "kept 1 excerpts",
+        "  Amarcord [0:9] 0.85: Nino Rota",
         "note: no web",
+        "1. retrieve: 1 asked, 2.0 ms -> 2 found",
+        "2. score: 2 asked, 10.0 ms, 40 tokens -> from 0.10 to 0.85",
+        "3. search: 1 asked, 500.0 ms -> failed, OSError: down",
     ]
 
 
@@ -404,7 +405,7 @@ def test_a_value_may_tell_its_own_story():
     told = Traced(Found(), (Step("search", ("q",), (), 0.002),)).explain()
     assert told.splitlines() == [
         "question: Who wrote it?",
-        "1. search: 1 asked, 2.0 ms -> nothing",
         "found: Nino Rota",
+        "1. search: 1 asked, 2.0 ms -> nothing",
     ]
     assert Traced({"a": 1}).explain() == "value: {'a': 1}"

@@ -118,3 +118,17 @@ def test_no_texts_give_nothing(function):
         assert function(QUESTION, texts, scorer=words) == []
     with pytest.raises(InputError, match="question"):
         function(" ", [RETURNS], scorer=words)
+
+
+def test_a_result_shows_what_was_kept_before_what_was_not():
+    texts = [RETURNS, *(f"{CARDS} This is text {n}." for n in range(12))]
+    kept = compress(QUESTION, texts, scorer=words, window=1, max_tokens=20)
+    first, second, *rest = repr(kept).splitlines()
+    assert first.startswith("kept ") and first.endswith(" saved")
+    assert second == f"  0 [9:46] {kept[0].score:.2f}: Items can be returned within 30 days."
+    assert rest[-1].startswith("dropped: ") and "dropped 2." not in repr(kept)
+    assert "dropped 2." in kept.explain(dropped=True)
+    drawn = kept._repr_html_()
+    assert drawn == kept.context._repr_html_()
+    assert drawn.index("Items can be returned") < drawn.index("dropped: ")
+    assert "<details><summary" in drawn  # drops unfold

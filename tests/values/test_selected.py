@@ -82,7 +82,9 @@ def test_five_copies_are_shown_once_and_every_document_has_a_row(door):
     assert all(row.kept or row.reason for row in rows)
     kept = {one.passage.id for one in context.excerpts}
     assert {row.passage for row in rows if row.kept} == kept
-    assert re.search("dropped 2. Score.*: duplicate, same text as Score", context.explain())
+    listed = context.explain(dropped=True)
+    assert re.search("dropped 2. Score.*: duplicate, same text as Score", listed)
+    assert "documents (4 duplicate, " in context.explain() and "dropped 2" not in context.explain()
     assert "same text as Score" in context._repr_html_()
 
 
@@ -186,7 +188,7 @@ def test_a_long_selection_is_shown_in_part():
     given = [Passage(str(n), f"Text number {n}.") for n in range(200)]
     context = context_of(Reranking(scorer=words, top_n=5), given)
     assert len(context.selection) == 200
-    lines = context.explain().splitlines()
+    lines = context.explain(dropped=True).splitlines()
     assert len(lines) < 40 and lines[-1] == "and 165 more documents, all in `selection`"
 
 

@@ -117,10 +117,22 @@ def test_it_shows_itself_line_by_line():
     found = compressed(max_tokens=8)
     counted = "kept 1 excerpts of 4 passages, 6 of 27 tokens, 22%, 21 saved"
     assert str(found) == f"{QUESTION} -> {counted}"
-    assert found.explain().splitlines() == [
+    head = [
         f"question: {QUESTION}",
         counted,
-        "kept Amarcord [20:41] 0.50",
+        "  Amarcord [20:41] 0.50: Rota wrote the score.",
+        "note: 1 of 4 passages left out: no text",
+        "note: 2 of 3 excerpts left out by max_tokens=8",
+    ]
+    why = (
+        "3 documents (2 over max_tokens=8, 1 blank); 4 parts (3 per_passage=1, 1 over max_tokens=8)"
+    )
+    assert found.explain().splitlines() == [
+        *head,
+        f"dropped: 3 documents ({wholes}); 4 parts ({parts}); explain(dropped=True) lists them",
+    ]
+    assert found.explain(dropped=True).splitlines() == [
+        *head,
         "dropped 4. Nino Rota 0.25: budget, over max_tokens=8",
         "dropped 1. rain 0.00: budget, over max_tokens=8",
         "dropped rain [12:22] 0.00: per_passage=1",
@@ -128,8 +140,6 @@ def test_it_shows_itself_line_by_line():
         "dropped Amarcord [42:49] 0.00: per_passage=1",
         "dropped rain [0:11] 0.00: budget, over max_tokens=8",
         "dropped 3. blank: blank, no text",
-        "note: 1 of 4 passages left out: no text",
-        "note: 2 of 3 excerpts left out by max_tokens=8",
     ]
 
 
@@ -198,6 +208,6 @@ def test_the_best_strip_under_the_threshold_is_kept_alone():
 def test_a_trace_tells_it_too():
     refiner = Refiner(grade, threshold=0.0, sentences=1)
     traced = run(explained(refiner, QUESTION, PASSAGES))
-    assert traced.explain().splitlines()[1].startswith("1. evaluate: 5 asked")
-    assert "kept Amarcord" in traced.explain()
+    lines = traced.explain().splitlines()
+    assert lines[-1].startswith("1. evaluate: 5 asked") and lines[2].startswith("  Amarcord [")
     assert "<mark" in traced._repr_html_()

@@ -50,7 +50,7 @@ def test_what_a_limit_leaves_out_is_neither_read_nor_silent(door):
     note = "passage 1 read in part and 2 of 3 passages left out by max_sentences=4"
     assert note in context.notes
     assert all("Rota" not in text and LINES[4] not in text for text in scorer.read)
-    assert "dropped 2. Rota" in context.explain()
+    assert "dropped 2. Rota" in context.explain(dropped=True)
     parts = [row for row in context.selection if row.reason == "max_sentences" and not row.whole]
     assert [(row.passage, row.end) for row in parts] == [("long", len(LONG))]
 
