@@ -147,3 +147,23 @@ def test_what_this_package_cut_is_marked_under_the_same_names(own):
     assert not [name for name in found.metadata if name.startswith("fitrag_")]
     assert found.metadata["source_start"] == 2 + own.get("source_start", 0)
     assert own_noted(context) == context
+
+
+@pytest.mark.parametrize(
+    ("text", "lead", "span"),
+    [
+        ("name\tport\nweb\t8080\nmetrics\t9464", ((0, 9),), (19, 31)),
+        ("# Ports\n\nweb: 80", ((0, 7),), (9, 16)),
+        ("Steps:\n- one\n- two", ((0, 6),), (13, 18)),
+        ("No lead. A sentence.", (), (9, 20)),
+    ],
+)
+def test_offsets_are_those_of_the_text_and_of_its_lead(text, lead, span):
+    source = to_passage(Document(page_content=text, id="d", metadata={"start_index": 100}))
+    made = to_document(Excerpt(source, *span, lead=lead), "fitrag")
+    data, shown = made.metadata, made.page_content
+    slices = [text[a:b] for a, b in (*lead, (data["source_start"], data["source_end"]))]
+    assert shown.replace("\n…\n", "|").replace("\n\n", "|") == "|".join(slices)
+    named = " ".join(f"{a}-{b}" for a, b in lead)
+    assert data.get("source_lead", "") == named
+    assert text[data["start_index"] - 100 :].startswith(shown.splitlines()[0])

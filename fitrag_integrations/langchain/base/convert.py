@@ -107,11 +107,11 @@ def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
 
     It has an id of its own, equal for equal pieces of equal documents; one that was only reranked
     keeps its id. With ``ids`` "source" every piece has its source's id, for evaluators that match
-    by it. ``start_index`` counts as LangChain's splitters do: from the start of whatever the
-    document given was itself cut from, where its metadata says so.
+    by it. ``start_index`` is, as in LangChain's splitters, where the text begins in what the
+    document given was itself cut from: for a piece with a lead the place of the lead.
     """
     metadata = dict(excerpt.passage.metadata)
-    start, score = _offset(metadata) + excerpt.start, _retrieval_score(metadata)
+    start, score = _offset(metadata) + excerpt.spans[0][0], _retrieval_score(metadata)
     if "fitrag" in metadata and relevance_of(excerpt, method) is not None:
         for earlier in ("has_answer", "llm_prefer"):  # of the whole, by another step
             metadata.pop(mark_name(excerpt.passage, earlier), None)
@@ -153,7 +153,7 @@ def _retrieval_score(metadata: Mapping[str, object]) -> float | None:
 
 
 def _offset(metadata: Mapping[str, object]) -> int:
-    start = metadata.get("start_index")
+    start = metadata.get("start_index") if LEAD not in metadata else None  # no slice of a text
     return start if isinstance(start, int) and not isinstance(start, bool) else 0
 
 

@@ -124,9 +124,7 @@ def test_it_shows_itself_line_by_line():
         "note: 1 of 4 passages left out: no text",
         "note: 2 of 3 excerpts left out by max_tokens=8",
     ]
-    why = (
-        "3 documents (2 over max_tokens=8, 1 blank); 4 parts (3 per_passage=1, 1 over max_tokens=8)"
-    )
+    wholes, parts = "2 over max_tokens=8, 1 blank", "3 per_passage=1, 1 over max_tokens=8"
     assert found.explain().splitlines() == [
         *head,
         f"dropped: 3 documents ({wholes}); 4 parts ({parts}); explain(dropped=True) lists them",
