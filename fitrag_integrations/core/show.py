@@ -38,8 +38,8 @@ class Visible:
             setattr(cls, name, _made_visible(vars(cls)[name]))
 
 
-def _made_visible(show: Callable[[Any], str]) -> Callable[[Any], str]:
-    return wraps(show)(lambda self: visible(show(self)))
+def _made_visible(show: Callable[..., str]) -> Callable[..., str]:
+    return wraps(show)(lambda self, **how: visible(show(self, **how)))
 
 
 class Shown(Visible):

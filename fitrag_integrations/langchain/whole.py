@@ -62,9 +62,13 @@ class Answer(str):
         """The reader's score, None for a generated answer."""
         return self.traced.value.score
 
-    def explain(self) -> str:
-        """Return a few lines: what was requested, what was returned and what was answered."""
-        return self.traced.explain()
+    def explain(self, *, dropped: bool = False) -> str:
+        """Return a few lines: what was kept, the answer, and which steps were run.
+
+        Args:
+            dropped: List everything that was dropped, with the reason.
+        """
+        return self.traced.explain(dropped=dropped)
 
     def _repr_html_(self) -> str:
         """Show the answer over what it came from; every text is escaped."""

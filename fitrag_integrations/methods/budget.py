@@ -52,6 +52,14 @@ class Counting:
         """The counter in use."""
         return counter_for(self.count_tokens)
 
+    def cost(self, excerpts: Sequence[Excerpt]) -> int:
+        """Count the tokens of ``excerpts`` as a prompt shows them."""
+        return self.counter(render_excerpts(excerpts))
+
+    def tokens_in(self, passages: Sequence[Passage]) -> int:
+        """Count the tokens of all ``passages`` that were retrieved, a numbered line each."""
+        return self.counter(render_excerpts(list(map(Excerpt.whole, passages)), merged=False))
+
 
 @dataclass(frozen=True)
 class BudgetFit:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from fitrag_integrations.core.checks import check_keywords, check_text
 from fitrag_integrations.core.record import Row, check_mapping
+from fitrag_integrations.core.show import visible
 from fitrag_integrations.defaults import Auto
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, run
@@ -112,7 +113,7 @@ class Excerpts(list[Excerpt]):
 
     def __repr__(self) -> str:
         """Return what was kept, an excerpt a line, and how much was dropped."""
-        return "\n".join(explained_lines(self.context))
+        return visible("\n".join(explained_lines(self.context)))
 
     def _repr_html_(self) -> str:
         """Show every passage whole with what was kept marked; all of it is escaped."""

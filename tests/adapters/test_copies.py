@@ -128,7 +128,7 @@ async def test_every_compressor_explains_what_it_dropped(framework, door):
     assert isinstance(found, Compression) and again.explain() == found.explain()
     copies = [row for row in found.dropped if row.reason == "duplicate" and row.whole]
     assert [row.at for row in copies] == [1, 2, 3, 4]
-    for shown in (found.explain(), found._repr_html_()):
+    for shown in (found.explain(dropped=True), found._repr_html_()):
         assert "duplicate, same text as" in shown
     if door == "reranker":
         assert [row.detail for row in found.dropped if row.reason == "top_n"] == ["top_n=4"] * 2
@@ -139,4 +139,4 @@ def test_a_retriever_explains_every_dropped_document():
     found = langchain.FitRagRetriever(base=base, top_n=2).invoke(QUESTION)
     rows = [row for row in found.context.selection if row.whole]
     assert len(rows) == 10 and sum(row.reason == "top_n" for row in rows) == 4
-    assert found.explain().count("top_n=2") == 4 and "top_n=2" in found._repr_html_()
+    assert found.explain(dropped=True).count("top_n=2") == 4 and "top_n=2" in found._repr_html_()

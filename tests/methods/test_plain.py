@@ -132,3 +132,107 @@ def test_a_result_shows_what_was_kept_before_what_was_not():
     assert drawn == kept.context._repr_html_()
     assert drawn.index("Items can be returned") < drawn.index("dropped: ")
     assert "<details><summary" in drawn  # drops unfold
+
+
+def by_id(pairs):
+    """Score a text by the number that is its id."""
+    return [BiLabelScore(int(passage.id.partition("#")[0]) / 10) for _, passage in pairs]
+
+
+PRICE = "The plan costs 20 dollars a month. It includes support by mail."
+
+
+@pytest.mark.parametrize("door", [rerank, compress])
+@pytest.mark.parametrize(
+    ("titles", "texts", "kept"),
+    [
+        (("Basic plan", "Pro plan"), (PRICE, PRICE), {"1", "9"}),  # two pages
+        (("Version 1", "Version 2", "Version 2"), (PRICE,) * 3, {"1", "9"}),
+        (("Pro plan", "Pro plan"), (PRICE, PRICE), {"9"}),  # the best-scored of two copies
+        (("Pro plan", " Pro  plan"), (PRICE, PRICE.replace(" ", "  ")), {"9"}),
+        (("", ""), (PRICE, f"\n{PRICE}\n"), {"9"}),
+    ],
+)
+def test_copies_are_equal_in_text_and_title_and_the_best_scored_stays(door, titles, texts, kept):
+    ids = ("1", "5", "9") if len(titles) == 3 else ("1", "9")
+    given = [Passage(*each) for each in zip(ids, texts, titles, strict=True)]
+    for passages in (given, given[::-1]):
+        found = door("What does Pro cost?", passages, scorer=by_id)
+        assert {one.passage.id for one in found} == kept
+        rows = [row for row in found.context.selection if row.whole and not row.kept]
+        assert {row.reason for row in rows} <= {"duplicate"} and len(rows) == len(ids) - len(kept)
+
+
+KINDS = {
+    "product": ["Basic", "Pro", "Team", "Business", "Enterprise", "Student", "Family", "Solo"],
+    "region": ["Norway", "Sweden", "Denmark", "Finland", "Iceland", "Estonia", "Latvia", "Poland"],
+    "version": [f"{major}.{minor}" for major in range(1, 10) for minor in (0, 5)],
+    "month": ["January", "February", "March", "April", "May", "June", "July", "August"],
+    "airport": ["Oslo", "Bergen", "Malmo", "Turku", "Aarhus", "Tartu", "Riga", "Gdansk"],
+}
+PAGES = [
+    Passage(f"{kind} {name}", f"This page is about one {kind}. {PRICE}", f"{kind.title()} {name}")
+    for kind, names in KINDS.items()
+    for name in names
+]
+
+
+@pytest.mark.slow
+def test_fifty_pages_of_equal_bodies_are_told_apart_by_their_titles():
+    asked = [f"What does the {passage.title.lower()} cost?" for passage in PAGES]
+    first = [
+        rerank(question, PAGES, top_n=1)[0].passage.id == passage.id
+        for question, passage in zip(asked, PAGES, strict=True)
+    ]
+    assert (len(first), sum(first)) == (50, 50)
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.25, 0.6])
+@pytest.mark.parametrize("door", [rerank, compress])
+def test_min_score_is_the_relevance_that_is_shown(door, scale):
+    def half(pairs):
+        return [BiLabelScore(scale * int(p.id[0]) / 9, scale / 2) for _, p in pairs]
+
+    given = [Passage(f"{n}", f"Text number {n} is here.") for n in range(1, 10)]
+    every = (
+        door("Which text?", given, scorer=half, max_tokens=400, top_n=None)
+        if (door is compress)
+        else door("Which text?", given, scorer=half, top_n=None)
+    )
+    least = every[4].score
+    found = door("Which text?", given, scorer=half, min_score=least, top_n=None)
+    assert [one.score for one in found] == [one.score for one in every[:5]]
+    assert all(0 <= one.score <= 1 for one in every)
+    assert every[0].score == (every[0].labels.has_answer + every[0].labels.llm_prefer) / 2
+    for wrong in (1.2, -0.1):
+        with pytest.raises(InputError, match="min_score"):
+            door("Which text?", given, scorer=half, min_score=wrong)
+
+
+def test_tokens_in_and_max_share_are_of_all_that_was_given():
+    from langchain_core.documents import Document
+
+    from fitrag_integrations.flow import run
+    from fitrag_integrations.langchain import FitRagRetriever, SubDocumentCompressor
+    from fitrag_integrations.methods import FitRag, Refiner
+    from fitrag_integrations.ports import Ports
+
+    given = [Passage(str(n), f"Text {n}. It has {n} words. It ends.", f"T{n}") for n in range(30)]
+    documents = [Document(p.text, id=p.id, metadata={"title": p.title}) for p in given]
+    how = {"scorer": by_id_ten, "count_tokens": lambda text: len(text.split()), "window": 1}
+    ports = Ports(lambda queries: [given for _ in queries])
+    refiner = Refiner(lambda pairs: [0.5] * len(pairs), count_tokens=how["count_tokens"])
+    contexts = [
+        compress("Which?", given, **how).context,
+        run(FitRag(**how)("Which?", ports)).value,
+        FitRagRetriever(base=lambda query: documents, **how).invoke("Which?").context,
+        SubDocumentCompressor(**how).explain(documents, "Which?"),
+        run(refiner.context("Which?", given)).value,
+    ]
+    assert [one.details["tokens_in"] for one in contexts] == [30 * 10] * 5
+    most = compress("Which?", given, **how, max_share=0.1).context
+    assert 20 < most.details["tokens_out"] <= 30
+
+
+def by_id_ten(pairs):
+    return [BiLabelScore(int(p.id.partition("#")[0]) / 100) for _, p in pairs]

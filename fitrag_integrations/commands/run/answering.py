@@ -113,7 +113,7 @@ def show_answer(traced: Traced[Answered], *, explain: bool = False) -> None:
         saved(traced),
     ]
     if explain:
-        lines += ["", Traced(answered.context, traced.steps).explain()]
+        lines += ["", Traced(answered.context, traced.steps).explain(dropped=True)]
     else:
         lines += [f"note: {note}" for note in answered.context.notes]
         lines.append("--explain lists what was dropped, and why")

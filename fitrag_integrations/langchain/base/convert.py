@@ -61,9 +61,13 @@ class Documents(list[Document]):
         """Return what the method found and decided: action, decision, queries, notes, details."""
         return self.traced.value
 
-    def explain(self) -> str:
-        """Return a few lines: what was requested, what was returned and what was kept."""
-        return self.traced.explain()
+    def explain(self, *, dropped: bool = False) -> str:
+        """Return a few lines: what was kept, what was left out, and which steps were run.
+
+        Args:
+            dropped: List everything that was dropped, with the reason.
+        """
+        return self.traced.explain(dropped=dropped)
 
     def _repr_html_(self) -> str:
         """Show the run over what it kept; every text is escaped."""

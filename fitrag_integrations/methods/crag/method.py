@@ -28,7 +28,7 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.asked import asked_note
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
-from fitrag_integrations.types import Action, Context, Excerpt
+from fitrag_integrations.types import Action, Context, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.thresholds import Grade
 from fitrag_integrations.values.windows import best_copies, usable
@@ -189,13 +189,12 @@ class Crag(Checked):
             queries=web.queries,
             action=action,
             notes=notes,
-            details=self._details(judged, [*map(Excerpt.whole, found), *external], web, known)
-            | warned,
+            details=self._details(judged, [*found, *web.passages], web, known) | warned,
             selection=selection.rows(known.excerpts),
         )
 
     def _details(
-        self, judged: GradedList, wholes: Sequence[Excerpt], web: Searched, known: Refined
+        self, judged: GradedList, given: Sequence[Passage], web: Searched, known: Refined
     ) -> dict[str, object]:
         pages = set(map(id, web.passages))
         from_web = [at for at, one in enumerate(known.excerpts) if id(one.passage) in pages]
@@ -212,6 +211,6 @@ class Crag(Checked):
             "kept": {"retrieved": len(known.excerpts) - len(from_web), "web": len(from_web)},
             "from_web": from_web,
             **known.details,
-            "tokens_in": self.refiner.cost(wholes),
+            "tokens_in": self.refiner.tokens_in(given),
             "tokens_out": self.refiner.cost(known.excerpts),
         }

@@ -178,7 +178,7 @@ class Refiner(Counting, Checked):
             "strips": len(refined.graded),
             "kept": len(refined.excerpts),
             **refined.details,
-            "tokens_in": self.cost(list(map(Excerpt.whole, passages))),
+            "tokens_in": self.tokens_in(passages),
             "tokens_out": self.cost(refined.excerpts),
         }
         notes = (*notes, *refined.notes)
@@ -273,10 +273,6 @@ class Refiner(Counting, Checked):
             return int(self.sentences)
         own = thresholds or own_thresholds(self.evaluator)
         return SENTENCES if own is None else own.sentences
-
-    def cost(self, excerpts: Sequence[Excerpt]) -> int:
-        """Count the tokens of excerpts as a prompt shows them."""
-        return Budget(count=self.counter).cost(excerpts)
 
     def _filtered(
         self,

@@ -352,7 +352,7 @@ def reduce(windows: Sequence[Excerpt], resolved: Resolved, reading: Reading) -> 
         return list(kept) if each == 1 else by_score(merge(kept))
 
     budget = Budget(count=options.counter, split=options.split, arrange=joined)
-    tokens_in = budget.cost([Excerpt.whole(one) for one in reading.found])
+    tokens_in = options.tokens_in(reading.found)
     limit, share = f"max_tokens={options.max_tokens}", None
     if cutting.max_share is not None:
         of = tokens_in
@@ -421,10 +421,6 @@ class TokenReducer(ReducerOptions):
                 note = f"{left} of {len(ranked)} passages left out by top_n={top_n}"
                 reading.notes += (note,)
         return reading, (yield from reduce(scored, resolved, reading))
-
-    def cost(self, excerpts: Sequence[Excerpt]) -> int:
-        """Count the tokens of ``excerpts`` as a prompt shows them."""
-        return Budget(count=self.counter).cost(excerpts)
 
 
 def rerank(
