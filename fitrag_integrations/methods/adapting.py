@@ -16,7 +16,7 @@ from fitrag_integrations.methods.defaults import EMBEDDED_GATE
 from fitrag_integrations.methods.ik.decider import Decider, check_fitted
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
-from fitrag_integrations.values.passage import LEAD, named, origin_of, titled
+from fitrag_integrations.values.passage import LEAD, origin_of, titled
 from fitrag_integrations.values.prompt import NONE_FOUND, render_excerpts
 from fitrag_integrations.values.search_results import first_text, made_id, pages_of
 
@@ -91,7 +91,6 @@ __all__ = [
     "Named",
     "check_judged",
     "check_method",
-    "first_documents",
     "first_text",
     "made_id",
     "mark_name",
@@ -210,21 +209,6 @@ def own_noted(context: Context) -> Context:
     names, ours = ", ".join(sorted(own)), ", ".join(f"fitrag_{name}" for name in sorted(own))
     note = f"documents came with {names} of their own, which was kept: what was found is in {ours}"
     return replace(context, notes=(*context.notes, note))
-
-
-def first_documents(context: Context, k: int | None) -> Context:
-    """Keep the first `k` excerpts of a context; its selection says which documents `k` dropped."""
-    if k is None or len(context.excerpts) <= k:
-        return context
-    kept = context.excerpts[:k]
-    shown = {(one.passage.id, named(one.passage)) for one in kept}
-    rows = [
-        replace(row, kept=False, reason="k", detail=f"k={k}")
-        if row.kept and row.whole and (row.passage, row.name) not in shown
-        else row
-        for row in context.selection
-    ]
-    return replace(context, excerpts=kept, selection=tuple(rows))
 
 
 def marks(excerpt: Excerpt, method: str) -> dict[str, object]:

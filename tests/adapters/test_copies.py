@@ -140,3 +140,19 @@ def test_a_retriever_explains_every_dropped_document():
     rows = [row for row in found.context.selection if row.whole]
     assert len(rows) == 10 and sum(row.reason == "top_n" for row in rows) == 4
     assert found.explain(dropped=True).count("top_n=2") == 4 and "top_n=2" in found._repr_html_()
+
+
+def test_what_k_drops_is_dropped_by_k():
+    text = "Brannoch makes a cheese. The cheese is blue. Cheese ripens in caves."
+    shelf = [Document(page_content=text.replace("blue", each)) for each in ("blue", "red", "old")]
+    retriever = langchain.FitRagRetriever(base=lambda query: shelf, max_tokens=400, k=2)
+    found = retriever.invoke("Which cheese is made in Brannoch?")
+    kept = found.context.excerpts
+    assert len(found) == len(kept) == 2 and found.explain().count("\n  ") == 2
+    rows = [row for row in found.context.selection if row.reason == "k"]
+    whole = langchain.FitRagRetriever(base=lambda query: shelf, max_tokens=400)
+    every = whole.invoke("Which cheese is made in Brannoch?").context.excerpts
+    assert rows and {row.detail for row in rows} == {"k=2"} and len(every) > 2
+    gone = {one.passage.id for one in every} - {one.passage.id for one in kept}
+    assert {row.passage for row in rows if row.whole} == gone
+    assert "k=2" in found.explain() and "k=2" in found.explain(dropped=True)

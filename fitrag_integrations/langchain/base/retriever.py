@@ -26,7 +26,7 @@ from fitrag_integrations.langchain.base.convert import Documents, Ids, to_docume
 from fitrag_integrations.langchain.base.fields import CONFIG, AnyRunnable, Kept
 from fitrag_integrations.langchain.base.ports import Offer, internal
 from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own, settled
-from fitrag_integrations.methods.adapting import first_documents, own_noted
+from fitrag_integrations.methods.adapting import own_noted
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context
 
@@ -112,7 +112,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
             most = self.most(**kept)
             if isinstance(query, str) and not query.strip():
                 return Context(query, notes=(BLANK,))
-            return first_documents((yield from flow), most)
+            return (yield from flow).first(most)
 
         under = list(map(internal, configs))
         return list(map(limited, inputs, super()._watched(inputs, under, kept)))
