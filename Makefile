@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo docs dist sbom notebooks test test-browser test-notebooks browser gpu lint types \
-	check format embedded closed-book embedded-gate embedded-teachers student student-both embedded-student \
+	check format student student-both embedded-student \
 	embedded-fitted embedded-eligibility clean
 
 help:
@@ -115,31 +115,10 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Trains what ships in fitrag_integrations/embedded, some hours on two cores; docs/training.md. First
-# the teachers: the reader, a scorer over its encoder, an evaluator; then the one student of them all.
+# Trains the student that ships in fitrag_integrations/embedded; docs/training.md
 DATA ?= ../shared/data
 ROWS ?= runs/student/rows
 RUN ?= runs/student/fitted
-embedded: $(STAMP)
-	$(BIN)/python scripts/embedded_rows.py $(DATA) runs
-	$(BIN)/fitrag train reader runs/reading.jsonl --out runs/reader --steps 2100
-	$(BIN)/fitrag label bilabel runs/scorer.jsonl --pool runs/pool.jsonl --model runs/reader \
-		--depth 20 --seed 13 --unanswered --dtype bfloat16 --out runs/labelled.jsonl
-	$(BIN)/fitrag calibrate reader runs/labelled.jsonl --model runs/reader
-	$(BIN)/python scripts/embed.py runs/reader
-	$(MAKE) embedded-teachers student student-both embedded-student
-
-# An evaluator over the embedded reader, the scorer from that, the evaluator of its second label; two
-# hours on one core
-embedded-teachers: $(STAMP)
-	$(BIN)/python scripts/evaluator_rows.py $(DATA) runs/evaluator-rows
-	$(BIN)/fitrag train evaluator runs/evaluator-rows/train.jsonl --out runs/evaluator \
-		--base fitrag_integrations/embedded/reader --name start-of-the-scorer --steps 560
-	$(BIN)/python scripts/scorer_rows.py $(DATA) runs/scorer-rows
-	$(BIN)/python scripts/train_scorer.py runs/evaluator runs/scorer-rows runs/scorer
-	$(BIN)/python scripts/embed_adapter.py runs/scorer
-	$(BIN)/python scripts/embed_evaluator.py
-
 # Three rounds, each from a part of the change of the one before; three hours of one core, and fewer
 # where FIRST, what scripts/student/label.py wrote, is left out
 FIRST ?=
@@ -201,22 +180,6 @@ embedded-eligibility: $(STAMP)
 		--combinations prefixes --depth 10 --dtype $(DTYPE) --overwrite
 	$(BIN)/fitrag train eligibility runs/eligibility_windows.jsonl --out $(ELIGIBILITY) \
 		--combinations prefixes --label kept --sees-rest
-
-# Trains the closed-book model, minutes on one core, and puts it into fitrag_integrations/embedded
-closed-book: $(STAMP)
-	$(BIN)/python -m scripts.closed_book.train runs/closed_book
-	$(BIN)/python -m scripts.closed_book.ship runs/closed_book
-	$(BIN)/python -m scripts.closed_book.measure
-
-# Trains the gate of the closed-book model, minutes on one core
-GATE := fitrag_integrations/embedded/ik
-embedded-gate: $(STAMP)
-	$(BIN)/python -m scripts.closed_book.gate_rows runs/gate
-	$(BIN)/fitrag train ik runs/gate/gate_train.jsonl --tune head --out $(GATE) \
-		--base fitrag_integrations/embedded/closed_book
-	$(BIN)/fitrag calibrate gate runs/gate/gate_valid.jsonl --model $(GATE)
-	rm -r $(GATE)/run
-	$(BIN)/python benchmarks/gates.py runs/gate
 
 clean:
 	rm -rf $(VENV) $(TOOLS) build dist site .benchmarks .codspeed .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -92,6 +92,11 @@ class Stopping:
     def __init__(self) -> None:
         self._busy, self._asked = False, False
 
+    @property
+    def asked(self) -> bool:
+        """Whether the system asked the run to end."""
+        return self._asked
+
     @contextmanager
     def heard(self) -> Iterator[None]:
         """Listen meanwhile; only the main thread can."""

@@ -18,7 +18,7 @@ from fitrag_integrations.models.evidence.lexical import inverse_document_frequen
 from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.models.runtime.loading import T5_LIKE
-from fitrag_integrations.training.loop.parallel import device_of
+from fitrag_integrations.training.trainer import device_of
 
 T = TypeVar("T")
 _LAYER = re.compile(r"\.(\d+)\.")

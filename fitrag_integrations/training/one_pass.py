@@ -36,11 +36,16 @@ from fitrag_integrations.models.scorer.items import InChunk, Item
 from fitrag_integrations.models.scorer.one_pass import SpanReader, save_onepass
 from fitrag_integrations.models.scorer.spans import SpanEvidence, SpanHead
 from fitrag_integrations.text.sentences import split_sentences
-from fitrag_integrations.training.loop.checkpoints import only_run
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
 from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.options import Rate, Seed, Steps, Validation
 from fitrag_integrations.training.rows import passage_row, split
+from fitrag_integrations.training.trainer import (
+    ModuleTrainer,
+    Settings,
+    epochs,
+    fit_module,
+    only_run,
+)
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.windows import windows
 
@@ -333,7 +338,7 @@ def fit_onepass(rows: Sequence[PassageRow], out: Path, plan: OnePassPlan) -> dic
         nn.init.zeros_(line.weight)
     module = OnePassModule(head)
     chosen = epochs([len(each.gold) for each in known], plan.questions, seed=plan.seed)
-    settings = LoopSettings(plan.steps, plan.rate, seed=plan.seed, bfloat16=False)
+    settings = Settings(plan.steps, plan.rate, seed=plan.seed, bfloat16=False)
     plain = {name: str(v) if isinstance(v, Path) else v for name, v in asdict(plan).items()}
     del plain["device"]
     depends = [[row.question for row in train], scorer.manifest["head"]["sha256"], plain]
@@ -341,7 +346,7 @@ def fit_onepass(rows: Sequence[PassageRow], out: Path, plan: OnePassPlan) -> dic
         :16
     ]  # of all a fit depends on
     run = out / "run" / f"fit-{digest}"
-    Loop(module, lambda step: [known[i] for i in chosen(step)], settings, run).run()
+    fit_module(ModuleTrainer(module, lambda at: [known[i] for i in chosen(at)], settings, run))
     with torch.inference_mode():
         logits = [module.eval().logits(each) for each in unknown]
     wanted = torch.cat([each.targets for each in unknown])

@@ -27,12 +27,19 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.encoder import trunk_passes, tune_layers
-from fitrag_integrations.training.loop.checkpoints import only_run
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings, Running, epochs
-from fitrag_integrations.training.loop.parallel import full_precision, training_device
 from fitrag_integrations.training.losses import span_between, span_loss
 from fitrag_integrations.training.options import Bfloat16, EncoderBase, Rate, Seed, Steps
 from fitrag_integrations.training.rows import ReadingRow
+from fitrag_integrations.training.trainer import (
+    ModuleTrainer,
+    Running,
+    Settings,
+    epochs,
+    fit_module,
+    full_precision,
+    only_run,
+    training_device,
+)
 from fitrag_integrations.types import Passage
 
 Group = tuple[ReadingRow, tuple[Passage, ...]]
@@ -189,7 +196,7 @@ def fit_reader(
         cropped = (crop(rows[i], plan.words, chance) for i in chosen(step))
         return [group(row, plan.negatives, chance) for row in cropped]
 
-    settings = LoopSettings(
+    settings = Settings(
         plan.steps,
         plan.rate,
         seed=plan.seed,
@@ -197,7 +204,7 @@ def fit_reader(
         save_seconds=running.save_seconds,
         log_every=running.log_every,
     )
-    Loop(module, batch, settings, out / "run").run()
+    fit_module(ModuleTrainer(module, batch, settings, out / "run"))
     save_encoder(trunk, out / "encoder", base=plan.base)
     entry = write_tensors(out, "head.safetensors", head.state_dict())
     fields = {"base": plan.base, "encoder": "encoder", "head": entry, "trained": asdict(plan)}

@@ -10,7 +10,7 @@ from training_rows import judged_rows
 
 from fitrag_integrations.models import RetrievalEvaluator
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
-from fitrag_integrations.training.loop.loop import Running
+from fitrag_integrations.training.trainer import Running
 
 pytestmark = [
     pytest.mark.gpu,

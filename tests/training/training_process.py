@@ -21,8 +21,7 @@ from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher
 from fitrag_integrations.training.bilabel.module import BiLabelModule, Data
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import start_encoder
-from fitrag_integrations.training.loop.loop import Running
-from fitrag_integrations.training.loop.parallel import join, leave
+from fitrag_integrations.training.trainer import Running, first_process
 
 LEARN = Imbalance("corrected", alpha=5.0, pairs=2)
 PLAN = BilabelPlan("", "lora", 5, 2, 1e-2, 0, False, 0.3, 13, False, LEARN, evaluate_every=2)
@@ -35,7 +34,6 @@ def mixed_rows():
 
 def train(base, folder, *, kill_at=0, **changes):
     """Train and give the weights by name. Killed before forward pass `kill_at`, if not 0."""
-    team, _ = join(torch.device("cpu"))
     plan = replace(PLAN, base=base, **changes)
     torch.manual_seed(plan.seed)
     trunk, tokenizer, _ = start_encoder(plan.base)
@@ -47,17 +45,17 @@ def train(base, folder, *, kill_at=0, **changes):
 
     def count(*_):
         passes.append(1)
-        if len(passes) == kill_at and team.first:
+        if len(passes) == kill_at and first_process():
             os.kill(os.getpid(), signal.SIGKILL)
 
     module.register_forward_pre_hook(count)
-    fit_through(module, data, Path(folder), plan, Running(save_seconds=0.0, log_every=1), team)
+    fit_through(module, data, Path(folder), plan, Running(save_seconds=0.0, log_every=1))
     saved = {n: p.detach().clone() for n, p in module.named_parameters() if p.requires_grad}
-    save_file(saved, Path(folder) / f"weights-{team.rank}.safetensors")
+    saved |= {n: value.clone() for n, value in module.named_buffers() if "weigher" in n}
+    save_file(saved, Path(folder) / f"weights-{os.environ.get('RANK', '0')}.safetensors")
     return saved
 
 
 if __name__ == "__main__":
     base, folder, changes, kill_at = sys.argv[1:]
     train(base, folder, kill_at=int(kill_at), **json.loads(changes))
-    leave()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json as json_
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
 from fitrag_integrations.commands.train.rows import labelled, objects, rows_as
-from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.training.bilabel.fit import fit_bilabel
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
@@ -24,8 +21,6 @@ from fitrag_integrations.training.causal.slimplm import (
 )
 from fitrag_integrations.training.eligibility.fit import EligibilityPlan, fit_eligibility
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
-from fitrag_integrations.training.loop.loop import Running
-from fitrag_integrations.training.loop.parallel import leave, lost_processes
 from fitrag_integrations.training.one_pass import OnePassPlan, fit_onepass, onepass_row
 from fitrag_integrations.training.options import Out, Rows
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
@@ -33,6 +28,7 @@ from fitrag_integrations.training.rows import (
     judged_row,
     reading_row,
 )
+from fitrag_integrations.training.trainer import Running
 
 
 @dataclass(frozen=True)
@@ -47,16 +43,8 @@ class Training:
         raise NotImplementedError
 
     def run(self) -> None:
-        """Fit it, and report its figures.
-
-        Leaves the group of processes at the end, and reports a launcher that started only one.
-        """
-        if lost_processes():
-            typer.echo("accelerate launch --cpu started one process: use --multi_gpu", err=True)
-        try:
-            figures = self.fit()
-        finally:
-            leave()
+        """Fit it, and report its figures."""
+        figures = self.fit()
         if figures:
             typer.echo(str(figures), err=True)
 
@@ -71,16 +59,13 @@ class TrainBilabel(Training):
 
     plan: BilabelPlan = BilabelPlan()
     running: Running = Running()
-    plot: Annotated[Path | None, Option("Folder to draw losses, w and calibration into.")] = None
 
     def fit(self) -> object:
         """Fit it on the rows, with those of --validation held out."""
         file = self.plan.held_file
         given, held = labelled(self.rows), labelled([file]) if file else []
         refuse_if(bool(file) and not held, "--validation", str(file), "at least one labeled row")
-        return fit_bilabel(
-            given, self.out, self.plan, held=held, running=self.running, plots=self.plot
-        )
+        return fit_bilabel(given, self.out, self.plan, held=held, running=self.running)
 
 
 @dataclass(frozen=True)

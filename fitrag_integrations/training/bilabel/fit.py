@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import TrainerCallback
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import refuse_if
@@ -39,19 +41,22 @@ from fitrag_integrations.training.bilabel.module import (
 )
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
-from fitrag_integrations.training.loop.checkpoints import begin, only_run, run_fields
-from fitrag_integrations.training.loop.loop import (
-    Loop,
-    LoopSettings,
-    Running,
-    Seen,
-    epochs,
-    trainable,
-)
-from fitrag_integrations.training.loop.parallel import ALONE, Processes, join, training_device
 from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import LABELS, Labelled, labelled_json, write_jsonl
+from fitrag_integrations.training.trainer import (
+    ModuleTrainer,
+    Running,
+    Settings,
+    begin,
+    epochs,
+    first_process,
+    fit_module,
+    only_run,
+    process_count,
+    trainable,
+    training_device,
+)
 
 __all__ = ["BilabelPlan", "ReaderPlan", "Running", "fit_bilabel", "fit_reader"]
 
@@ -64,7 +69,6 @@ def fit_bilabel(
     *,
     held: Sequence[Labelled] = (),
     running: Running = Running(),  # noqa: B008 (it is frozen)
-    plots: Path | None = None,
 ) -> dict[str, float]:
     """Train a scorer, calibrate it on held-out rows and save it.
 
@@ -74,7 +78,6 @@ def fit_bilabel(
         plan: Training settings.
         held: Rows to hold out; a fraction of the questions in `rows` by default.
         running: Device, logging and checkpoint settings.
-        plots: Folder for plots of losses, w and calibration; requires Matplotlib.
 
     Returns:
         AUC and calibration error of each label on the held-out rows; empty in all processes but the
@@ -83,10 +86,7 @@ def fit_bilabel(
     Raises:
         InputError: If questions are on both sides.
     """
-    if plots is not None:  # not after hours of training
-        require_extra("matplotlib.figure", extra="plots", feature="plots")
-    named = running.device or ("cpu" if plan.tune == "head" else None)
-    team, device = join(training_device(named))
+    device = training_device(running.device or ("cpu" if plan.tune == "head" else None))
     torch.manual_seed(plan.seed)
     trunk, tokenizer, base = start_encoder(plan.base)
     data = Data.of(rows, held, plan, tokenizer)
@@ -109,10 +109,10 @@ def fit_bilabel(
         listwise=plan.listwise,
     ).to(device)
     if plan.tune == "head":
-        _fit_on_frozen(module, data, out, plan, team)
+        _fit_on_frozen(module, data, out, plan)
     else:
-        fit_through(module, data, out / "run", plan, running, team)
-    if not team.first:
+        fit_through(module, data, out / "run", plan, running)
+    if not first_process():
         return {}
     logits, labels = held_logits(as_run(module, plan), data.held), data.held.labels
     temperatures = fit_temperatures(logits, labels)
@@ -126,19 +126,12 @@ def fit_bilabel(
         "trained": asdict(plan),
     }
     write_manifest(out, "model.json", kind="bilabel", fields=fields)
-    scaled = logits / torch.tensor(temperatures)
-    if plots is not None:
-        from fitrag_integrations.training.loop.plots import draw_run
-
-        draw_run(out / "run" / "log.jsonl", scaled.sigmoid(), labels, plots)
-    return figures(scaled, labels)
+    return figures(logits / torch.tensor(temperatures), labels)
 
 
-def _fit_on_frozen(
-    module: BiLabelModule, data: Data, out: Path, plan: BilabelPlan, team: Processes
-) -> None:
+def _fit_on_frozen(module: BiLabelModule, data: Data, out: Path, plan: BilabelPlan) -> None:
     """Fit the head on the CPU, on vectors computed once; log every step."""
-    refuse_if(team.count > 1, "tune", "head", "lora or full in several processes")
+    refuse_if(process_count() > 1, "tune", "head", "lora or full in several processes")
     ready, device = as_run(module, plan), next(module.trunk.parameters()).device
     fitted = _frozen(ready, data.train)
     seen = fit_head(
@@ -170,12 +163,7 @@ def _frozen(module: BiLabelModule, given: Lists) -> HeldPairs:
 
 
 def fit_through(
-    module: BiLabelModule,
-    data: Data,
-    folder: Path,
-    plan: BilabelPlan,
-    running: Running,
-    team: Processes,
+    module: BiLabelModule, data: Data, folder: Path, plan: BilabelPlan, running: Running
 ) -> None:
     """Train from the run's last checkpoint, if any, to the last step; keep the best weights.
 
@@ -185,7 +173,6 @@ def fit_through(
         folder: Folder of the run.
         plan: Training settings; without `evaluate_every` the last weights are kept.
         running: Logging and checkpoint settings.
-        team: Processes that share each step.
     """
     tuned = tuned_names(module.trunk.encoder)
     if plan.tune == "lora":
@@ -195,18 +182,16 @@ def fit_through(
     with torch.inference_mode():
         first = data.train.encoded(range(min(64, len(data.train))))
         module.head.standardize(module.evidence.features(first.pairs).clone())
-    if team.first:
-        rows = map(labelled_json, [*data.train.rows, *data.weighed.rows])
-        begin(folder, run_fields(plan, team.count, rows, map(labelled_json, data.held.rows)))
+    rows = map(labelled_json, [*data.train.rows, *data.weighed.rows])
+    begin(folder, plan, rows, map(labelled_json, data.held.rows))
     chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
-    steps = plan.steps_over(len(data.train), team.count)
-    settings = LoopSettings(
-        steps,
+    settings = Settings(
+        plan.steps_over(len(data.train)),
         plan.rate,
         seed=plan.seed,
         bfloat16=plan.bfloat16,
         save_seconds=running.save_seconds,
-        evaluate_every=plan.evaluate_every or steps,
+        evaluate_every=plan.evaluate_every,
         log_every=running.log_every,
         accumulate=plan.accumulate,
         optimizer=plan.optimizer,
@@ -216,14 +201,12 @@ def fit_through(
     def batch(number: int) -> Batch:
         return data.train.encoded(chosen(number))
 
-    def loss() -> float:
-        """Compute the held-out cross-entropy, each process on its part of the rows."""
-        logits = held_logits(as_run(module, plan), data.held, team=team)
-        return cross_entropy(logits, data.held.labels)
+    def held_out() -> float:
+        """Compute the held-out cross-entropy."""
+        return cross_entropy(held_logits(as_run(module, plan), data.held), data.held.labels)
 
-    best = loss if plan.evaluate_every else None
     if module.weigher is None:
-        Loop(module, batch, settings, folder, team=team, held_out=best).run()
+        fit_module(ModuleTrainer(module, batch, settings, folder, held_out))
     else:
         apart, size = data.weighed.apart(), plan.imbalance.pairs
 
@@ -231,52 +214,73 @@ def fit_through(
             drawn = draw_pairs(apart.labels, size, plan.seed * 1_000_003 + step).tolist()
             return apart.encoded(drawn) if drawn else None
 
-        weigher = module.weigher
-        WeighingLoop(
-            module, batch, settings, folder, None, team, best, weigher=weigher, held=held
-        ).run()
+        fit_module(WeighingTrainer(module, batch, settings, folder, held_out, held=held))
     if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
         module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeighingLoop(Loop[Batch]):
-    """Weigh the losses of matched and mismatched pairs by a weigher, which learns after each step.
+class WeighingTrainer(ModuleTrainer):
+    """Trainer that weighs the losses of matched and mismatched pairs, and learns the weight w.
 
-    The module gives `matched` and `mismatched` among its losses and holds the weigher, so that w is
-    kept in the checkpoint. `held(step)` gives held-out pairs, half of them mismatched, or None. The
-    log has w, and the losses as they are before they are weighted. The slope of w is taken on the
-    gradients of all batches of a step, of every process; each judges w on the same held-out pairs.
+    After each step on the parameters w moves down the held-out loss (FIT-RAG, Algorithm 2). Its
+    slope is taken on the gradients of all batches of a step, of every process; each judges w on
+    the same held-out pairs. The log has w, and the losses before they are weighted.
+
+    Args:
+        module: Module with a `weigher`, `matched` and `mismatched` among its losses.
+        *given: Those of `ModuleTrainer`.
+        held: Function from a step to held-out pairs, half of them mismatched, or None.
     """
 
-    weigher: Weigher
-    held: Callable[[int], Batch | None]
+    def __init__(
+        self, module: BiLabelModule, *given: Any, held: Callable[[int], Batch | None]
+    ) -> None:
+        super().__init__(module, *given)
+        assert module.weigher is not None
+        self.weigher, self._held, self._norm = module.weigher, held, 0.0
+        outer = self
 
-    def _backward(self, losses: dict[str, Tensor]) -> Seen:
-        shown: Seen = {name: value.detach() for name, value in losses.items()}
-        share = 1 / self.settings.accumulate
-        weighted = self.weigher.weigh(losses, trainable(self.module), share=share)
-        (torch.stack(list(weighted.values())).sum() * share).backward()
-        return shown | {"w": self.weigher.w.item()}
+        class Moving(TrainerCallback):
+            def on_optimizer_step(self, *given: Any, **named: Any) -> None:
+                outer._move()
 
-    def _descend(self, optimizer: torch.optim.Optimizer, at: int) -> None:
-        tuned = trainable(self.module)
-        self.team.average_gradients(tuned)
-        self.team.average(self.weigher.push)
-        norm = float(nn.utils.clip_grad_norm_(tuned, self.settings.clip))
-        optimizer.step()
+        self.add_callback(Moving())
+
+    def training_step(
+        self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
+    ) -> Tensor:
+        """Add a batch's share to the gradients, and to how they change with w."""
+        model.train()
+        share = 1 / self.current_gradient_accumulation_steps
+        with self.compute_loss_context_manager():
+            parts = self.losses(model, inputs["batch"])
+        self._parts["w"].append(self.weigher.w.clone())
+        weighted = self.weigher.weigh(parts, trainable(self.module), share=share)
+        loss = torch.stack(list(weighted.values())).sum() * share
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
+        norm = super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
+        self._norm = float(norm)
+        return norm
+
+    def _move(self) -> None:
+        """Move w, while the parameters still hold the gradients of the step just taken."""
+        weigher = self.weigher
+        wrapped: Any = self.optimizer
+        if weigher.push:
+            weigher.push = self.accelerator.reduce(weigher.push, reduction="mean")
         self.module.eval()  # w is judged without dropout
-        batch = self.held(at) if self.weigher.plan.learns else None
+        batch = self._held(self.state.global_step) if weigher.plan.learns else None
 
         def validation() -> Tensor:
-            assert batch is not None
-            losses = self._losses(batch)
+            with self.compute_loss_context_manager():
+                losses: dict[str, Tensor] = self.module(batch)
             return losses["matched"] + losses["mismatched"]
 
         judged = None if batch is None else validation
-        self.weigher.move(optimizer, judged, norm=norm, limit=self.settings.clip)
-        self.team.share([self.weigher.w.data])
-        optimizer.zero_grad()
+        weigher.move(wrapped.optimizer, judged, norm=self._norm, limit=self.args.max_grad_norm)
 
 
 def as_run(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
@@ -301,20 +305,17 @@ def as_run(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
 
 
 @torch.inference_mode()
-def held_logits(module: BiLabelModule, given: Lists, *, team: Processes = ALONE) -> Tensor:
-    """Return the logits of all pairs, on the CPU. Shape: (pairs, 2). Processes share the work.
+def held_logits(module: BiLabelModule, given: Lists) -> Tensor:
+    """Return the logits of all pairs, on the CPU. Shape: (pairs, 2).
 
     Args:
         module: Module to run.
         given: Questions.
-        team: Processes that share the work.
     """
     module.eval()
-    mine = team.mine(len(given))
-    parts = [module.inputs(batch.pairs) for batch in given.batches(mine)]
+    parts = [module.inputs(batch.pairs) for batch in given.batches()]
     found = [module.head(pooled, features).cpu() for pooled, features in parts]
-    places = range(*given.pairs_of(mine.start, mine.stop))
-    return team.gather(torch.cat([torch.zeros(0, 2), *found]), len(given.labels), places)
+    return torch.cat([torch.zeros(0, 2), *found])
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> float:

@@ -135,9 +135,11 @@ def draw_pairs(labels: Tensor, size: int, seed: int) -> Tensor:
 class Weigher(nn.Module):
     """Weight w of the two groups' losses, updated after each step on theta.
 
-    w is a parameter that never gets a gradient: optimizers pass it over, and checkpoints keep it.
+    w is a buffer: optimizers pass it over, and checkpoints keep it.
     `labels` are those of the training pairs, for the share of mismatched ones. Shape: (pairs, 2).
     """
+
+    w: Tensor
 
     def __init__(self, plan: Imbalance, labels: Tensor) -> None:
         super().__init__()
@@ -145,7 +147,8 @@ class Weigher(nn.Module):
         share = mismatched / max(1, matched + mismatched)
         start = plan.weight if plan.weight is not None else 0.5 if plan.learns else share
         start = min(max(start, plan.clip), 1 - plan.clip) if plan.learns else start
-        self.plan, self.w = plan, nn.Parameter(torch.tensor(float(start)))
+        self.plan = plan
+        self.register_buffer("w", torch.tensor(float(start)))
         self._tuned: list[nn.Parameter] = []
         self.push: list[Tensor] = []
 
@@ -168,7 +171,7 @@ class Weigher(nn.Module):
         """
         matched, mismatched, w = parts["matched"], parts["mismatched"], self.w.item()
         if self.plan.learns:
-            self._tuned = [p for p in parameters if p is not self.w]
+            self._tuned = list(parameters)
             found = _gradients(2 * share * (matched - mismatched), self._tuned, keep=True)
             before = self.push or map(torch.zeros_like, found)
             self.push = [one + other for one, other in zip(before, found, strict=True)]
@@ -204,7 +207,7 @@ class Weigher(nn.Module):
         found = _gradients(validation(), tuned, keep=False)
         slope = hypergradient(found, change, literal=self.plan.mode == "literal")
         moved = self.w.item() - self.plan.alpha * slope
-        self.w.data.fill_(min(max(moved, self.plan.clip), 1 - self.plan.clip))
+        self.w.fill_(min(max(moved, self.plan.clip), 1 - self.plan.clip))
 
 
 def _gradients(loss: Tensor, parameters: Sequence[nn.Parameter], *, keep: bool) -> list[Tensor]:

@@ -24,9 +24,9 @@ from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs, group_losses
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import trunk_passes
-from fitrag_integrations.training.loop.parallel import device_of, full_precision
 from fitrag_integrations.training.losses import list_loss
 from fitrag_integrations.training.rows import Labelled, refuse_shared, split
+from fitrag_integrations.training.trainer import device_of, full_precision
 
 AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learnt from them
 
@@ -78,10 +78,9 @@ class Lists:
         sizes = [self.sizes[i] for i in chosen]
         return Batch(self._tokenizer.encode_cut(pairs), torch.cat(labels), sizes)
 
-    def batches(self, within: range | None = None) -> Iterator[Batch]:
-        """Encode all questions in their order, or those `within`."""
-        places = range(len(self)) if within is None else within
-        return map(self.encoded, chunks(places, AT_ONCE))
+    def batches(self) -> Iterator[Batch]:
+        """Encode all questions in their order."""
+        return map(self.encoded, chunks(range(len(self)), AT_ONCE))
 
     def pairs_of(self, first: int, last: int) -> tuple[int, int]:
         """Return the first and one past the last pair of the questions from `first` to `last`."""

@@ -11,7 +11,6 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.bilabel.imbalance import Imbalance
-from fitrag_integrations.training.loop.loop import OPTIMIZERS, steps_over
 from fitrag_integrations.training.options import (
     Accumulate,
     Bfloat16,
@@ -22,6 +21,7 @@ from fitrag_integrations.training.options import (
     Seed,
     Steps,
 )
+from fitrag_integrations.training.trainer import OPTIMIZERS, steps_over
 
 SHARE = 0.15
 
@@ -81,14 +81,9 @@ class BilabelPlan(Checked):
             return Path(self.validation)
         return None
 
-    def steps_over(self, count: int, processes: int = 1) -> int:
-        """Return the number of steps.
-
-        Args:
-            count: Questions, or pairs where batches are of pairs.
-            processes: Processes that share each step.
-        """
-        size = (self.batch or self.questions) * self.accumulate * processes
+    def steps_over(self, count: int) -> int:
+        """Return the number of steps over `count` questions, or pairs in batches of pairs."""
+        size = (self.batch or self.questions) * self.accumulate
         return self.steps if self.epochs is None else steps_over(count, size, self.epochs)
 
     def __post_init__(self) -> None:

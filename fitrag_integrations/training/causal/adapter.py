@@ -25,8 +25,6 @@ from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.training.encoder import recompute
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs, steps_over
-from fitrag_integrations.training.loop.parallel import ALONE, Processes
 from fitrag_integrations.training.options import (
     Accumulate,
     Checkpointing,
@@ -36,6 +34,13 @@ from fitrag_integrations.training.options import (
     Rate,
     Seed,
     Validation,
+)
+from fitrag_integrations.training.trainer import (
+    ModuleTrainer,
+    Settings,
+    epochs,
+    fit_module,
+    steps_over,
 )
 
 NO_TARGET = -100  # torch's mark of a place that no loss is taken of
@@ -180,9 +185,7 @@ def written(engine: CausalEngine, text: str, target: str, *, raw: bool) -> Examp
     return Example(whole[:at], [*whole[at:], *engine.eos_ids[:1]])
 
 
-def fit_adapter(
-    engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, team: Processes = ALONE
-) -> str:
+def fit_adapter(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> str:
     """Train an adapter; a stopped run in `folder` continues.
 
     Args:
@@ -190,7 +193,6 @@ def fit_adapter(
         lesson: Examples to train on and to validate on.
         folder: Folder of the run.
         plan: Training settings.
-        team: Processes that share each step; the first has the best weights.
 
     Returns:
         Name of the adapter in the engine.
@@ -201,13 +203,11 @@ def fit_adapter(
     )
     name = engine.attach(config, {})
     causal_adapters.switch(engine.model, name)
-    _fit(engine, lesson, folder, plan, team)
+    _fit(engine, lesson, folder, plan)
     return name
 
 
-def fit_whole(
-    engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, team: Processes = ALONE
-) -> None:
+def fit_whole(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> None:
     """Train all weights of a model, as `fit_adapter` trains an adapter's.
 
     Args:
@@ -215,17 +215,14 @@ def fit_whole(
         lesson: Examples to train on and to validate on.
         folder: Folder of the run.
         plan: Training settings, without 4 bits.
-        team: Processes that share each step; the first has the best weights.
     """
     refuse_if(plan.four_bit, "four_bit", True, "False where all weights are trained")
     torch.manual_seed(plan.seed)
     engine.model.requires_grad_(True)
-    _fit(engine, lesson, folder, plan, team)
+    _fit(engine, lesson, folder, plan)
 
 
-def _fit(
-    engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, team: Processes
-) -> None:
+def _fit(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> None:
     for parameter in engine.model.parameters():
         if parameter.requires_grad:  # small steps are lost in half precision
             parameter.data = parameter.data.float()
@@ -238,24 +235,17 @@ def _fit(
 
     if plan.checkpointing:
         recompute(engine.model)
-    size = plan.batch * plan.accumulate * team.count
-    steps = steps_over(len(lesson.lengths), size, plan.epochs)
-    Loop(
-        module,
-        batch,
-        LoopSettings(
-            steps,
-            plan.rate,
-            seed=plan.seed,
-            bfloat16=False,
-            evaluate_every=max(1, steps // 10),
-            accumulate=plan.accumulate,
-        ),
-        folder,
-        team=team,
-        held_out=partial(mean_loss, module, lesson.held, plan.batch),
-    ).run()
-    module.eval()
+    steps = steps_over(len(lesson.lengths), plan.batch * plan.accumulate, plan.epochs)
+    settings = Settings(
+        steps,
+        plan.rate,
+        seed=plan.seed,
+        bfloat16=False,
+        evaluate_every=max(1, steps // 10),
+        accumulate=plan.accumulate,
+    )
+    held_out = partial(mean_loss, module, lesson.held, plan.batch)
+    fit_module(ModuleTrainer(module, batch, settings, folder, held_out))
 
 
 def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> float:

@@ -42,9 +42,6 @@ from fitrag_integrations.training.causal.adapter import (
     fit_whole,
     own_engine,
 )
-from fitrag_integrations.training.loop.checkpoints import only_run
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings, epochs
-from fitrag_integrations.training.loop.parallel import Processes, join, training_device
 from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import (
     CausalBase,
@@ -56,6 +53,16 @@ from fitrag_integrations.training.rows import (
     judged_model,
     known_rows,
     split_rows,
+)
+from fitrag_integrations.training.trainer import (
+    ModuleTrainer,
+    Settings,
+    epochs,
+    first_process,
+    fit_module,
+    only_run,
+    process_count,
+    training_device,
 )
 
 
@@ -152,9 +159,9 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
     refuse_if(plan.variant not in VARIANTS, "variant", plan.variant, ", ".join(VARIANTS))
     given = known_rows(rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
-    team, device = join(training_device(plan.device))
+    device = training_device(plan.device)
     allowed = "lora or full in several processes"
-    refuse_if(team.count > 1 and plan.variant == "head", "variant", "head", allowed)
+    refuse_if(process_count() > 1 and plan.variant == "head", "variant", "head", allowed)
     engine = own_engine(plan.base, str(device), four_bit=plan.four_bit, device_map=plan.device_map)
     try:
         manifest: dict[str, Any] = {
@@ -171,8 +178,8 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
             manifest["prompts"] = {"question": str(engine.manifest.get("prompt", PROMPT))}
             model = _fit_head(engine, train, held, out, plan, manifest)
         else:
-            model = _fit_words(engine, train, held, out, plan, manifest, team)
-        if not team.first:
+            model = _fit_words(engine, train, held, out, plan, manifest)
+        if not first_process():
             return {}
         pairs = [(row.question, row.draft) for row in held]
         drafts = [bool(draft) and model.draft_tokens > 0 for _, draft in pairs]
@@ -196,7 +203,6 @@ def _fit_words(
     out: Path,
     plan: IKPlan,
     manifest: dict[str, Any],
-    team: Processes,
 ) -> IKClassifier:
     """Teach the base to say Yes or No, by an adapter or by all its weights."""
     ids = IKClassifier(engine, manifest=manifest).word_ids
@@ -218,14 +224,14 @@ def _fit_words(
         **{spec.name: getattr(plan, spec.name) for spec in fields(CausalPlan)},
     )
     if plan.variant == "full":
-        fit_whole(engine, lesson, out / "run", how, team)
-        if team.first:
+        fit_whole(engine, lesson, out / "run", how)
+        if first_process():
             engine.model.save_pretrained(out / WHOLE)
             engine.tokenizer.save_pretrained(out / WHOLE)
         manifest |= {"base": f"./{WHOLE}", "weights": {}}
         return IKClassifier(engine, manifest=manifest)
-    name = fit_adapter(engine, lesson, out / "run", how, team)
-    if team.first:
+    name = fit_adapter(engine, lesson, out / "run", how)
+    if first_process():
         manifest["weights"] = causal_adapters.save(engine.model, out, name, base=manifest["base"])
     return IKClassifier(engine, manifest=manifest, adapter=name)
 
@@ -256,7 +262,7 @@ def _fit_head(
     module = HeadModule(head, own, labels)
     kept = HeadModule(head, *measured(held, sorted({0, plan.draft_tokens})))
     steps = max(1, round((40.0 if plan.epochs is None else plan.epochs) * len(own) / plan.batch))
-    settings = LoopSettings(
+    settings = Settings(
         steps,
         1e-3 if plan.rate is None else plan.rate,
         weight_decay=plan.weight_decay,
@@ -264,14 +270,12 @@ def _fit_head(
         bfloat16=False,
         evaluate_every=max(1, steps // 10),
     )
-    Loop(
-        module,
-        epochs([1] * len(own), plan.batch, seed=plan.seed),
-        settings,
-        out / "run",
-        held_out=lambda: float(kept(range(len(kept)))["known"]),
-    ).run()
-    module.eval()
+    batch = epochs([1] * len(own), plan.batch, seed=plan.seed)
+
+    def held_out() -> float:
+        return float(kept(range(len(kept)))["known"])
+
+    fit_module(ModuleTrainer(module, batch, settings, out / "run", held_out))
     entry = write_tensors(out, "head.safetensors", head.state_dict())
     manifest["weights"] = {**entry, "layers": layers, "hidden": plan.hidden}
     return IKClassifier(engine, manifest=manifest, head=head)

@@ -35,7 +35,6 @@ from fitrag_integrations.training.causal.adapter import (
     written,
 )
 from fitrag_integrations.training.collecting import Gold, gold_answers, matching_ratio
-from fitrag_integrations.training.loop.checkpoints import only_run
 from fitrag_integrations.training.losses import figures_of, fit_temperature
 from fitrag_integrations.training.options import CausalBase, DraftTokens, JudgedModel, Template
 from fitrag_integrations.training.rows import (
@@ -45,6 +44,7 @@ from fitrag_integrations.training.rows import (
     split_by_hash,
     split_rows,
 )
+from fitrag_integrations.training.trainer import only_run
 from fitrag_integrations.values.slimplm import Lead, Leads, render
 
 THETA = 0.5

@@ -40,9 +40,9 @@ from fitrag_integrations.training.eligibility.rows import (
     EligibilityRow,
     eligibility_rows,
 )
-from fitrag_integrations.training.loop.checkpoints import only_run
 from fitrag_integrations.training.losses import figures_of, fit_temperature
 from fitrag_integrations.training.options import Seed
+from fitrag_integrations.training.trainer import only_run
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 

@@ -39,9 +39,6 @@ from fitrag_integrations.training.evaluator.module import (
     labelled_pairs,
     start_regression,
 )
-from fitrag_integrations.training.loop.checkpoints import begin, only_run, run_fields
-from fitrag_integrations.training.loop.loop import Loop, LoopSettings, Running, epochs, steps_over
-from fitrag_integrations.training.loop.parallel import join, training_device
 from fitrag_integrations.training.losses import figures_of
 from fitrag_integrations.training.options import (
     Accumulate,
@@ -56,6 +53,18 @@ from fitrag_integrations.training.options import (
     Validation,
 )
 from fitrag_integrations.training.rows import Judged, judged_json, split
+from fitrag_integrations.training.trainer import (
+    ModuleTrainer,
+    Running,
+    Settings,
+    begin,
+    epochs,
+    first_process,
+    fit_module,
+    only_run,
+    steps_over,
+    training_device,
+)
 
 HIDDEN = 16
 TUNED = "tuned.safetensors"
@@ -113,15 +122,9 @@ class EvaluatorPlan:
             "0, or a share of questions to hold out",
         )
 
-    def steps_over(self, count: int, processes: int = 1) -> int:
-        """Return the number of steps.
-
-        Args:
-            count: Questions or, for the regression, pairs.
-            processes: Processes that share each step.
-        """
-        size = self.batch if self.loss == "regression" else self.questions
-        size *= self.accumulate * processes
+    def steps_over(self, count: int) -> int:
+        """Return the number of steps over `count` questions or, for the regression, pairs."""
+        size = (self.batch if self.loss == "regression" else self.questions) * self.accumulate
         return self.steps if self.epochs is None else steps_over(count, size, self.epochs)
 
 
@@ -150,11 +153,9 @@ def fit_evaluator(
     """
     refuse_if(not rows, "rows", rows, "at least one judged row")
     train, held = split(rows, plan.validation, plan.seed) if plan.validation else (list(rows), [])
-    team, device = join(training_device(running.device))
+    device = training_device(running.device)
     torch.manual_seed(plan.seed)
-    if team.first:
-        parts = map(judged_json, train), map(judged_json, held)
-        begin(out / "run", run_fields(plan, team.count, *parts))
+    begin(out / "run", plan, map(judged_json, train), map(judged_json, held))
     module: EvaluatorModule | RegressionModule
     given: Sequence[Any]
     kept: Sequence[Any]
@@ -175,32 +176,26 @@ def fit_evaluator(
         recompute(encoder)
     module.to(device)
     chosen = epochs(lengths, size, seed=plan.seed)
-    steps = plan.steps_over(len(given), team.count)
-    settings = LoopSettings(
-        steps,
+    settings = Settings(
+        plan.steps_over(len(given)),
         plan.rate,
         seed=plan.seed,
-        # checkpointing would forget the rounded copies of a CPU
-        bfloat16=plan.bfloat16 and not (plan.checkpointing and device.type == "cpu"),
+        bfloat16=plan.bfloat16,
         save_seconds=running.save_seconds,
-        evaluate_every=plan.evaluate_every or steps,
+        evaluate_every=plan.evaluate_every,
         log_every=running.log_every,
         accumulate=plan.accumulate,
     )
 
-    def loss() -> float:
+    def held_out() -> float:
         losses = (float(sum(module(part).values())) * len(part) for part in chunks(kept, size))
         return sum(losses) / len(kept)
 
-    Loop(
-        module,
-        lambda at: [given[i] for i in chosen(at)],
-        settings,
-        out / "run",
-        team=team,
-        held_out=loss if plan.evaluate_every else None,
-    ).run()
-    if not team.first:
+    def batch(number: int) -> list[Any]:
+        return [given[i] for i in chosen(number)]
+
+    fit_module(ModuleTrainer(module, batch, settings, out / "run", held_out))
+    if not first_process():
         return {}
     figures = _figures(cast(Any, module).grades(kept), held) if held else {}
     trained = asdict(plan)

@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 from fitrag_integrations.cli import app
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
-from fitrag_integrations.training.loop.loop import Running
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
+from fitrag_integrations.training.trainer import Running
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -15,7 +15,7 @@ from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.training.bilabel.fit import BilabelPlan, WeighingLoop, fit_bilabel
+from fitrag_integrations.training.bilabel.fit import BilabelPlan, WeighingTrainer, fit_bilabel
 from fitrag_integrations.training.bilabel.imbalance import (
     Imbalance,
     Weigher,
@@ -27,8 +27,8 @@ from fitrag_integrations.training.bilabel.imbalance import (
     step_change,
 )
 from fitrag_integrations.training.bilabel.module import HeldPairs, fit_head, losses
-from fitrag_integrations.training.loop.loop import LoopSettings
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
+from fitrag_integrations.training.trainer import Settings, fit_module
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -361,8 +361,8 @@ def test_training_with_weights_logs_w_and_gives_a_scorer(bert, tune, mode, tmp_p
     assert (last["w"] == pytest.approx(1 / 3, abs=1e-5)) is (mode == "fixed")
 
 
-def weighing_loop(folder, stop=None):
-    """Make a loop over a linear model on random pairs, that fails at a step."""
+def weighed(folder, stop=None):
+    """Fit a linear model on random pairs, that fails at a step."""
     torch.manual_seed(1)
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(64, 4, generator=generator)
@@ -382,20 +382,21 @@ def weighing_loop(folder, stop=None):
             raise KeyboardInterrupt
         return torch.randperm(64, generator=torch.Generator().manual_seed(step))[:16]
 
-    settings = LoopSettings(30, 0.05, bfloat16=False, save_seconds=0, log_every=1)
-    held = partial(draw_pairs, labels, 8)
-    return WeighingLoop(Module(), batch, settings, folder, weigher=weigher, held=held)
+    settings = Settings(30, 0.05, bfloat16=False, save_seconds=0, log_every=1)
+    trainer = WeighingTrainer(
+        Module(), batch, settings, folder, held=partial(draw_pairs, labels, 8)
+    )
+    fit_module(trainer)
+    return trainer
 
 
 def test_a_stopped_run_goes_on_with_its_w(tmp_path):
-    whole, stopped = weighing_loop(tmp_path / "a"), weighing_loop(tmp_path / "b", stop=17)
-    whole.run()
+    whole = weighed(tmp_path / "a")
     with pytest.raises(KeyboardInterrupt):
-        stopped.run()
-    resumed = weighing_loop(tmp_path / "b")
-    resumed.run()
+        weighed(tmp_path / "b", stop=17)
+    resumed = weighed(tmp_path / "b")
     assert resumed.weigher.w.item() == whole.weigher.w.item() != 0.5
-    assert torch.equal(resumed.module.layer.weight, whole.module.layer.weight)
+    assert torch.equal(resumed.model.layer.weight, whole.model.layer.weight)
     first = json.loads((tmp_path / "a" / "log.jsonl").read_text().splitlines()[0])
     assert first["w"] == 0.5
 

@@ -12,9 +12,9 @@ from fitrag_integrations.training.causal.ik import fit_ik
 from fitrag_integrations.training.causal.slimplm import fit_necessity, fit_rewriter
 from fitrag_integrations.training.eligibility.fit import fit_eligibility
 from fitrag_integrations.training.evaluator.fit import fit_evaluator
-from fitrag_integrations.training.loop.checkpoints import RANKS, only_run
 from fitrag_integrations.training.one_pass import fit_onepass
 from fitrag_integrations.training.reader import fit_reader
+from fitrag_integrations.training.trainer import only_run
 
 TRAINERS = [fit_bilabel, fit_evaluator, fit_eligibility, fit_ik, fit_necessity, fit_onepass]
 TRAINERS += [fit_reader, fit_rewriter]
@@ -57,15 +57,14 @@ def test_a_folder_made_for_a_run_that_is_refused_goes_again(tmp_path):
     assert (tmp_path / "model" / "model.json").exists()
 
 
-@pytest.mark.parametrize("name", RANKS)
-def test_of_several_processes_the_first_locks_and_the_others_join(tmp_path, monkeypatch, name):
+def test_of_several_processes_the_first_locks_and_the_others_join(tmp_path, monkeypatch):
     fit = only_run(lambda out: "trained")
     handle = os.open(tmp_path, os.O_RDONLY)
     try:
         lock(handle, tmp_path)
-        monkeypatch.setenv(name, "1")
+        monkeypatch.setenv("RANK", "1")
         assert fit(tmp_path) == "trained"
-        monkeypatch.setenv(name, "0")
+        monkeypatch.setenv("RANK", "0")
         with pytest.raises(InputError, match="no other run is writing"):
             fit(tmp_path)
     finally:

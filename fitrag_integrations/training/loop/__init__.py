@@ -1,1 +1,0 @@
-"""The training loop, its batches, checkpoints and plots."""
