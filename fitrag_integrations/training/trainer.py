@@ -136,7 +136,7 @@ class ModuleTrainer(Trainer):
             gradient_accumulation_steps=settings.accumulate,
             logging_steps=settings.log_every,
             save_strategy="steps",
-            save_total_limit=1,
+            save_total_limit=2,  # the best and the last, which a finished run starts from again
             per_device_train_batch_size=1,
             use_cpu=device.type == "cpu",
             ddp_backend="gloo" if device.type == "cpu" and process_count() > 1 else None,
@@ -254,7 +254,8 @@ class _Run(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:  # whole, since a resumed run has dropped lines
-            lines = (json.dumps(row) + "\n" for row in state.log_history)
+            rows = (row for row in state.log_history if "train_runtime" not in row)
+            lines = (json.dumps(row) + "\n" for row in rows)
             write_whole(Path(args.output_dir) / "log.jsonl", "".join(lines))
 
 

@@ -1,5 +1,7 @@
 """Ten questions with their passages, written for the tests."""
 
+from safetensors.torch import load_file
+
 from fitrag_integrations import Passage
 from fitrag_integrations.training.rows import Judged, Labelled, ReadingRow
 
@@ -49,3 +51,9 @@ def judged_rows():
 
 
 JUDGED_PAIRS = [(row.question, passage) for row in judged_rows() for passage in row.passages]
+
+
+def last_weights(folder):
+    """Load what trained from the last checkpoint of the run in a model's folder."""
+    last = max(folder.glob("run/checkpoint-*"), key=lambda path: int(path.name[11:]))
+    return load_file(last / "model.safetensors")

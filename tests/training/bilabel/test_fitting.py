@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from training_rows import labelled_rows, reading_rows
+from training_rows import labelled_rows, last_weights, reading_rows
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
@@ -79,21 +79,20 @@ def test_a_fitted_scorer_is_the_one_that_was_saved(base, tune, evidence, tmp_pat
 
 def _assert_same_as_checkpoint(scorer, folder, tune):
     """Compare with the float32 weights of the run's last step."""
-    from safetensors.torch import load_file
 
-    saved = load_file(folder / "run" / "checkpoint.safetensors")
-    assert torch.equal(saved["weight/head.out.weight"], scorer._head.out.weight)
+    saved = last_weights(folder)
+    assert torch.equal(saved["head.out.weight"], scorer._head.out.weight)
     if tune == "full":  # stored in float16, which keeps 1 part in 2048
         for name, weight in parameters(scorer).items():
-            if f"weight/trunk.encoder.{name}" in saved:
-                given = saved[f"weight/trunk.encoder.{name}"]
+            if f"trunk.encoder.{name}" in saved:
+                given = saved[f"trunk.encoder.{name}"]
                 torch.testing.assert_close(weight, given, rtol=2**-11, atol=2**-24)
         return
-    factors = {n: w for n, w in saved.items() if n.startswith("weight/") and "lora_B" in n}
+    factors = {n: w for n, w in saved.items() if "lora_B" in n}
     base = dict(load_base(scorer.manifest["base"])[0].encoder.named_parameters())
     assert factors
     for name, down in factors.items():
-        layer = name.removeprefix("weight/trunk.encoder.base_model.model.").partition(".lora_B")[0]
+        layer = name.removeprefix("trunk.encoder.base_model.model.").partition(".lora_B")[0]
         change = 2 * down @ saved[name.replace("lora_B", "lora_A")]  # alpha over rank
         expected = base[f"{layer}.weight"] + change
         found = parameters(scorer)[f"{layer}.weight"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from training_rows import JUDGED_PAIRS as PAIRS
-from training_rows import judged_rows, reading_rows
+from training_rows import judged_rows, last_weights, reading_rows
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import RetrievalEvaluator
@@ -98,15 +98,14 @@ def test_a_fitted_evaluator_is_the_one_that_was_saved(base, rank, tmp_path):
 
 def _trained(folder, base, rank):
     """Compute the logits from the float32 weights of the run's last step."""
-    from safetensors.torch import load_file
 
     module = module_of(base, judged_rows(), rank).eval()
     named = dict(module.named_parameters())
-    state = load_file(folder / "run" / "checkpoint.safetensors")
+    state = last_weights(folder)
     with torch.no_grad():
         for name, weight in state.items():
-            if name.startswith("weight/"):
-                named[name.removeprefix("weight/")].copy_(weight)
+            if name in named:
+                named[name].copy_(weight)
         return module.logits(module.encoded(judged_rows()))[0].tolist()
 
 
