@@ -180,19 +180,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; always ends in `SystemExit`, or with the process."""
     open_streams()
     try:
-        _run(arguments)
-    except SystemExit as ended:
-        loop = sys.modules.get("fitrag_integrations.training.loop.parallel")
-        # gloo's threads may outlive the group, and abort what tears them down
-        if loop is not None and "gloo" in loop.talked_by:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
-        raise
-
-
-def _run(arguments: Sequence[str] | None) -> None:
-    try:
         with contextlib.redirect_stderr(Notices(sys.stderr)), Stopping().heard():
             app(None if arguments is None else list(arguments), prog_name="fitrag")
     except FitRagError as error:

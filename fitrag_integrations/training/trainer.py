@@ -33,7 +33,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import Stopping, Terminated, chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, TrainingError, refuse_if
-from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.engine import Options, multiplies_bfloat16
 from fitrag_integrations.training.options import Device
 
 __all__ = ["ModuleTrainer", "Running", "Settings", "epochs", "fit_module", "steps_over"]
@@ -132,7 +132,7 @@ class ModuleTrainer(Trainer):
             optim_args=f"momentum={settings.momentum}" if settings.optimizer == "sgd" else None,
             max_grad_norm=1.0,
             seed=settings.seed,
-            bf16=settings.bfloat16 and has_bfloat16(device),
+            bf16=settings.bfloat16 and multiplies_bfloat16(device),
             gradient_accumulation_steps=settings.accumulate,
             logging_steps=settings.log_every,
             save_strategy="steps",
@@ -353,13 +353,6 @@ def training_device(name: str | None) -> torch.device:
     allowed = "cuda; choose a card with CUDA_VISIBLE_DEVICES"
     refuse_if(device.index not in (None, 0), "device", name, allowed)
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-
-
-def has_bfloat16(device: torch.device) -> bool:
-    """Check whether a device multiplies bfloat16 itself; emulated it is slower than float32."""
-    if device.type == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def device_of(module: nn.Module) -> torch.device:
