@@ -28,9 +28,9 @@ from compression_rows import SETS, Asked, load
 from fitrag_integrations.evaluation.figures.figure import paired_interval
 from fitrag_integrations.flow import Flow, run
 from fitrag_integrations.methods.budget import Budget, BudgetFit
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
-from fitrag_integrations.methods.fitrag.scoring import Scoring
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.types import Excerpt
+from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import by_score, merge
 
 BUDGETS = (50, 100, 200, 400)
@@ -93,11 +93,9 @@ def main() -> None:
 
 
 def _measured(row: Asked) -> Iterator[tuple[tuple[int, str], tuple[float | None, bool]]]:
-    reducer, scoring = TokenReducer(window=1, per_passage=None, scoring="one_pass").settled(
-        score_port()
-    )
-    asked: Scoring = scoring.about(row.question)
-    cut = [window for passage in row.passages for window in reducer.cut(passage)]
+    resolved = TokenReducer(window=1, per_passage=None, scoring="one_pass").resolved
+    asked = resolved.scoring.about(row.question, {}, Selection())
+    cut = [window for passage in row.passages for window in resolved.cut(passage, {})]
     ordered = by_score(run(asked.windows(cut)).value)
     whole = Budget().cost([Excerpt.whole(passage) for passage in row.passages])
     for most in BUDGETS:

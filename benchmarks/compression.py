@@ -97,11 +97,11 @@ def _ways(scorer: BiLabelScorer, dtype: str | None) -> dict[str, Callable[[Asked
     score, ways = score_port(scorer), dict[str, Callable[[Asked], Levels]]()
 
     def reduced(detector: EligibilityDetector | None, port: Any, **options: Any) -> Any:
-        reducer = TokenReducer(detector=False, **options)
+        reducer = TokenReducer(scorer=port, top_n=None, detector=False, **options)
 
         def levels(row: Asked) -> Levels:
-            (traced,) = run_many([reducer.reduction(row.question, row.passages, port)])
-            ranked = list(traced.value.ranked)
+            (traced,) = run_many([reducer.reduction(row.question, row.passages)])
+            ranked = list(traced.value[1].ranked)
             return _prefixes(row, ranked, None if detector is None else _chances(detector, ranked))
 
         return levels
@@ -163,8 +163,9 @@ def _shipped(
     rows: Sequence[Asked], reducer: TokenReducer, reader: ExtractiveReader
 ) -> dict[str, float]:
     """Compress as a user would without arguments, and read before and after."""
-    flows = [reducer(row.question, row.passages, score_port()) for row in rows]
-    kept = [excerpts for lot in _lots(flows) for excerpts in lot]
+    reducer = replace(reducer, top_n=None)
+    flows = [reducer.context(row.question, row.passages) for row in rows]
+    kept = [list(context.excerpts) for context in _lots(flows)]
     before = _right(rows, [[Excerpt.whole(p) for p in row.passages] for row in rows], reader)
     after = _right(rows, kept, reader)
     flags = [row.holds(own) for row, own in zip(rows, kept, strict=True)]
@@ -180,9 +181,9 @@ def _shipped(
     }
 
 
-def _lots(flows: Sequence[Any]) -> Iterator[list[list[Excerpt]]]:
+def _lots(flows: Sequence[Any]) -> Iterator[Any]:
     for start in range(0, len(flows), AT_ONCE):
-        yield [traced.value[0] for traced in run_many(flows[start : start + AT_ONCE])]
+        yield from (traced.value for traced in run_many(flows[start : start + AT_ONCE]))
 
 
 def _right(

@@ -60,13 +60,14 @@ def jobs(
     question: str, passages: list[Passage], scorer: OnePassScorer
 ) -> dict[str, Callable[[], object]]:
     """Name the jobs; each does the whole of its work anew."""
-    port = score_port(scorer)
-    once = TokenReducer(window=3, scoring="one_pass", detector=False)
-    top = TokenReducer(scoring="windows", detector=False)
+    how: dict[str, object] = {"scorer": scorer, "top_n": None, "detector": False}
+    ranking = Windows(score_port(scorer), question=question)
+    once = TokenReducer(window=3, scoring="one_pass", **how)
+    top = TokenReducer(scoring="windows", **how)
     return {
-        "rerank": lambda: run(Windows(port).about(question).wholes(passages)),
-        "with one pass": lambda: run(once(question, passages, port)),
-        "windows of the top 10": lambda: run(top(question, passages[:10], port)),
+        "rerank": lambda: run(ranking.wholes(passages)),
+        "with one pass": lambda: run(once.context(question, passages)),
+        "windows of the top 10": lambda: run(top.context(question, passages[:10])),
     }
 
 

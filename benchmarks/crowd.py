@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.flow import arun, run
-from fitrag_integrations.methods.plain import Reducing
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.models import BiLabelScorer, IKClassifier
 from fitrag_integrations.types import Passage
 
@@ -45,7 +45,7 @@ class Asked:
 
     def __init__(self, scorer: Any, gate: Any) -> None:
         self.scorer, self.gate = scorer, gate
-        self.reducing = Reducing(scorer=scorer, max_tokens=60)
+        self.reducing = TokenReducer(scorer=scorer, max_tokens=60)
 
     def ask(self, request: Request) -> Any:
         """Ask from a thread."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from fitrag_integrations import Passage
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.models.light.models import LightScorer
 
@@ -38,15 +38,15 @@ def main() -> None:
     options = parser.parse_args()
     documents = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
     passages = [Passage(str(n), row["text"]) for n, row in enumerate(documents)]
-    score = score_port(LightScorer())
+    scorer = LightScorer()
     print("| budget | questions | kept | readable | mean tokens |\n| --- | --- | --- | --- | --- |")
     for budget in BUDGETS:
         kept = readable = tokens = count = 0
         for n, row in enumerate(documents):
             some = [passages[(n + 7 * k) % len(passages)] for k in range(OTHERS + 1)]
             for asked in row["questions"]:
-                reducer = TokenReducer(**budget)
-                found = run(reducer.reduction(asked["question"], some, score)).value
+                reducer = TokenReducer(scorer=scorer, top_n=None, **budget)
+                _, found = run(reducer.reduction(asked["question"], some)).value
                 own = [one for one in found.kept if one.passage is passages[n]]
                 shown = _words(render_excerpts(own)) if own else ""
                 has = _words(asked["answer"]) in shown

@@ -27,7 +27,7 @@ from fitrag_integrations.evaluation.figures.summaries import Draws, difference
 from fitrag_integrations.evaluation.ranking import reciprocal_rank
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.defaults import default_model
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.windows import windows
@@ -104,8 +104,9 @@ def measured(rows: Sequence[Listed], cut: bool) -> dict[str, dict[float, list[fl
 
 def kept(row: Listed, passages: Sequence[Passage], scorer: Once, weight: float) -> bool:
     """Check whether the paper's windows keep an answer within the budget."""
-    reducer = TokenReducer(weight=weight, scoring="windows", max_tokens=BUDGET, detector=False)
-    excerpts, _ = run(reducer(row.question, passages, score_port(scorer))).value
+    how = {"scorer": scorer, "weight": weight, "top_n": None, "max_tokens": BUDGET}
+    reducer = TokenReducer(**how, scoring="windows", detector=False)
+    excerpts = run(reducer.context(row.question, passages)).value.excerpts
     return any(contains_answer(f"{e.passage.title} {e.text}", row.answers) for e in excerpts)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_fakes import small_encoding
 
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, Refiner, SlimPLM
@@ -13,7 +14,7 @@ from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.text.tokens import approximate_tokens, counter_for
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.windows import windows
 
@@ -189,3 +190,49 @@ def test_bad_input_ends_in_an_answer_with_notes(texts, most):
     kept, notes = context.excerpts, context.notes
     assert approximate_tokens(render_excerpts(kept)) <= most
     assert kept or notes or not [text for text in texts if text.strip()]
+
+
+PORTS = "\n".join(f"| service {n} of the town | {8000 + n} | team {n} |" for n in range(12))
+HEAD = "# Ports of all services\n\n| name of the service | port | owner |\n| --- | --- | --- |\n"
+TABLE = HEAD + PORTS
+SHEET = Passage("ports", TABLE, "Ports", "docs/ports.md")
+FACTS = Passage("facts", " ".join(f"Fact {n} is short. Port {n} is open." for n in range(20)))
+
+
+@pytest.mark.parametrize("count", [None, lambda text: len(text.split()), small_encoding()])
+@pytest.mark.parametrize("passages", [[SHEET], [FACTS, SHEET], [FACTS, replace(FACTS, id="b")]])
+@pytest.mark.parametrize("most", [40, 60, 120])
+def test_max_tokens_holds_in_every_form_that_is_returned(count, passages, most):
+    from langchain_core.documents import Document
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    from fitrag_integrations import langchain, llama_index
+
+    tokens = counter_for(count)
+    how = {"max_tokens": most, "count_tokens": count, "scorer": by_port, "window": 1}
+    how |= {"per_passage": None, "scoring": "windows"}
+    context = run(TokenReducer(**how).context("Which port?", passages)).value
+    documents = langchain.SubDocumentCompressor(**how).compress_documents(
+        [
+            Document(p.text, id=p.id, metadata={"title": p.title, "source": p.source})
+            for p in passages
+        ],
+        "Which port?",
+    )
+    nodes = llama_index.SubDocumentCompressor(**how).postprocess_nodes(
+        [NodeWithScore(node=TextNode(text=p.text, id_=p.id)) for p in passages],
+        query_str="Which port?",
+    )
+    assert context.excerpts and documents and nodes
+    for texts in (
+        [one.text for one in context.excerpts],
+        [one.page_content for one in documents],
+        [one.node.get_content() for one in nodes],
+    ):
+        assert sum(map(tokens, texts)) <= most and tokens("\n\n".join(texts)) <= most
+    assert tokens(render_excerpts(context.excerpts)) <= most
+    assert tokens(str(documents)) <= most
+
+
+def by_port(pairs):
+    return [BiLabelScore(1 / (1 + len(p.text) + p.text.count("7"))) for _, p in pairs]
