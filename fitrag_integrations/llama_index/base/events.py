@@ -131,7 +131,7 @@ def emit_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
         ReRankStartEvent(
             query=QueryBundle(traced.value.question),
             nodes=scored_nodes(excerpt.passage for excerpt in graded),
-            top_n=method.top_n,
+            top_n=len(graded) if method.top_n is None else method.top_n,
             model_name=name_of("embedded" if method.scorer is None else method.scorer),
         )
     )

@@ -8,7 +8,7 @@ because the component has no async side of its own, runs in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType
 from llama_index.core.tools import AsyncBaseTool, BaseTool, ToolOutput
-from llama_index.core.types import TokenAsyncGen, TokenGen
+from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is, trait
 from fitrag_integrations.errors import InputError, PortError
@@ -197,12 +197,12 @@ def check_model(decider: Decider, llm: Any) -> None:
         check_judged(decider, trait(llm, "name", str))
 
 
-def stream(llm: LLM, prompt: str) -> TokenGen:
+def stream(llm: LLM, prompt: str) -> Iterator[str]:
     """Continue a prompt token by token, without the model's thoughts."""
     return streamed(llm.stream(_WRITTEN, text=prompt))
 
 
-async def astream(llm: LLM, prompt: str) -> TokenAsyncGen:
+async def astream(llm: LLM, prompt: str) -> AsyncIterator[str]:
     """Continue a prompt token by token, as `stream` does, without blocking the event loop."""
     if not blocks(llm):
         return astreamed(await llm.astream(_WRITTEN, text=prompt))

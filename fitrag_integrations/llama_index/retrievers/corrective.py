@@ -25,7 +25,7 @@ class CorrectiveRetriever(MethodOverBase):
         base: Retriever of candidates.
         search: Search provider, tool, retriever, or function of a query; without one the web is not
             searched.
-        llm: Language model that writes the keywords; None takes them from the question.
+        llm: Language model that writes the keywords; None searches for the question itself.
 
     The other options are those of ``fitrag_integrations.methods.Crag``.
 

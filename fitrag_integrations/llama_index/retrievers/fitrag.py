@@ -50,4 +50,4 @@ class FitRagRetriever(MethodOverBase):
     max_passages: int | None = DEFAULTS.max_passages
     max_sentences: int | None = DEFAULTS.max_sentences
     gate: object = None
-    top_n: int = DEFAULTS.top_n
+    top_n: int | None = DEFAULTS.top_n

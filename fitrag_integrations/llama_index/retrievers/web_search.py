@@ -28,7 +28,7 @@ class WebSearchRetriever(FlowRetriever):
         search: Search provider, such as ``fitrag_integrations.web.WebSearch``, tool, retriever, or
             function of a query.
         rewrite: Search for keywords, as CRAG does, instead of the question.
-        llm: Language model that writes the keywords; None takes them from the question.
+        llm: Language model that writes the keywords; None searches for the question itself.
 
     Example:
         >>> search = WebSearch(SearxngSearch("https://search.example"))
