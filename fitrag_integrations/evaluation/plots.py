@@ -181,11 +181,12 @@ def draw_value(
         **style: `name` for the legend, and settings of Matplotlib.
     """
     name, middle = style.pop("name", ""), value.value or 0.0
+    style.setdefault("color", "C0")
     low, high = value.bounds or (middle, middle)
     axes.plot(*((middle, at) if across else (at, middle)), marker="o", linestyle="", **style)
     axes.lines[-1].set_label(plain(name) if name else "_")
     ends = ([low, high], [at, at]) if across else ([at, at], [low, high])
-    axes.plot(*ends, color=style.get("color", "C0"), linewidth=1.2)
+    axes.plot(*ends, color=style["color"], linewidth=1.2)
 
 
 def draw_stacked(
@@ -213,7 +214,9 @@ def svg(axes: Axes) -> str:
     made = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "fitrag"}), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a face that lacks the letters of a name
-        axes.get_figure(root=True).savefig(made, format="svg", metadata={"Date": None})
+        canvas = axes.get_figure(root=True)
+        assert canvas is not None
+        canvas.savefig(made, format="svg", metadata={"Date": None})
     return f"data:image/svg+xml;base64,{base64.b64encode(made.getvalue()).decode('ascii')}"
 
 

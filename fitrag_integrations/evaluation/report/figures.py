@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.evaluation import plots
@@ -158,8 +158,8 @@ def _of_systems(result: Result, prices: Prices | None) -> Iterator[Shown]:
         axes = plots.new_axes() if draws else None
         if axes is not None:
             for at, line in enumerate(known):
-                style = {"name": line.name, "color": f"C{at}"}
-                plots.draw_value(axes, line.accuracy, at=read[line.name], **style)
+                how: dict[str, Any] = {"name": line.name, "color": f"C{at}"}
+                plots.draw_value(axes, line.accuracy, at=read[line.name], **how)
             plots.labelled(axes, "tokens read per question", "accuracy", "", fontsize="small")
         rows = [
             [Cell(line.name), Cell(number(read[line.name])), _cell(line.accuracy)] for line in known
