@@ -155,8 +155,8 @@ def grade(
     check_text("question", question, blank=False)
     items = [(question, excerpt.as_passage()) for excerpt in excerpts]
     able, grades, refused = yield from ask_able(evaluate, items, excerpts)
-    for excerpt, error in refused if selection is not None else ():
-        selection.drop([excerpt], "refused", str(error))
+    for excerpt, error in refused:
+        (selection or Selection()).drop([excerpt], "refused", str(error))
     return [
         replace(excerpt, score=check_grade("grade", value))
         for excerpt, value in zip(able, grades, strict=True)
