@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from fakes import FixedGate
 from first_contact import LLAMA_INDEX, NAMES, QUESTION, ROWS
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation import RetrieverEvaluator
@@ -111,6 +112,11 @@ def test_what_is_set_on_routers_and_engines_counts():
     engine = MethodQueryEngine(FitRag(), Shelf(), llm=MockLLM())
     engine.template = "{context_str}\nMy own words: {query_str}"
     assert "My own words" in str(engine.query(QUESTION))
+    router = KnowledgeRouterQueryEngine(FixedGate(0.1), retrieve=engine, llm=MockLLM())
+    router.retrieve = MethodQueryEngine(FitRag(), Shelf(), llm=MockLLM(), template="{context_str}!")
+    assert str(router.query(QUESTION)).endswith("!")
+    with pytest.raises(InputError, match="retrieve"):
+        router.retrieve = 3
     compressor = SubDocumentCompressor()
     compressor.max_tokens = 20
     kept = compressor.postprocess_nodes(Shelf().retrieve(QUESTION), query_str=QUESTION)

@@ -61,6 +61,11 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         self._engine = check_engine("retrieve", retrieve)
         super().__post_init__()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "retrieve":  # an option, too, though it is read as the engine's method
+            name, value = "_engine", check_engine("retrieve", value)
+        super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         gate = "embedded" if self.gate is None else name_of(self.gate)
         return f"{type(self).__name__}(gate={gate}, retrieve={name_of(self._engine)})"
