@@ -78,13 +78,14 @@ def named(passage: Passage) -> str:
     return f"web: {name}" if is_web(passage) else name
 
 
-_GENERATED = re.compile(r"text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
+_GENERATED = re.compile(r"\d+|text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
 
 
 def titled(passage: Passage) -> Passage:
     """Return a passage under the name that a numbered line shows: title, else source, else id.
 
-    A generated id (a UUID, or one made from the text) is no name, and a web page has its label.
+    A number and a generated id (a UUID, or one made from the text) are no names, and a web page has
+    its label.
     """
     if passage.title or is_web(passage):
         return passage

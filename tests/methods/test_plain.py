@@ -126,8 +126,8 @@ def test_a_result_shows_what_was_kept_before_what_was_not():
     first, second, *rest = repr(kept).splitlines()
     assert first.startswith("kept ") and first.endswith(" saved")
     assert second == f"  0 [9:46] {kept[0].score:.2f}: Items can be returned within 30 days."
-    assert rest[-1].startswith("dropped: ") and "dropped 2." not in repr(kept)
-    assert "dropped 2." in kept.explain(dropped=True)
+    assert rest[-1].startswith("dropped: ") and "\ndropped 3." not in repr(kept)
+    assert "\ndropped 3." in kept.explain(dropped=True)
     drawn = kept._repr_html_()
     assert drawn == kept.context._repr_html_()
     assert drawn.index("Items can be returned") < drawn.index("dropped: ")
