@@ -106,7 +106,7 @@ class Selection:
     def refused(self) -> tuple[str, ...]:
         """Return a note on what a scorer or an evaluator refused, if anything."""
         count = self.counts["refused"]
-        note = f"{count} left out: the scorer refused them, see the reason of each"
+        note = f"{count} left out: the scorer refused them, `explain(dropped=True)` has the reasons"
         return (note,) if count else ()
 
     def first(self, excerpts: Sequence[Excerpt], most: int | None, reason: str) -> list[Excerpt]:
