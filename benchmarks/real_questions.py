@@ -9,7 +9,8 @@ Wikipedia. Its lists lie in two halves by project, page, table or meeting: `choo
 settings, `report` is for figures alone. Prints for each kind MRR, recall@1, the calibration error
 of has_answer, and where the answer's words are known the fraction of lists that still hold it when
 .1 to .4 of the words are kept, the best sentences first; in brackets 95 % of bootstrap samples of
-the lists. What FILE has is not measured again, so that a run goes on where it was stopped.
+the lists. "Prior" is the order by default, over lists in dense order. What FILE has is not measured
+again, so that a run goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from compression_rows import Asked, asked
 from worth_peers import Scores, filled, ways
 from worth_rows import Vectors, titled
 
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figures.figure import paired_interval
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
-from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods.fitrag.reducer import ranked
 from fitrag_integrations.models.light.engine import DTYPES
 from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.models.scorer.items import of_logits
@@ -44,7 +46,7 @@ from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.training.rows import read_jsonl
-from fitrag_integrations.types import BiLabelScore, Passage
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.windows import by_score, windows
 
 SHARED = Path(__file__).parents[1] / ".." / "shared" / "data"
@@ -55,7 +57,7 @@ LISTED = (
 TRAINING = {"faq_docs", "meetings_qmsum", "tables_tatqa"}  # MIT, BSD, Apache, ISC, CC BY
 READ = ("clapnq_dev", "qed_dev", "quoref", "timeqa_human")
 FRACTIONS = (0.1, 0.2, 0.3, 0.4)
-OURS = "shipped"
+OURS, PRIOR = "shipped", "shipped, prior"
 WORDS, DEPTH, LEAST = 150, 14, 6  # of a stretch of a paper; of a list
 GENERAL = {"", "scene", "chat"}  # titles that name no page
 
@@ -91,7 +93,7 @@ def main() -> None:
                     with args.out.open("a") as file:
                         file.write(json.dumps({"model": model, "name": one.name, **made}) + "\n")
             own[model] = known[model, one.name]
-        found.append({"kind": one.kind, "gold": one.gold, **own})
+        found.append({"list": one, "kind": one.kind, "gold": one.gold, **own})
         print(f"\r{at} of {len(rows)}", end="", file=sys.stderr, flush=True)
     print("\n".join(page(found, list(scorers))))
 
@@ -286,7 +288,7 @@ def page(found: Sequence[dict[str, Any]], models: Sequence[str]) -> Iterator[str
         kind: [each for each in found if each["kind"] == kind]
         for kind in dict.fromkeys(each["kind"] for each in found)
     }
-    orders = ("dense", "BM25", *models)
+    orders = ("dense", "BM25", *models, PRIOR)
     mean = f"mean of {len(kinds) - 1} kinds"
     yield from ("", "MRR (recall@1)", "", line("kind", "lists", *orders))
     yield line(*["---"] * (len(orders) + 2))
@@ -326,15 +328,20 @@ def mrr(rows: Sequence[dict[str, Any]], order: str, first: int = 0) -> list[floa
     """Return each list's reciprocal rank, or its recall among the `first`."""
     values = []
     for row in rows:
-        own = row["peers"].get(order) or [combined(*labels) for labels in row[order]["labels"]]
-        ordered = [row["gold"][i] for i in np.argsort([-x for x in own], kind="stable")]
+        own = row["peers"].get(order)
+        if own is None:
+            both = row[OURS if order == PRIOR else order]["labels"]
+            own = [BiLabelScore(*labels).relevance(DEFAULTS.weight) for labels in both]
+        places = np.argsort([-x for x in own], kind="stable").tolist()
+        if order == PRIOR:
+            given = np.argsort([-x for x in row["peers"]["dense"]], kind="stable").tolist()
+            passages = row["list"].row.passages
+            wholes = [Excerpt.whole(passages[i], score=own[i]) for i in given]
+            best = ranked(row["list"].row.question, wholes, DEFAULTS.prior)
+            places = [int(one.passage.id) for one in best]
+        ordered = [row["gold"][i] for i in places]
         values.append(recall_at(ordered, first) if first else reciprocal_rank(ordered))
     return values
-
-
-def combined(has_answer: float, llm_prefer: float) -> float:
-    """Return the score that `FitRag()` ranks by."""
-    return BiLabelScore(has_answer, llm_prefer).combine(FitRag().weight)
 
 
 def gain(values: Sequence[float], others: Sequence[float]) -> str:

@@ -47,6 +47,7 @@ class Defaults:
         candidates: Passages that a verb takes from an index to rerank.
         top_n: Passages that the reranker keeps.
         weight: Weight of `llm_prefer` against `has_answer`, in [0, 1].
+        prior: Weight of the order given and of shared words in ranking by the bundled scorer.
         max_tokens: Budget of prompt tokens; None for no limit.
         min_score: Lowest score kept; None for any.
         deduplicate: Whether equal passages count once.
@@ -63,6 +64,7 @@ class Defaults:
     candidates: int = 20
     top_n: int = 10
     weight: float = 0.5
+    prior: float = 0.25
     max_tokens: int | None = None
     min_score: float | None = None
     deduplicate: bool = True
@@ -131,6 +133,7 @@ class Defaults:
         yield "k", str(self.candidates), "verbs that rerank from --index"
         yield "top_n", str(self.top_n), everywhere
         yield "weight", f"{self.weight:g}", everywhere
+        yield "prior", f"{self.prior:g}", "ranking by the bundled scorer; 0 by another"
         yield "min_score", _shown(self.min_score, "none"), everywhere
         yield "deduplicate", str(self.deduplicate), everywhere
         yield "max_passages", _shown(self.max_passages, "no limit"), everywhere

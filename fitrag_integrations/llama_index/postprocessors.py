@@ -43,6 +43,7 @@ class BiLabelReranker(Postprocessor):
 
     top_n: int | None = DEFAULTS.top_n
     weight: float = DEFAULTS.weight
+    prior: float | None = None
     min_score: float | None = DEFAULTS.min_score
     scorer: Model = None
     deduplicate: bool = DEFAULTS.deduplicate
@@ -96,6 +97,7 @@ class SubDocumentCompressor(Postprocessor):
     window: int | None = None
     stride: int = 1
     weight: float = DEFAULTS.weight
+    prior: float | None = None
     max_tokens: int | None = DEFAULTS.max_tokens
     count_tokens: Model = None
     detector: Model = None

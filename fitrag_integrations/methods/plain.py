@@ -28,6 +28,7 @@ class RerankOptions(TypedDict, total=False):
     """Keywords of `rerank` besides `top_n`."""
 
     weight: float
+    prior: float | None
     min_score: float | None
     scorer: Any  # a `Scorer`, a function of pairs, or a framework's cross-encoder
     deduplicate: bool

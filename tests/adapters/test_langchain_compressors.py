@@ -105,6 +105,7 @@ def test_reprs_are_short_and_models_stay_out_of_dumps():
     assert reranker.model_dump() == {
         "top_n": 3,
         "weight": 0.5,
+        "prior": None,
         "min_score": None,
         "deduplicate": True,
         "max_passages": 1000,

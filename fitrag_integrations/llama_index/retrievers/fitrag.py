@@ -36,6 +36,7 @@ class FitRagRetriever(MethodOverBase):
     window: int | None = None
     stride: int = 1
     weight: float = DEFAULTS.weight
+    prior: float | None = None
     max_tokens: int | None = DEFAULTS.max_tokens
     count_tokens: Callable[[str], int] | Encoder | str | None = None
     detector: object = None

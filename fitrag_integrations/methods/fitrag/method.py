@@ -16,7 +16,6 @@ from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Gate, Ports, Recognizer
 from fitrag_integrations.text.asked import asked_note
 from fitrag_integrations.types import BiLabelScore, Context, Passage, RetrievalDecision
-from fitrag_integrations.values.windows import by_score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +81,7 @@ class FitRag(ReducerOptions):
                 return replace(context, notes=notes, selection=selection.rows(()))
 
         # rerank (section 4.4.1), and reduce to sub-documents (section 4.4.2)
-        chosen = selection.first(by_score(graded), self.top_n, "top_n")
+        chosen = selection.first(reading.ranked(graded), self.top_n, "top_n")
         windows = yield from windows_of(chosen)
         reduced = yield from reduce(windows, resolved, reading)
         details = {

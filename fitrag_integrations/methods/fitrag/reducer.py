@@ -39,7 +39,8 @@ from fitrag_integrations.methods.fitrag.scoring import (
     scoring_of,
     sufficient,
 )
-from fitrag_integrations.ports import Detector, Scorer
+from fitrag_integrations.ports import Detector, Scorer, model_name
+from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -72,6 +73,10 @@ class RankingOptions(Checked):
         scorer: Object with ``score(pairs)``; None is the bundled one.
         top_n: Passages that the reranker keeps, best first; None keeps all but blank ones.
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        prior: Weight, in [0, 1], of what is known of a passage before it is scored when passages
+            are ranked: its place in the order given, which is the retriever's, and its place by
+            shared words (``ranked``). Scores stay as they are. None is 0.25 for the bundled scorer,
+            0 for another.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all.
         deduplicate: Keep passages of equal text and title, and text that chunks of one source
             share, once: the best-scored.
@@ -86,6 +91,7 @@ class RankingOptions(Checked):
     _: KW_ONLY
     top_n: Count | None = DEFAULTS.top_n
     weight: Share = DEFAULTS.weight
+    prior: Share | None = None
     min_score: Share | None = DEFAULTS.min_score
     deduplicate: bool = DEFAULTS.deduplicate
     max_passages: Count | None = DEFAULTS.max_passages
@@ -111,7 +117,11 @@ class RankingOptions(Checked):
         )
         foreign = script_note(self.scorer, EMBEDDED_SCORER, question, given)
         asked = scoring.about(question, ends, selection)
-        return Reading(passages, given, asked, (*notes, *more, *foreign), self.deduplicate)
+        prior = self.prior
+        if prior is None:
+            own = self.scorer is None or model_name(self.scorer) == EMBEDDED_SCORER.name
+            prior = DEFAULTS.prior if own else 0.0
+        return Reading(passages, given, asked, (*notes, *more, *foreign), self.deduplicate, prior)
 
 
 @dataclass
@@ -124,6 +134,7 @@ class Reading:
         asked: The scoring for this question; its `selection` records what is dropped.
         notes: What was left out so far, in plain sentences.
         deduplicate: Whether copies are left out.
+        prior: Weight of what is known of passages before they are scored.
     """
 
     found: tuple[Passage, ...]
@@ -131,6 +142,11 @@ class Reading:
     asked: Scoring
     notes: tuple[str, ...]
     deduplicate: bool
+    prior: float = 0.0
+
+    def ranked(self, wholes: Sequence[Excerpt]) -> list[Excerpt]:
+        """Return whole passages, best first."""
+        return ranked(self.asked.question, wholes, self.prior)
 
     def once(self, scored: list[Excerpt]) -> list[Excerpt]:
         """Record the scores of whole passages; return them without copies."""
@@ -154,6 +170,33 @@ class Reading:
         )
 
 
+def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excerpt]:
+    """Sort scored passages, best first, also by what is known of them without a model.
+
+    A passage ranks by ``(1 - prior) * score + prior * (1 / a + 1 / b) / 2``, where ``a`` is its
+    place, from 1, in the order given and ``b`` that by BM25 among all. So a rare token of the
+    question that a passage repeats exactly counts, such as an identifier, which a scorer of
+    meanings hardly reads.
+
+    Args:
+        question: The question.
+        wholes: Passages with their scores, in the order in which they were retrieved.
+        prior: Weight of both places, in [0, 1].
+    """
+    if not prior:
+        return by_score(wholes)
+    texts = [f"{one.passage.title} {one.passage.text}" for one in wholes]
+    shared = BM25(texts)
+    lexical = sorted(range(len(texts)), key=lambda at: -shared(question, texts[at]))
+    places = {at: place for place, at in enumerate(lexical, 1)}
+    mixed = [
+        (1 - prior) * one.score + prior * (1 / (at + 1) + 1 / places[at]) / 2
+        for at, one in enumerate(wholes)
+    ]
+    order = sorted(range(len(wholes)), key=lambda at: (only_links(wholes[at]), -mixed[at]))
+    return [wholes[at] for at in order]
+
+
 @dataclass(frozen=True)
 class Reranking(RankingOptions):
     """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1)."""
@@ -163,10 +206,10 @@ class Reranking(RankingOptions):
         asked = Windows(score_port(self.scorer), self.weight)
         reading = self.read(asked, question, passages)
         scored = yield from reading.asked.wholes(reading.passages)
-        selection, ranked = reading.asked.selection, by_score(reading.once(scored))
+        selection, ordered = reading.asked.selection, reading.ranked(reading.once(scored))
         if self.deduplicate:
-            ranked = apart(ranked, selection=selection)
-        able = at_least(self.min_score, ranked, selection)
+            ordered = apart(ordered, selection=selection)
+        able = at_least(self.min_score, ordered, selection)
         kept = selection.first(able, self.top_n, "top_n")
         details = {"weight": self.weight, "top_n": self.top_n}
         low = {} if self.min_score is None else {"min_score": self.min_score}
@@ -415,10 +458,10 @@ class TokenReducer(ReducerOptions):
             wholes, windows_of = yield from asked.passages(
                 given, partial(resolved.cut, ends=asked.ends)
             )
-            ranked = by_score(reading.once(wholes))
-            scored = yield from windows_of(asked.selection.first(ranked, top_n, "top_n"))
-            if left := len(ranked[top_n:]):
-                note = f"{left} of {len(ranked)} passages left out by top_n={top_n}"
+            ordered = reading.ranked(reading.once(wholes))
+            scored = yield from windows_of(asked.selection.first(ordered, top_n, "top_n"))
+            if left := len(ordered[top_n:]):
+                note = f"{left} of {len(ordered)} passages left out by top_n={top_n}"
                 reading.notes += (note,)
         return reading, (yield from reduce(scored, resolved, reading))
 

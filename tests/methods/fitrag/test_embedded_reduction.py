@@ -111,7 +111,7 @@ def test_the_bundled_scorer_given_by_hand_changes_nothing():
 
     scorer = BiLabelScorer.embedded(device="cpu")
     assert isinstance(scorer, BiLabelScorer) and isinstance(scorer, OnePassScorer)
-    assert FitRag(scorer).reducer == FitRag().resolved.cutting
+    assert FitRag(scorer).resolved.cutting == FitRag().resolved.cutting
     spans = [
         [(e.passage.id, e.start, e.end) for e in found(scorer=s).excerpts] for s in (None, scorer)
     ]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import FitRag, approximate_tokens, compress, rerank
-from fitrag_integrations.methods.fitrag.reducer import score_port
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer, ranked, score_port
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import BiLabelScore, Passage, RetrievalDecision
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision
 
 QUESTION = "Who wrote the score of Amarcord?"
 FILM = Passage(
@@ -194,6 +194,36 @@ def test_order_of_retrieval_does_not_matter_where_scores_differ(passages, max_to
     assert scores == sorted(scores, reverse=True)
     assert approximate_tokens(render_excerpts(context.excerpts)) <= max_tokens
     assert scores == [excerpt.score for excerpt in ordered.value.excerpts] or 0.5 in scores
+
+
+LOTS = [Passage(f"M-{n}", f"Logger M-{n} is in lot {n % 7}.") for n in (75, 76, 77, 78)]
+
+
+@pytest.mark.parametrize(
+    ("prior", "scores", "expected"),
+    [
+        (0.0, [0.50, 0.52, 0.51, 0.50], [1, 2, 0, 3]),
+        (0.25, [0.50, 0.52, 0.51, 0.50], [0, 3, 1, 2]),  # what is first, and what is asked for
+        (0.25, [0.10, 0.90, 0.10, 0.10], [1, 0, 3, 2]),  # a clear score decides
+        (1.0, [0.10, 0.90, 0.10, 0.10], [0, 3, 1, 2]),
+    ],
+)
+def test_order_and_shared_words_count_as_much_as_the_prior(prior, scores, expected):
+    wholes = [Excerpt.whole(one, score=x) for one, x in zip(LOTS, scores, strict=True)]
+    found = ranked("Which lot is logger M-78 from?", wholes, prior)
+    assert found == [wholes[at] for at in expected]  # their scores stay
+
+
+def test_the_prior_is_that_of_the_bundled_scorer():
+    for options, prior in (
+        ({}, 0.25),
+        ({"prior": 0.5}, 0.5),
+        ({"scorer": Words()}, 0.0),
+        ({"scorer": Words(), "prior": 0.1}, 0.1),
+    ):
+        assert TokenReducer(**options).resolved.read(QUESTION, LOTS).prior == prior
+    with pytest.raises(InputError, match="prior"):
+        TokenReducer(prior=1.1)
 
 
 def test_nothing_retrieved_gives_an_empty_context_and_a_note():
