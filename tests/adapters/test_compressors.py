@@ -18,7 +18,7 @@ from fakes import (
 from frameworks import BOTH, told
 
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.method import rerank
+from fitrag_integrations.methods.fitrag.reducer import rerank
 from fitrag_integrations.methods.fitrag.reducer import compress
 from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.types import Passage
@@ -61,13 +61,11 @@ async def test_both_frameworks_keep_what_the_flows_keep(kind, settings):
 async def test_the_reranker_keeps_the_best_by_both_labels(framework):
     reranker = made(framework, "BiLabelReranker", top_n=2)
     found = await framework.kept(reranker, QUESTION)
-    scores = {p.id: labels(QUESTION, p).combine() for p in PASSAGES}
+    scores = {p.id: labels(QUESTION, p).relevance(0.5) for p in PASSAGES}
     best = sorted(scores, key=scores.get, reverse=True)[:2]
     assert [piece.id for piece in found] == best
-    assert [piece.metadata["raw_score"] for piece in found] == [scores[name] for name in best]
-    assert [piece.metadata["relevance_score"] for piece in found] == [
-        scores[name] / 2 for name in best
-    ]
+    for name in ("raw_score", "relevance_score"):
+        assert [piece.metadata[name] for piece in found] == [scores[each] for each in best]
     first = found[0].metadata
     assert (first["fitrag"], first["source_start"]) == ("rerank", 0)
     assert first["source_end"] == len(PASSAGES[0].text)
