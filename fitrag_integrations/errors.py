@@ -20,8 +20,18 @@ Catch ``FitRagError`` for all of them. What a caller's own backend raises is nev
 
 from __future__ import annotations
 
+import re
 import reprlib
 from functools import partial
+
+_NAMES = re.compile(r"[\w'./:-]+(, [\w'./:-]+)+")
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, shortened."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 80
+    return short.repr(value)
 
 
 class FitRagError(Exception):
@@ -29,7 +39,17 @@ class FitRagError(Exception):
 
 
 class InputError(FitRagError, ValueError):
-    """Invalid argument: names the field, the value given and what is allowed."""
+    """Invalid argument.
+
+    Attributes:
+        field: Name of the argument, option or field of a row; empty if the message has none.
+        given: Its value.
+        allowed: What is allowed, in a few words.
+    """
+
+    field: str = ""
+    given: object = None
+    allowed: str = ""
 
     @classmethod
     def of(cls, field: str, *, given: object, allowed: str) -> InputError:
@@ -38,12 +58,30 @@ class InputError(FitRagError, ValueError):
         Args:
             field: Name of the argument.
             given: Its value.
-            allowed: What is allowed, in a few words.
+            allowed: What is allowed, as it follows "must be"; of names with commas one is meant.
         """
-        short = reprlib.Repr()
-        short.maxstring = short.maxother = 80
-        kind = "" if given is None else f" ({type(given).__name__})"
-        return cls(f"{field}: given {short.repr(given)}{kind}, allowed {allowed}")
+        one = "one of " if _NAMES.fullmatch(allowed) else ""
+        error = cls(f"`{field}` must be {one}{allowed}, got {shown(given)}")
+        error.field, error.given, error.allowed = field, given, allowed
+        return error
+
+    @classmethod
+    def missing(cls, field: str, path: object) -> InputError:
+        """Build the error for a file or folder that is not there.
+
+        Args:
+            field: Name of the argument.
+            path: The path given.
+        """
+        error = cls(f"{field} not found: {path}")
+        error.field, error.given, error.allowed = field, path, "a path that exists"
+        return error
+
+    def at(self, place: str) -> InputError:
+        """Return the same error with its place, such as "row 2: ", before the message."""
+        error = type(self)(f"{place}{self}")
+        error.field, error.given, error.allowed = self.field, self.given, self.allowed
+        return error
 
 
 def refuse_if(wrong: object, field: str, given: object, allowed: str) -> None:

@@ -68,9 +68,9 @@ def test_a_coroutine_function_or_an_async_callable_is_async():
 
 @pytest.mark.parametrize("backend", [None, "name", 3, Backend, object()])
 def test_what_has_no_method_is_refused(backend):
-    with pytest.raises(InputError, match=r"scorer: given .* allowed an object with a 'score'"):
+    with pytest.raises(InputError, match=r"scorer` must be an object with a 'score'"):
         port_of("scorer", backend, "score")
-    with pytest.raises(InputError, match="^mine: given"):
+    with pytest.raises(InputError, match="^`mine` must be"):
         port_of("scorer", backend, "score", argument="mine")
 
 
@@ -92,7 +92,7 @@ def test_a_gate_is_asked_with_pairs_and_joins():
     gate = Backend()
     run_many([gate_port(gate).ask([(question, "draft")]) for question in "ab"])
     assert gate.calls == [(["a", "b"], ["draft", "draft"])]
-    with pytest.raises(InputError, match="gate: given"):
+    with pytest.raises(InputError, match="gate` must be"):
         gate_port(object())
 
 

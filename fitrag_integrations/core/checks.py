@@ -72,7 +72,8 @@ def check_whole(field: str, value: Any, *, low: int, high: int | None = None) ->
     except TypeError:
         number = low - 1
     if number < low or (high is not None and number > high):
-        allowed = f"an integer from {low}" + (" up" if high is None else f" to {high}")
+        limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+        allowed = f"an integer {limits}"
         raise InputError.of(field, given=value, allowed=allowed)
     return number
 

@@ -139,7 +139,8 @@ class Result(Record, Checked):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Load a file of `write`; raises `InputError` naming it."""
-        refuse_if(not path.is_file(), "result", str(path), "a file that is there")
+        if not path.is_file():
+            raise InputError.missing("Result", path)
         try:
             data = path.read_bytes()
             return cls.from_json((gzip.decompress(data) if path.suffix == ".gz" else data).decode())
@@ -225,5 +226,5 @@ def each_row(rows: Iterable[R], read: Callable[[R], T], where: str = "") -> list
         try:
             made.append(read(row))
         except InputError as error:
-            raise InputError(f"{where}row {place}: {error}") from error
+            raise error.at(f"{where}row {place}: ") from error
     return made

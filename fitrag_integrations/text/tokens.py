@@ -117,7 +117,7 @@ def _named(name: str) -> TokenCounter:
     try:
         return tiktoken_counter(name)
     except InputError as error:
-        known = str(error).rpartition("allowed ")[2]
+        known = error.allowed
         raise InputError.of(
             "count_tokens", given=name, allowed=f"{_ALLOWED}; tiktoken knows {known}"
         ) from error

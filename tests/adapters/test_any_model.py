@@ -206,7 +206,7 @@ def test_a_runnable_gives_no_probability():
         (AIMessage(""), "asked for Yes or No"),
         (AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]), "asked for Yes or No"),
         (AIMessage([{"type": "image", "url": "x"}]), "asked for Yes or No"),
-        (None, "llm output: given None"),
+        (None, "llm output` must be"),
         (AIMessage("Perhaps."), "asked for Yes or No, the model gave 'Perhaps.'"),
     ],
 )
@@ -222,7 +222,7 @@ def test_an_answer_that_is_no_text_is_an_error_of_ours(reply):
     llm = RunnableLambda(lambda prompt: reply)
     router = KnowledgeRouter(gate=gate, llm=llm, unknown=lambda question: "")
     for answered in (router.invoke, lambda question: list(router.stream(question))):
-        with pytest.raises(InputError, match="llm output: given"):
+        with pytest.raises(InputError, match="llm output` must be"):
             answered(QUESTION)
 
 

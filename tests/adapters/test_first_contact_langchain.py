@@ -149,7 +149,7 @@ def test_what_is_set_afterwards_counts():
 def test_what_is_set_wrong_is_told_at_the_next_question():
     retriever = FitRagRetriever(base=Shelf())
     retriever.max_tokens = 0
-    with pytest.raises(ValueError, match="max_tokens: given 0"):
+    with pytest.raises(ValueError, match="max_tokens` must be"):
         retriever.invoke(QUESTION)
 
 
@@ -167,7 +167,7 @@ def test_what_gives_one_number_is_a_cross_encoder_and_an_evaluator():
 
 def test_a_number_out_of_range_says_what_to_do():
     made = BiLabelReranker(scorer=lambda pairs: [4.5] * len(pairs))
-    with pytest.raises(ValueError, match=r"scores\[0\]: given 4.5 .*by a sigmoid"):
+    with pytest.raises(ValueError, match=r"scores\[0\]` must be .*by a sigmoid"):
         made.compress_documents(Shelf().invoke(QUESTION), QUESTION)
 
 

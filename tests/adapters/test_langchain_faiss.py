@@ -59,7 +59,7 @@ async def test_k_at_construction_at_invoke_and_by_configuration(retriever):
     configurable = retriever.configurable_fields(k=ConfigurableField(id="k"))
     assert len(configurable.invoke(QUESTION, {"configurable": {"k": 5}})) == 5
     assert len(retriever.invoke(QUESTION, k=99)) == 6
-    with pytest.raises(InputError, match="k: given 0"):
+    with pytest.raises(InputError, match="k` must be"):
         retriever.invoke(QUESTION, k=0)
     with pytest.raises(ValidationError, match="k"):
         FaissRetriever(index=retriever.index, k=0)

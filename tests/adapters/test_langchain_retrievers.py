@@ -56,7 +56,7 @@ async def test_k_is_a_field_and_an_argument():
     assert len(await retriever.ainvoke(QUESTION, k=1)) == 1
     assert [len(found) for found in retriever.batch(list(QUESTIONS), k=1)] == [1, 1, 1]
     assert [len(found) for found in await retriever.abatch(list(QUESTIONS), k=1)] == [1, 1, 1]
-    with pytest.raises(InputError, match="k: given 0"):
+    with pytest.raises(InputError, match="k` must be"):
         retriever.invoke(QUESTION, k=0)
 
 

@@ -350,9 +350,9 @@ async def test_the_choices_are_found_by_index():
     assert selector.get_prompts() == {}
     selector.update_prompts({})
     for choices in (["a", "b"], []):
-        with pytest.raises(InputError, match="known: given"):
+        with pytest.raises(InputError, match="known` must be"):
             selector.select(choices, KNOWN)
-        with pytest.raises(InputError, match="known: given"):
+        with pytest.raises(InputError, match="known` must be"):
             await selector.aselect(choices, KNOWN)
 
 

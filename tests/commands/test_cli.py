@@ -185,7 +185,7 @@ def test_the_help_of_a_verb_is_its_plans(one, capsys):
         ("answer in.jsonl out.jsonl --llm together:some", "fitrag: .*langchain-together"),
         ("answer in.jsonl out.jsonl --llm nobody:some", "fitrag: .*nobody"),
         ("answer in.jsonl out.jsonl --method cragg", "fitrag: .*did you mean crag\\?"),
-        ("answer who?", "fitrag: --index: given None, allowed"),
+        ("answer who?", "fitrag: `--index` must be"),
     ],
 )
 def test_what_is_wrong_is_told_plainly(tmp_path, scorer, fitrag, monkeypatch, words, said):

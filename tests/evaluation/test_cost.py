@@ -58,5 +58,5 @@ def test_a_large_model_that_writes_nothing_has_no_share():
     ],
 )
 def test_wrong_counts_are_refused(contexts, chat, options, field):
-    with pytest.raises(InputError, match=f"{field}: given"):
+    with pytest.raises(InputError, match=f"{field}` must be"):
         cost_account(contexts, chat, **options)

@@ -93,9 +93,9 @@ def test_the_four_orders_and_their_ties():
 
 
 def test_lists_of_another_length_and_a_k_of_zero_are_refused():
-    with pytest.raises(InputError, match="k: given 0"):
+    with pytest.raises(InputError, match="k` must be"):
         recall_at([1], 0)
-    with pytest.raises(InputError, match=r"Candidates\.trust: given 1"):
+    with pytest.raises(InputError, match=r"Candidates\.trust` must be"):
         question([1, 0], [0.1, 0.2], trust=(0.5,))
     with pytest.raises(InputError, match="at least one label"):
         question([], [])

@@ -346,7 +346,7 @@ def test_an_observer_sees_each_step():
 
 @pytest.mark.parametrize("wrong", ["question", None, lambda: None])
 def test_what_is_no_flow_is_refused(wrong):
-    with pytest.raises(InputError, match=r"flows\[0\]: given .* allowed a flow"):
+    with pytest.raises(InputError, match=r"flows\[0\]` must be a flow"):
         run(wrong)
 
 

@@ -24,7 +24,7 @@ def with_text_judge(**options):
 
 WRONG = [
     (Crag, "top_n", 0),
-    (Crag, "strip_threshold", 3, "threshold: given 3"),
+    (Crag, "strip_threshold", 3, "threshold` must be"),
     (Crag, "sentences", 0),
     (Crag, "max_tokens", 0),
     (Crag, "on_web_error", "ignore"),
@@ -49,10 +49,10 @@ WRONG = [
     (FitRag, "top_n", 0),
     (FitRag, "top_n", 2.5),
     (FitRag, "window", 0),
-    (FitRag, "stride", 4, "stride: given 4 .* from 1 to window=1"),
+    (FitRag, "stride", 4, "stride` must be .* from 1 to window=1"),
     (FitRag, "weight", 1.5),
     (FitRag, "max_tokens", 0),
-    (FitRag, "count_tokens", 3, "count_tokens: given 3 .* lambda text: len"),
+    (FitRag, "count_tokens", 3, "count_tokens` must be .* lambda text: len"),
     (FitRag, "gate", object()),
     (FitRag, "detector", object()),
     (FitRag, "scorer", "t5"),
@@ -72,8 +72,8 @@ WRONG = [
     (ITRG, "count_tokens", 3),
     (ITRG, "demonstrations", "Q, D, A"),
     (ITRG, "demonstrations", 5),
-    (ITRG, "demonstrations", [("Q", "D")], r"demonstrations\[0\]: given"),
-    (ITRG, "demonstrations", [("Q", " ", "A")], "Demonstration.document: given"),
+    (ITRG, "demonstrations", [("Q", "D")], r"demonstrations\[0\]` must be"),
+    (ITRG, "demonstrations", [("Q", " ", "A")], "Demonstration.document` must be"),
     (Refiner, "top_n", 0),
     (Refiner, "threshold", 2),
     (Refiner, "sentences", 0),
@@ -118,7 +118,7 @@ WRONG = [
 )
 def test_a_wrong_option_is_rejected_at_construction(case):
     kind, field, value, *message = case
-    with pytest.raises(InputError, match=message[0] if message else f"{field}: given"):
+    with pytest.raises(InputError, match=message[0] if message else f"{field}` must be"):
         kind(**{**DEFAULTS.get(kind, {}), field: value})
 
 

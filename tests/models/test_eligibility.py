@@ -87,9 +87,9 @@ def test_no_order_and_no_batch_changes_anything(rest):
 def test_what_is_no_score_is_refused():
     detector = made()
     assert detector.eligible([]) == []
-    with pytest.raises(InputError, match=r"combinations\[1\]\[0\]: given None"):
+    with pytest.raises(InputError, match=r"combinations\[1\]\[0\]` must be"):
         detector.eligible([SCORES, [None]])
-    with pytest.raises(InputError, match="combination: given"):
+    with pytest.raises(InputError, match="combination` must be"):
         detector.eligible([[]])
 
 

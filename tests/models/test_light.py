@@ -131,7 +131,7 @@ async def test_the_gate_drafts_and_decides_as_in_torch():
         assert (own, own.cut) == (other, other.cut)
         ((own,), (other,)) = (one.drafter.draft([prompt]) for one in (light, wanted))
         assert (own.text, len(own.logprobs)) == (other.text, len(other.logprobs))
-    with pytest.raises(InputError, match="tokens of a prompt: given .*, allowed fewer than 256"):
+    with pytest.raises(InputError, match="tokens of a prompt` must be fewer than 256"):
         light.drafter.draft(["Who? " * 200])
 
 
@@ -226,7 +226,7 @@ def test_vectors_are_those_of_torch():
     assert found == pytest.approx(wanted.encode(texts), abs=1e-5)
     assert (light.width, light.settings) == (wanted.width, wanted.settings)
     assert light.encode([]).shape == (0, 384)
-    with pytest.raises(InputError, match="prompt_name: given 'answer'"):
+    with pytest.raises(InputError, match="prompt_name` must be"):
         light.encode(texts, prompt_name="answer")
     light.unload()
     with pytest.raises(ModelLoadError, match="was unloaded"):

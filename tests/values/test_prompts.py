@@ -74,7 +74,7 @@ def test_a_template_of_ones_own():
 
 @pytest.mark.parametrize("text", ["{context}", "{", "{}", "{question.x}", 7])
 def test_unknown_fields_are_refused(text):
-    with pytest.raises(InputError, match=r"PromptTemplate\.text: given"):
+    with pytest.raises(InputError, match=r"PromptTemplate\.text` must be"):
         PromptTemplate("bad", text)
 
 
@@ -83,7 +83,7 @@ def test_templates_are_found_by_name():
     assert list(TEMPLATES)[:4] == ["retrieval", "no_retrieval", "simple", "cot"]
     assert all(template_named(name).name == name for name in TEMPLATES)
     assert template_named("crag") is CRAG
-    with pytest.raises(InputError, match="template: given 'nope' .* allowed retrieval, no_"):
+    with pytest.raises(InputError, match="template` must be one of retrieval, no_"):
         template_named("nope")
 
 

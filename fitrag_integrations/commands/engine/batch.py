@@ -174,7 +174,8 @@ def check_names(source: str, target: str) -> None:
     """Raise `InputError` unless the input is there and the output may be written."""
     is_file = Path(source).exists() and not Path(source).is_dir()
     piped = source == jsonl.STREAM
-    refuse_if(not piped and not is_file, "input", source, "a file that is there, or -")
+    if not piped and not is_file:
+        raise InputError.missing("Input file", source)
     is_row_file = target.endswith((".jsonl", ".jsonl.gz")) and not Path(target).is_dir()
     wrong = target != jsonl.STREAM and not is_row_file
     refuse_if(wrong, "output", target, "a .jsonl or .jsonl.gz file, or -")

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, shown
 from fitrag_integrations.types import Passage
 
 RAW_SHOWN = 200
 _PLACE = re.compile(r"\[\d+\]")
-_WORDING = re.compile(r"(?P<field>[^\n]+?): given (?P<given>.*), allowed (?P<allowed>.*)", re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,9 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[Line]:
 def described(error: Exception) -> dict[str, str]:
     """Return an error as plain text; an `InputError` in its parts too."""
     message = str(error)
-    found = _WORDING.fullmatch(message) if isinstance(error, InputError) else None
-    if found is not None:
-        return {**found.groupdict(), "message": message}
+    if isinstance(error, InputError) and error.field:
+        parts = {"field": error.field, "given": shown(error.given), "allowed": error.allowed}
+        return {**parts, "message": message}
     named = isinstance(error, InputError | json.JSONDecodeError)
     return {"message": message if named else f"{type(error).__name__}: {message}"}
 

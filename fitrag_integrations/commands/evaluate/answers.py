@@ -119,7 +119,7 @@ class EvaluateAnswers:
             try:
                 questions += answer_rows(given, system if len(names) > 1 else "", prices)
             except InputError as error:
-                raise InputError(f"{name}, {error}") from error
+                raise error.at(f"{name}, ") from error
         notes = [note for each in loaded for note in each.notes]
         if self.common:
             every, questions = len(questions), _common(questions)

@@ -14,7 +14,7 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, Hardware, RunOptions
 from fitrag_integrations.commands.engine.progress import NamedPlan
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import ModelLoadError, refuse_if
+from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Port
 from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteOptions
@@ -141,7 +141,8 @@ def load_llm(
 
 
 def _check_file(field: str, path: Path | None) -> None:
-    refuse_if(path is not None and not path.is_file(), field, str(path), "a file that is there")
+    if path is not None and not path.is_file():
+        raise InputError.missing(f"File of {field}", path)
 
 
 @dataclass(frozen=True, slots=True)

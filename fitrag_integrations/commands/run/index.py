@@ -21,7 +21,7 @@ from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import FileNote
@@ -91,7 +91,8 @@ class IndexPlan:
     def check(self) -> None:
         """Raise `InputError` for a corpus that is missing and an index that would be lost."""
         there, given = self.corpus.exists(), str(self.corpus)
-        refuse_if(not there, "corpus", given, "a file or folder that is there")
+        if not there:
+            raise InputError.missing("Corpus", given)
         inside = list(self.folder.iterdir()) if self.folder.exists() else []
         there = any(not each.name.startswith(".") for each in inside)  # what a killed run left
         lost = there and not (self.add or self.overwrite)
@@ -133,8 +134,8 @@ class RetrievePlan:
             self.dense and self.corpus is None, "--dense", True, "with --corpus; an index is dense"
         )
         for name, path in (("--index", self.index), ("--corpus", self.corpus)):
-            missing = path is not None and not path.exists()
-            refuse_if(missing, name, str(path), "a file or folder that is there")
+            if path is not None and not path.exists():
+                raise InputError.missing(f"File or folder of {name}", path)
 
     def verb(self) -> Verb[list[Passage]]:
         """Open the index, or read the corpus."""

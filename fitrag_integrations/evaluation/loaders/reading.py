@@ -105,7 +105,7 @@ def read_questions(source: str, format: str = "auto", *, split: str | None = Non
     try:
         return convert(found, format)
     except InputError as error:
-        raise InputError(f"{source}: {error}") from error
+        raise error.at(f"{source}: ") from error
 
 
 def read_records(source: str, *, split: str | None = None) -> list[Row]:
@@ -150,7 +150,7 @@ def read_records(source: str, *, split: str | None = None) -> list[Row]:
     try:
         return [mapping("row", row) for row in _listed(text, split)]
     except InputError as error:
-        raise InputError(f"{source}: {error}") from error
+        raise error.at(f"{source}: ") from error
 
 
 def _listed(text: str, split: str | None) -> list[Any]:

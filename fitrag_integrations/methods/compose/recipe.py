@@ -336,7 +336,8 @@ def _made(kind: type, table: Mapping[str, object], at: str, models: Models) -> M
     try:
         return cast(Method, kind(**values))
     except InputError as error:
-        raise InputError(f"{at}{error}") from error
+        field, given, allowed = f"{at}{error.field}", error.given, error.allowed
+        raise InputError.of(field, given=given, allowed=allowed) from error
 
 
 def _value(kind: str, name: str, value: object, at: str, models: Models) -> Any:

@@ -238,7 +238,7 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
             elif is_csv and not row:
                 continue
             elif len(row) != len(head):
-                raise InputError.of("", given=len(row), allowed=f"{len(head)} columns")
+                raise InputError.of("columns", given=len(row), allowed=str(len(head)))
             else:
                 yield _passage(dict(zip(head, row, strict=True)), file.name, rows.line_num)
         except StopIteration:
@@ -288,7 +288,7 @@ def _array(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
 
 
 def _bad(name: str, number: int, error: Exception) -> FileNote:
-    return FileNote(name, str(error).removeprefix(": "), number)
+    return FileNote(name, str(error), number)
 
 
 def _page(row: Row, name: str, split: SentenceSplitter, max_words: int) -> Iterator[Passage]:

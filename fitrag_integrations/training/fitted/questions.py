@@ -57,7 +57,8 @@ class Asked:
 
 def questions_in(file: Path, count: int) -> list[Asked]:
     """Read questions: rows of question and maybe answers or answer, or a text with one a line."""
-    refuse_if(not file.is_file(), "questions", str(file), "a file that is there")
+    if not file.is_file():
+        raise InputError.missing("File of questions", file)
     if file.name.lower().endswith((".jsonl", ".jsonl.gz")):
         asked = [asked_of(row, f"{file}, row {n}") for n, row in enumerate(read_jsonl(file), 1)]
     else:

@@ -68,7 +68,7 @@ def test_what_is_a_row(tmp_path, scorer, fitrag, lines, code, count):
 @pytest.mark.parametrize(
     ("source", "target", "said"),
     [
-        ("missing.jsonl", "out.jsonl", "input: given"),
+        ("missing.jsonl", "out.jsonl", "Input file not found"),
         ("in.jsonl", "in.jsonl", "another file"),
         ("in.jsonl", "out.txt", ".jsonl"),
         ("broken.jsonl.gz", "out.jsonl", "damaged"),

@@ -101,7 +101,7 @@ CLUSTER = SimpleNamespace(is_initialized=lambda: False, init=init)  # that does 
 @pytest.mark.parametrize(
     ("source", "engine", "modules", "said"),
     [
-        (None, "spark", {}, "allowed local or ray"),
+        (None, "spark", {}, "must be local or ray"),
         (None, "ray", {"ray": None}, "fitrag-integrations[ray]"),
         (None, "ray", {"ray": CLUSTER}, "fitrag: --engine ray: The current node timed out"),
     ],
@@ -122,13 +122,13 @@ def test_rows_that_fail_are_told_in_their_place(scorer):
     ]
     good, bad = MapRows("score")(rows)
     assert good["error"] is None and len(good["scores"]) == 1
-    assert "passages: given None" in bad["error"] and bad["scores"] == [] and bad["id"] == 2
+    assert "passages` must be" in bad["error"] and bad["scores"] == [] and bad["id"] == 2
     assert list(good) == [*rows[0], "scores"]
 
 
 @pytest.mark.parametrize(
     "verb, options, said",
-    [("label", {}, "verb: given 'label'"), ("score", {"wait": 1}, "option: given 'wait'")],
+    [("label", {}, "verb` must be"), ("score", {"wait": 1}, "option` must be")],
 )
 def test_a_verb_that_is_none_is_refused(verb, options, said):
     with pytest.raises(InputError, match=said):

@@ -186,7 +186,7 @@ def test_a_local_model_answers_and_writes(tmp_path, questions, compete):
     [
         (("--methods", "direct,direct"), "each name once"),
         (("--methods", " , "), "at least one method"),
-        (("--methods", "cragg"), "method: given 'cragg'"),
+        (("--methods", "cragg"), "method` must be"),
         (("--methods", "skrknn"), "bank"),
         (("--llm", "a:b", "--reader", "x"), "--reader"),
     ],
@@ -237,7 +237,7 @@ def test_a_worse_retriever_is_made_of_the_rows(tmp_path, world, questions, compe
     whole = found()
     assert found("--drop-right", 0.5, "--seed", 1) < whole
     refused = compete(questions, "--drop-right", 0.5, "--index", tmp_path, code=2)
-    assert "--drop-right: given 0.5 (float), allowed 0 with --index" in refused
+    assert "--drop-right` must be 0 with --index" in refused
 
 
 def test_a_row_may_lose_its_last_passage(tmp_path, world, compete):

@@ -181,14 +181,14 @@ def test_the_table_and_the_drawing(tmp_path, fitrag, scorer):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"question": " "}, "row 2: question: given"),
-        ({"answers": None}, "row 2: answers: given None"),
-        ({"answers": []}, "row 2: answers: given"),
-        ({"answers": ["", " "]}, "row 2: answers: given"),
-        ({"answers": "Ann"}, "row 2: answers: given 'Ann'"),
-        ({"passages": []}, "row 2: passages: given"),
-        ({"scores": [{"has_answer": 0.5}]}, "row 2: scores: given"),
-        ({"passages": [{"text": "x", "has_answer": 3}]}, "row 2: passages[0].has_answer: given 3"),
+        ({"question": " "}, "row 2: `question` must be"),
+        ({"answers": None}, "row 2: `answers` must be"),
+        ({"answers": []}, "row 2: `answers` must be"),
+        ({"answers": ["", " "]}, "row 2: `answers` must be"),
+        ({"answers": "Ann"}, "row 2: `answers` must be"),
+        ({"passages": []}, "row 2: `passages` must be"),
+        ({"scores": [{"has_answer": 0.5}]}, "row 2: `scores` must be"),
+        ({"passages": [{"text": "x", "has_answer": 3}]}, "row 2: `passages[0].has_answer` must be"),
     ],
 )
 def test_a_bad_row_is_named(tell, scorer, change, said):
@@ -199,8 +199,8 @@ def test_a_bad_row_is_named(tell, scorer, change, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--k 1,x", "--k: given '1,x'"),
-        ("--read-k 0", "--read-k: given '0'"),
+        ("--k 1,x", "--k` must be"),
+        ("--read-k 0", "--read-k` must be"),
         ("--plot out.txt", "--plot"),
         ("--scale logit", "--scale"),
         ("--model mine --reranker other", "--reranker"),

@@ -163,7 +163,7 @@ def test_questions_as_people_have_them(tmp_path):
     (tmp_path / "q.txt").write_text("Who?\n\nWhen?\n")
     assert questions_in(tmp_path / "q.txt", 9) == [Asked("Who?"), Asked("When?")]
     bad = write(tmp_path / "bad.jsonl", [{"question": "Who?"}, {"question": 3}])
-    with pytest.raises(InputError, match="row 2: question: given 3"):
+    with pytest.raises(InputError, match="row 2: `question` must be"):
         questions_in(bad, 9)
 
 

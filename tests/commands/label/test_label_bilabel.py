@@ -129,7 +129,7 @@ def test_another_plan_or_input_is_refused_by_name(label, tmp_path):
     label([row(1)])
     before = (tmp_path / "out.jsonl").read_bytes()
     code, err, _ = label([row(1)], "--depth", 3)
-    assert code == 2 and "--depth: given 3 (int), allowed 50, with which" in err
+    assert code == 2 and "--depth` must be 50, with which" in err
     code, err, _ = label([row(2)])
     assert code == 2 and "row 1 is not that of the input" in err
     assert (tmp_path / "out.jsonl").read_bytes() == before

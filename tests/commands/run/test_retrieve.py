@@ -57,7 +57,7 @@ def test_an_index_is_searched_a_chunk_at_a_time(tmp_path, index, fitrag, rows):
     [
         ([], "one of --index and --corpus"),
         (["--index", "x", "--corpus", "y"], "one of --index and --corpus"),
-        (["--index", "missing"], "--index: given 'missing'"),
+        (["--index", "missing"], "File or folder of --index not found"),
         (["--index", "missing", "--dense"], "an index is dense"),
     ],
 )

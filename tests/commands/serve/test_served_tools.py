@@ -71,7 +71,7 @@ def test_the_tools_answer_as_the_service_does(tools):
         ("grade", ("", TEXTS), ValidationError, "question"),
         ("grade", (QUESTION, ["a" * 2_000_001]), ValidationError, "2000000"),
         ("retrieve", (" ",), InputError, "query"),
-        ("retrieve", (QUESTION, 0), InputError, "k: given 0"),
+        ("retrieve", (QUESTION, 0), InputError, "k` must be"),
     ],
 )
 def test_a_tool_names_what_is_wrong(tools, tool, given, error, named):
@@ -131,7 +131,7 @@ def test_an_agent_calls_the_tools_over_stdio():
 
     right, wrong, large = asyncio.run(talk([], documents=[TEXTS, [], ["x" * 4000]]))
     assert not right[0] and json.loads(right[1])["index"] == 1
-    assert wrong[0] and "documents: given 0" in wrong[1]
+    assert wrong[0] and "documents` must be" in wrong[1]
     assert large[0] and "at most 4000" in large[1]
     ((failed, late),) = asyncio.run(talk(["--deadline", "0.001"], documents=[TEXTS * 20]))
     assert failed and "not answered within 0.001 s" in late

@@ -71,9 +71,9 @@ def test_the_options_stand_beside_the_rows_and_two_runs_do_not_write_one_file(tm
 @pytest.mark.parametrize(
     ("signal", "field", "told"),
     [
-        ("title", "title", "rows.jsonl, row 2: title: given None"),
-        ("answer", "answers", "rows.jsonl, row 2: answers: given None"),
-        ("passage", "passage", "rows.jsonl, row 2: passage: given None"),
+        ("title", "title", "rows.jsonl, row 2: `title` must be"),
+        ("answer", "answers", "rows.jsonl, row 2: `answers` must be"),
+        ("passage", "passage", "rows.jsonl, row 2: `passage` must be"),
         ("luck", "", "--signal"),
     ],
 )

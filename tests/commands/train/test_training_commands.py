@@ -59,10 +59,14 @@ def test_label_negatives(rows, pool, tmp_path):
 @pytest.mark.parametrize(
     ("command", "row", "said"),
     [
-        ("train reader", {"q": 1}, "bad.jsonl, row 2: question: given None"),
+        ("train reader", {"q": 1}, "bad.jsonl, row 2: `question` must be"),
         ("train onepass --reader r --scorer s", {"question": "Who?"}, "row 2: passages"),
-        ("train evaluator", {"question": "Who?"}, "row 2: passages: given None"),
-        ("train reader", {"question": "?", "answers": 3, "passage": {}}, "row 2: answers: given 3"),
+        ("train evaluator", {"question": "Who?"}, "row 2: `passages` must be"),
+        (
+            "train reader",
+            {"question": "?", "answers": 3, "passage": {}},
+            "row 2: `answers` must be",
+        ),
     ],
 )
 def test_wrong_rows_are_named(command, row, said, rows, tmp_path):
@@ -128,7 +132,7 @@ def test_a_wrong_tuning_is_refused(bert, tmp_path):
     arguments = ("train", "bilabel", tmp_path / "rows.jsonl", "--out", tmp_path / "model")
     done = run(*arguments, "--base", bert, "--tune", "some")
     assert isinstance(done.exception, InputError)
-    assert "--tune: given 'some' (str), allowed head, lora or full" in str(done.exception)
+    assert "--tune` must be head, lora or full" in str(done.exception)
     assert not (tmp_path / "model").exists()
 
 
@@ -157,4 +161,4 @@ def test_a_row_without_its_label_is_named(tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", [{"question": "who", "passages": [{"text": "a king"}]}])
     command = ("train", "recognizer", tmp_path / "rows.jsonl", "--out", tmp_path / "gate")
     done = CliRunner().invoke(app, [str(each) for each in command])
-    assert "row 1: known: given None" in str(done.exception)
+    assert "row 1: `known` must be" in str(done.exception)

@@ -82,7 +82,7 @@ def test_no_answer_is_told_with_its_reason():
 
 
 def test_a_wrong_reader_is_told_by_the_arguments_name():
-    with pytest.raises(InputError, match="^reader: given 7"):
+    with pytest.raises(InputError, match="^`reader` must be"):
         _ = run(Answering(keeping(), reader=7)(QUESTION, Ports())).value
 
 

@@ -39,5 +39,5 @@ def test_another_by_name_or_each_its_own():
     kept = Context(QUESTION, (ROTA,))
     assert instruction_named("simple").render(kept).endswith("The answer is")
     assert instruction_named("own") is None
-    with pytest.raises(InputError, match="template: given 'loud'"):
+    with pytest.raises(InputError, match="template` must be"):
         instruction_named("loud")

@@ -58,7 +58,7 @@ def test_a_bank_that_fails_retrieves_and_says_so():
     context = run(SkrKnn(Bank())(QUESTION, PORTS)).value
     assert context.decision.retrieve and "no neighbour to vote" in context.decision.why
     assert isinstance(run(SkrKnn(Bank(), on_error="raise")(QUESTION, PORTS)).outcome, PortError)
-    with pytest.raises(InputError, match="bank: given"):
+    with pytest.raises(InputError, match="bank` must be"):
         SkrKnn(3)
 
 
@@ -104,7 +104,7 @@ def test_a_model_that_cannot_write_has_no_draft_to_ask_about():
         def p_yes(self, prompts):
             return [0.9] * len(prompts)
 
-    with pytest.raises(InputError, match="draft: given True .* a model that also writes"):
+    with pytest.raises(InputError, match="draft` must be .* a model that also writes"):
         SelfEval(OnlyYes(), draft=True)
 
 
@@ -114,7 +114,7 @@ def test_any_gate_before_any_method():
     ).value
     assert (context.method, context.draft, context.details["answers"]) == ("gated", "Yes", True)
     assert context.decision.retrieve
-    with pytest.raises(InputError, match="method: given"):
+    with pytest.raises(InputError, match="method` must be"):
         Gated(LengthGate(), 3)
 
 
@@ -126,7 +126,7 @@ def test_targ_measures_the_first_tokens(kind, known):
     context = run(Targ(DigitDrafter(), kind=kind)(QUESTION, PORTS)).value
     assert context.decision.p_known == pytest.approx(known)
     assert context.method == "targ" and context.details["kind"] == kind
-    with pytest.raises(InputError, match="kind: given"):
+    with pytest.raises(InputError, match="kind` must be"):
         Targ(DigitDrafter(), kind="variance")
 
 
@@ -241,9 +241,9 @@ def test_self_rag_without_a_passage_that_answers_keeps_the_first_answer():
     context = run(SelfRag(lambda items: blank.pop(0))(QUESTION, PORTS)).value
     assert context.draft == "Ida" and context.decision.retrieve
     assert context.notes[-1] == "no passage gave an answer: the one without them stands"
-    with pytest.raises(InputError, match="model: given"):
+    with pytest.raises(InputError, match="model` must be"):
         SelfRag(3)
-    with pytest.raises(InputError, match="weights: given"):
+    with pytest.raises(InputError, match="weights` must be"):
         SelfRag(lambda items: [], weights=(1.0, -1.0, 0.5))
 
 

@@ -139,7 +139,7 @@ def test_a_wrong_number_is_told_at_construction(name):
     )
     given = () if model is None else (model,)
     for field, value in own.items():
-        with pytest.raises(InputError, match=f"{field}: given"):
+        with pytest.raises(InputError, match=f"{field}` must be"):
             type(made)(*given, **{field: value})
 
 

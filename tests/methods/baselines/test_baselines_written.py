@@ -45,7 +45,7 @@ def test_vanilla_asks_the_bare_question():
 def test_vanilla_takes_another_template():
     flow = Vanilla(template=PromptTemplate("own", "Q: {question}\nA:"))(QUESTION, PORTS)
     assert only(flow.send(None)) == f"Q: {QUESTION}\nA:"
-    with pytest.raises(InputError, match="template: given"):
+    with pytest.raises(InputError, match="template` must be"):
         Vanilla(template="plain")
 
 

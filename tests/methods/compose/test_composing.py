@@ -92,7 +92,7 @@ def test_every_method_has_a_name():
     needing = {"skrknn": "bank", "selfrag": "model"}
     for name in NAMES:
         if name in needing:
-            with pytest.raises(InputError, match=f"^{needing[name]}: given None"):
+            with pytest.raises(InputError, match=f"^`{needing[name]}` must be"):
                 method_named(name)
         else:
             made = method_named(name)
@@ -183,25 +183,25 @@ def test_models_are_loaded_by_role_and_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ("cragg", "method: given 'cragg' .*crag, iknow"),
-        ("", "method: given ''"),
-        (3, "method: given 3"),
-        ({}, "method: given None"),
-        ({"method": ["crag"]}, "method: given"),
-        ({"method": "crag", "topn": 3}, "topn: given 3 .*allowed method, evaluator, .*top_n"),
-        ({"method": "crag", "split": "x"}, "split: given 'x'"),
-        ({"method": "crag", "inner": "direct"}, "inner: given 'direct'"),
-        ({"method": "crag", "top_n": "five"}, "top_n: given 'five' .*an integer"),
-        ({"method": "crag", "top_n": {"a": 1}}, "top_n: given .*a number, a text or a list"),
+        ("cragg", "method` must be .*crag, iknow"),
+        ("", "method` must be"),
+        (3, "method` must be"),
+        ({}, "method` must be"),
+        ({"method": ["crag"]}, "method` must be"),
+        ({"method": "crag", "topn": 3}, "topn` must be one of method, evaluator, .*top_n"),
+        ({"method": "crag", "split": "x"}, "split` must be"),
+        ({"method": "crag", "inner": "direct"}, "inner` must be"),
+        ({"method": "crag", "top_n": "five"}, "top_n` must be .*an integer"),
+        ({"method": "crag", "top_n": {"a": 1}}, "top_n` must be .*a number, a text or a list"),
         ({"method": "crag", "thresholds": {"upper": 1}}, "lower"),
-        ({"method": "iknow", "inner": {"method": "itrg", "k": 0}}, "^inner.k: given 0"),
-        ({"method": "iknow", "inner": {"topn": 3}}, "^inner.method: given None"),
-        ({"method": "iknow", "retriever": {"method": "no"}}, "^retriever.method: given 'no'"),
-        ({"method": "iknow", "inner": IKnow}, "^inner: given"),
-        ({"method": "slimplm", "rewriter": "embedded"}, "rewriter: given 'embedded'"),
-        ({"method": "selfrag", "model": "embedded"}, "model: given 'embedded'"),
-        ({"method": "selfrag", "model": "x"}, "model: given 'x' .*in Python"),
-        ({"method": "vanilla", "template": "none"}, "template: given 'none'"),
+        ({"method": "iknow", "inner": {"method": "itrg", "k": 0}}, "^`inner.k` must be"),
+        ({"method": "iknow", "inner": {"topn": 3}}, "^`inner.method` must be"),
+        ({"method": "iknow", "retriever": {"method": "no"}}, "^`retriever.method` must be"),
+        ({"method": "iknow", "inner": IKnow}, "^`inner` must be"),
+        ({"method": "slimplm", "rewriter": "embedded"}, "rewriter` must be"),
+        ({"method": "selfrag", "model": "embedded"}, "model` must be"),
+        ({"method": "selfrag", "model": "x"}, "model` must be .*in Python"),
+        ({"method": "vanilla", "template": "none"}, "template` must be"),
     ],
     ids=str,
 )

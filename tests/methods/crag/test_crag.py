@@ -356,7 +356,7 @@ def test_thresholds_have_to_come_from_somewhere_and_fit():
     def callable_evaluator(pairs):
         return [0.0 for _ in pairs]
 
-    with pytest.raises(InputError, match="thresholds: given None"):
+    with pytest.raises(InputError, match="thresholds` must be"):
         Crag(callable_evaluator)
     with pytest.raises(ThresholdMismatchError):
         Crag(ByEye(), thresholds="popqa")

@@ -61,7 +61,7 @@ def test_a_scorer_is_seen_through_as_an_evaluator():
 @pytest.mark.parametrize("answer", [float("nan"), 1.5, -2, "0.5", None])
 def test_what_is_no_grade_is_refused(answer):
     flow = grade("q", WHOLES, evaluate_port(lambda pairs: [answer for _ in pairs]))
-    with pytest.raises(InputError, match="grade: given"):
+    with pytest.raises(InputError, match="grade` must be"):
         _ = run(flow).value
 
 
@@ -70,9 +70,9 @@ def test_thresholds_are_those_given_or_the_evaluators_own():
     assert thresholds_of(ByEye(), ANY) is ANY
     assert Refiner(ByEye()).limit() == -0.2
     assert Refiner(Labels()).limit() == -0.5
-    with pytest.raises(InputError, match=r"thresholds: given None.*fitrag calibrate evaluator"):
+    with pytest.raises(InputError, match=r"thresholds` must be .*fitrag calibrate evaluator"):
         thresholds_of(Labels())
-    with pytest.raises(InputError, match="thresholds: given 0.5"):
+    with pytest.raises(InputError, match="thresholds` must be"):
         thresholds_of(ByEye(), 0.5)
 
 

@@ -32,7 +32,7 @@ def test_two_sentences_are_one_strip_however_short_strips_are_wanted():
     assert len(cut(sentences(2), sentences=1)) == 1
     assert len(cut(sentences(3), sentences=1)) == 3
     assert len(cut(sentences(9), sentences=20)) == 1
-    with pytest.raises(InputError, match="sentences: given 0"):
+    with pytest.raises(InputError, match="sentences` must be"):
         cut("One.", sentences=0)
 
 

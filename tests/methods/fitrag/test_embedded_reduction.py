@@ -119,7 +119,7 @@ def test_the_bundled_scorer_given_by_hand_changes_nothing():
 
 
 def test_a_stride_beyond_the_window_is_refused_before_anything_runs():
-    with pytest.raises(InputError, match="stride: given 2 .*an integer from 1 to window=1"):
+    with pytest.raises(InputError, match="stride` must be .*an integer from 1 to window=1"):
         FitRag(stride=2)
 
 

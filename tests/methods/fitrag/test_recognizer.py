@@ -126,9 +126,9 @@ def test_thresholds_of_another_scorer_or_encoder_are_refused_unless_allowed():
 def test_thresholds_come_back_from_plain_values():
     assert RecognizerThresholds.from_dict(json.loads(json.dumps(CUTS.to_dict()))) == CUTS
     for wrong in ({"s_l": 1.5}, {"s_n": -0.1}, {"k": 0}, {"delta": float("nan")}):
-        with pytest.raises(InputError, match=f"{next(iter(wrong))}: given"):
+        with pytest.raises(InputError, match=f"{next(iter(wrong))}` must be"):
             RecognizerThresholds(**wrong)
-    with pytest.raises(InputError, match="bank: given"):
+    with pytest.raises(InputError, match="bank` must be"):
         SelfKnowledgeRecognizer(lambda questions: questions)
 
 

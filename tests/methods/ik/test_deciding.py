@@ -155,9 +155,9 @@ def test_braces_in_a_question_stay_braces():
     ("gate", "why"),
     [
         (Broken(RuntimeError("the line is dead")), "RuntimeError: the line is dead"),
-        (Saying([float("nan")]), "InputError: p_known: given nan"),
-        (Saying([1.5]), "InputError: p_known: given 1.5"),
-        (Saying([None]), "InputError: p_known: given None"),
+        (Saying([float("nan")]), "InputError: `p_known` must be"),
+        (Saying([1.5]), "InputError: `p_known` must be"),
+        (Saying([None]), "InputError: `p_known` must be"),
         (Saying([]), "PortError: port 'gate' got 1 items but gave 0 answers"),
         (Saying([0.9, 0.9]), "PortError: port 'gate' got 1 items but gave 2 answers"),
         (Saying([TimeoutError("too late")]), "TimeoutError: too late"),
@@ -179,9 +179,9 @@ def test_a_blank_draft_retrieves_and_says_so(blank):
     decider = Decider(gate, drafter=lambda prompts: [blank])
     decided = run(decider(QUESTION)).value
     assert decided.decision.retrieve and decided.draft is None and not gate.batches
-    assert "the drafter failed (InputError: draft: given" in decided.decision.why
+    assert "the drafter failed (InputError: `draft` must be" in decided.decision.why
     strict = Decider(gate, drafter=lambda prompts: [blank], on_error="raise")
-    with pytest.raises(InputError, match="draft: given"):
+    with pytest.raises(InputError, match="draft` must be"):
         run(strict(QUESTION)).value  # noqa: B018
 
 

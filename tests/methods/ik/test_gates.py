@@ -177,5 +177,5 @@ def test_a_fitted_threshold_belongs_to_its_model(gate):
     ],
 )
 def test_wrong_arguments_are_told(make, field):
-    with pytest.raises(InputError, match=f"{field}: given"):
+    with pytest.raises(InputError, match=f"{field}` must be"):
         make()

@@ -363,7 +363,7 @@ def test_a_failed_answer_is_left_to_the_caller():
 
 def test_a_reply_that_is_no_text_counts_as_failed():
     context = World(written=lambda prompt: None).run().value
-    assert context.draft is None and "(InputError: reply: given None" in context.notes[0]
+    assert context.draft is None and "(InputError: `reply` must be" in context.notes[0]
 
 
 def test_a_retriever_that_fails_later_leaves_what_was_found():
@@ -388,7 +388,7 @@ def test_without_a_model_or_a_question_nothing_is_retrieved():
     world = World()
     with pytest.raises(PortError, match="needs a generate port"):
         _ = run(ITRG()(QUESTION, Ports(retrieve=world))).value
-    with pytest.raises(InputError, match="question: given"):
+    with pytest.raises(InputError, match="question` must be"):
         _ = run(ITRG()(" ", world.ports)).value
     assert world.retrieved == []
 

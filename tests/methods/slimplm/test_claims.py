@@ -203,9 +203,9 @@ def sound(leads):
 
 
 def test_wrong_leads_are_refused():
-    with pytest.raises(InputError, match=r"Lead\.search: given 1"):
+    with pytest.raises(InputError, match=r"Lead\.search` must be"):
         Lead("a", "b", 1)
     with pytest.raises(InputError, match=r"Leads\.claims\[0\]"):
         Leads(claims=("a",))
-    with pytest.raises(InputError, match="grammar: given 'json'"):
+    with pytest.raises(InputError, match="grammar` must be"):
         render(LEADS, "json")

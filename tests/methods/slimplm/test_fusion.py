@@ -61,5 +61,5 @@ def test_every_passage_is_there_once_and_best_first(names):
 
 @pytest.mark.parametrize("rrf_k", [-1, "60", float("inf")])
 def test_a_wrong_k_is_refused(rrf_k):
-    with pytest.raises(InputError, match="rrf_k: given"):
+    with pytest.raises(InputError, match="rrf_k` must be"):
         fuse([], rrf_k=rrf_k)

@@ -164,7 +164,7 @@ def test_a_batch_that_does_not_fit_is_halved(engine, monkeypatch):
 
 def test_a_prompt_that_fills_the_input_is_told(tmp_path):
     generator = LocalGenerator.from_pretrained(write_llama(tmp_path / "m", positions=40))
-    with pytest.raises(InputError, match="tokens of a prompt: given .* fewer than 40"):
+    with pytest.raises(InputError, match="tokens of a prompt` must be .*fewer than 40"):
         generator.generate(["what sea?", "the river " * 60])
     assert generator.generate(["what sea?"]) is not None
 

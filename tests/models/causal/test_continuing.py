@@ -74,11 +74,11 @@ def test_the_probabilities_are_the_models_own(generator, base):
 
 
 def test_wrong_arguments_are_told(generator):
-    with pytest.raises(InputError, match="generator: given"):
+    with pytest.raises(InputError, match="generator` must be"):
         Continuer(lambda prompts: prompts)
-    with pytest.raises(InputError, match="generator.api: given 'chat'"):
+    with pytest.raises(InputError, match="generator.api` must be"):
         Continuer(RemoteGenerator("http://127.0.0.1:9", "lm", api="chat"))
-    with pytest.raises(InputError, match="beginnings: given"):
+    with pytest.raises(InputError, match="beginnings` must be"):
         Continuer(generator).continue_with_logprobs(PROMPTS, [""])
 
 
@@ -103,9 +103,9 @@ def test_a_server_without_log_probabilities_is_refused():
 
 
 def test_a_continuation_checks_itself():
-    with pytest.raises(InputError, match="logprobs: given"):
+    with pytest.raises(InputError, match="logprobs` must be"):
         Continuation("a b", ("a", " b"), (-1.0,))
-    with pytest.raises(InputError, match="tokens: given"):
+    with pytest.raises(InputError, match="tokens` must be"):
         Continuation("a b", ("a",), (-1.0,))
     made = Continuation("a bc.", ("a", " bc", "."), (0.0, math.log(0.5), -1.0))
     assert made.probabilities(0, 3) == [("a", 1.0), (" b", 0.5)]

@@ -212,11 +212,11 @@ def test_a_pickle_is_the_folder_and_the_options(generator):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"max_new_tokens": 0}, "max_new_tokens: given 0"),
-        ({"draft_tokens": 0}, "draft_tokens: given 0"),
-        ({"prompt": "Answer:"}, r"prompt: given 'Answer:' .* a text with \{question\}"),
-        ({"stop": "\n"}, "stop: given"),
-        ({"device": "nowhere"}, "device: given 'nowhere'"),
+        ({"max_new_tokens": 0}, "max_new_tokens` must be"),
+        ({"draft_tokens": 0}, "draft_tokens` must be"),
+        ({"prompt": "Answer:"}, r"prompt` must be .* a text with \{question\}"),
+        ({"stop": "\n"}, "stop` must be"),
+        ({"device": "nowhere"}, "device` must be"),
     ],
 )
 def test_a_wrong_option_is_named(base, options, named):
@@ -233,7 +233,7 @@ def test_a_wrong_prompt_is_named(generator, wrong):
 
 
 def test_as_many_drafts_as_questions(generator):
-    with pytest.raises(InputError, match="drafts: given 1 .* allowed 2, one per question"):
+    with pytest.raises(InputError, match="drafts` must be 2, one per question"):
         generator.rescore(["a", "b"], ["c"])
 
 

@@ -235,10 +235,10 @@ def test_an_adapter_of_another_base_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("questions", "drafts", "named"),
     [
-        ([" "], [""], r"questions\[0\]: given ' '"),
-        (["who?"], [None], r"drafts\[0\]: given None"),
-        (["who?"], [], "drafts: given 0 .* allowed 1, one per question"),
-        ("who?", ["a"] * 4, "questions: given 'who\\?'"),
+        ([" "], [""], r"questions\[0\]` must be"),
+        (["who?"], [None], r"drafts\[0\]` must be"),
+        (["who?"], [], "drafts` must be 1, one per question"),
+        ("who?", ["a"] * 4, "questions` must be"),
     ],
 )
 async def test_wrong_input_is_named(ik, questions, drafts, named):

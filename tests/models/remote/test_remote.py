@@ -260,7 +260,7 @@ def test_white_space_around_a_key_is_not_sent(url, around):
 
 @pytest.mark.parametrize("key", [f"{KEY}\n{KEY}", f"{KEY}\0x", f"{KEY}\u00e9", f"{KEY} x"])
 def test_a_key_that_no_header_carries_is_refused_without_showing_it(key):
-    with pytest.raises(InputError, match="api_key: given") as error:
+    with pytest.raises(InputError, match="api_key` must be") as error:
         RemoteIK("http://127.0.0.1:1/v1", "lm", api_key=key)
     told = "".join(traceback.format_exception(error.value)) + repr(error.value)
     assert KEY not in told
@@ -313,7 +313,7 @@ def test_rescoring_a_draft_gives_what_drafting_gave(url):
 def test_rescoring_where_nothing_is_echoed_is_a_clear_error(url):
     (error,) = RemoteGenerator(url, "silent").rescore(["who"], ["old king"])
     assert isinstance(error, PortError) and "does not echo" in str(error)
-    with pytest.raises(InputError, match="api: given 'chat'"):
+    with pytest.raises(InputError, match="api` must be"):
         RemoteGenerator(url, "lm", api="chat").rescore(["who"], ["old"])
 
 
@@ -422,7 +422,7 @@ def test_a_threshold_fitted_for_another_model_is_refused(url):
     ],
 )
 def test_wrong_arguments_are_told(arguments, field):
-    with pytest.raises(InputError, match=f"{field}: given"):
+    with pytest.raises(InputError, match=f"{field}` must be"):
         RemoteIK(**{"base_url": "http://127.0.0.1:1/v1", "model": "lm", **arguments})
 
 

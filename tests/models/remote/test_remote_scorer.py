@@ -257,8 +257,8 @@ def test_a_server_that_is_down_is_no_refusal(server):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"dialect": "ollama"}, "dialect: given 'ollama'"),
-        ({"dialect": "cohere"}, "model: given ''"),
+        ({"dialect": "ollama"}, "dialect` must be"),
+        ({"dialect": "cohere"}, "model` must be"),
         ({"dialect": "tei", "most": 64}, "most"),
         ({"dialect": "tei", "scale": 0}, "scale"),
         ({"dialect": "tei", "api_key": "a\nb"}, "api_key"),

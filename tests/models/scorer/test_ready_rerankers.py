@@ -233,15 +233,15 @@ def test_it_serves_where_a_scorer_does(ready):
 def test_each_architecture_has_its_scale(monot5, cross):
     assert BiLabelScorer.from_reranker(monot5).scale == "tokens"
     assert BiLabelScorer.from_reranker(cross).scale == "logit"
-    with pytest.raises(InputError, match="scale: given 'tokens'.* for a bert"):
+    with pytest.raises(InputError, match="scale` must be .* for a bert"):
         BiLabelScorer.from_reranker(cross, scale="tokens")
-    with pytest.raises(InputError, match="scale: given 'logit'.* for a t5"):
+    with pytest.raises(InputError, match="scale` must be .* for a t5"):
         BiLabelScorer.from_reranker(monot5, scale="logit")
     with pytest.raises(ModelLoadError, match="a t5 checkpoint of"):
         BiLabelScorer.from_reranker(monot5, family="classifier")
-    with pytest.raises(InputError, match="family: given 'colbert'.* allowed monot5, qwen3, "):
+    with pytest.raises(InputError, match="family` must be monot5, qwen3, "):
         BiLabelScorer.from_reranker(cross, family="colbert")
-    with pytest.raises(InputError, match="scale: given 'cosine'"):
+    with pytest.raises(InputError, match="scale` must be"):
         BiLabelScorer.from_reranker(cross, scale="cosine")
 
 
@@ -262,14 +262,14 @@ def test_probabilities_are_taken_as_they_are_and_checked(cross):
         model.classifier.bias.data.fill_(bias)
         assert made.score(SHORT[:1])[0].has_answer == pytest.approx(expected, abs=1e-6)
     model.classifier.bias.data.fill_(7.0)
-    with pytest.raises(InputError, match="scale: given 'probability'"):
+    with pytest.raises(InputError, match="scale` must be"):
         made.score(SHORT[:1])
 
 
 @pytest.mark.parametrize("words", [("true",), ("false",)])
 def test_words_that_are_no_single_tokens_are_refused(words, tmp_path):
     folder = write_monot5(tmp_path, words=words)
-    with pytest.raises(ModelLoadError, match="allowed one token of its vocabulary"):
+    with pytest.raises(ModelLoadError, match="must be one token of its vocabulary"):
         BiLabelScorer.from_reranker(folder)
 
 

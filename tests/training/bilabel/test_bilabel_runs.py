@@ -67,16 +67,16 @@ def test_a_question_on_both_sides_is_named(train, tmp_path):
 @pytest.mark.parametrize("given", ["nowhere.jsonl", "0", "1.5", "nan"])
 def test_what_holds_nothing_out_is_refused(train, given):
     done = train(f"--validation {given}")
-    assert isinstance(done.exception, InputError) and "validation: given" in str(done.exception)
+    assert isinstance(done.exception, InputError) and "validation` must be" in str(done.exception)
 
 
 @pytest.mark.parametrize(
     ("passage", "message"),
     [
-        ({"llm_prefer": 0}, "rows.jsonl, row 2: passages[0].has_answer: given 'nothing'"),
-        ({"has_answer": 1}, "row 2: passages[0].llm_prefer: given 'nothing' (str), allowed 0, 1"),
-        ({"has_answer": 2, "llm_prefer": 0}, "has_answer: given 2 (int), allowed 0 or 1"),
-        ({"has_answer": None, "llm_prefer": 0}, "has_answer: given None, allowed"),
+        ({"llm_prefer": 0}, "rows.jsonl, row 2: `passages[0].has_answer` must be"),
+        ({"has_answer": 1}, "row 2: `passages[0].llm_prefer` must be one of 0, 1"),
+        ({"has_answer": 2, "llm_prefer": 0}, "has_answer` must be 0 or 1"),
+        ({"has_answer": None, "llm_prefer": 0}, "has_answer` must be"),
     ],
 )
 def test_a_missing_label_is_named_and_never_a_zero(train, tmp_path, passage, message):
@@ -88,7 +88,7 @@ def test_a_missing_label_is_named_and_never_a_zero(train, tmp_path, passage, mes
 
 def test_rows_that_teach_nothing_are_left_out_and_told(train, tmp_path):
     none = {"question": "who", "passages": []}
-    error = {"question": "who", "error": "answers: given []"}
+    error = {"question": "who", "error": "answers` must be"}
     write_jsonl(tmp_path / "rows.jsonl", [*map(labelled_json, ROWS), none, error, error])
     done = train("--tune head --validation 0.3")
     assert done.exit_code == 0, done.output
@@ -127,10 +127,10 @@ def test_a_run_goes_on_only_with_what_it_was_begun_with(train, tmp_path):
     assert train(f"{usual} --save-seconds 0").exit_code == 0
     other = train(f"{usual} --learning-rate 0.1")
     assert isinstance(other.exception, InputError)
-    assert "rate: given 0.1 (float), allowed 0.0003, with which the run" in str(other.exception)
+    assert "rate` must be 0.0003, with which the run" in str(other.exception)
     write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, reversed(ROWS)))
-    assert "rows: given" in str(train(usual).exception)
-    assert "accumulate: given 2" in str(train(f"{usual} --gradient-accumulation-steps 2").exception)
+    assert "rows` must be" in str(train(usual).exception)
+    assert "accumulate` must be" in str(train(f"{usual} --gradient-accumulation-steps 2").exception)
 
 
 @torch.no_grad()
@@ -192,5 +192,5 @@ PLAN = BilabelPlan("", "lora", 4, 3, 1e-2, 0, False, 0.3, 13, False)
     ],
 )
 def test_plans_that_make_no_sense_are_refused(changes):
-    with pytest.raises(InputError, match=f"{next(iter(changes))}: given"):
+    with pytest.raises(InputError, match=f"{next(iter(changes))}` must be"):
         replace(PLAN, **changes)

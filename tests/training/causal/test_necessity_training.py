@@ -57,7 +57,7 @@ def test_labels_come_from_the_answers(base, tmp_path):
     fit_necessity(rows, tmp_path, NecessityPlan(base, **{**TOY, "epochs": 0.5}))
     manifest = json.loads((tmp_path / "model.json").read_text())
     assert manifest["kind"] == "necessity" and manifest["trained"]["theta"] == 0.5
-    with pytest.raises(InputError, match="answers: given None"):
+    with pytest.raises(InputError, match="answers` must be"):
         fit_necessity([{"question": "who?", "draft": "a"}], tmp_path, NecessityPlan(base))
 
 
@@ -95,9 +95,9 @@ def test_unknowns_are_sampled_down_to_the_knowns():
 
 
 def test_wrong_plans_are_named(base, tmp_path):
-    with pytest.raises(InputError, match="template: given 'mine'"):
+    with pytest.raises(InputError, match="template` must be"):
         fit_necessity(toy_rows(), tmp_path, NecessityPlan(base, "mine"))
-    with pytest.raises(InputError, match="theta: given 2.0"):
+    with pytest.raises(InputError, match="theta` must be"):
         fit_necessity(toy_rows(), tmp_path, NecessityPlan(base, theta=2.0))
 
 

@@ -85,7 +85,7 @@ def test_any_language_model_may_be_asked(base):
     (written,) = model.rewrite(["who?"], ["a king"])
     assert isinstance(written, str) and model.template is TEMPLATES["paper"]
     model.unload()
-    with pytest.raises(InputError, match="template: given 'mine'"):
+    with pytest.raises(InputError, match="template` must be"):
         QueryRewriter.from_pretrained(base, template="mine")
 
 
@@ -125,14 +125,14 @@ def test_rows_of_either_shape_are_read():
     ],
 )
 def test_a_row_that_lacks_something_is_named(change, field):
-    with pytest.raises(InputError, match=f"{field}: given"):
+    with pytest.raises(InputError, match=f"{field}` must be"):
         claim_rows([toy_rows(1)[0], toy_rows(1)[0] | change])
 
 
 def test_wrong_plans_are_named(base, tmp_path):
-    with pytest.raises(InputError, match="template: given 'mine'"):
+    with pytest.raises(InputError, match="template` must be"):
         fit_rewriter(toy_rows(), tmp_path, RewriterPlan(base, "mine"))
-    with pytest.raises(InputError, match="rows: given 1"):
+    with pytest.raises(InputError, match="rows` must be"):
         fit_rewriter(toy_rows(1), tmp_path, RewriterPlan(base))
 
 
@@ -209,4 +209,4 @@ def test_label_claims_from_the_command_line(base, tmp_path):
         app, ["label", "claims", str(source), "--out", str(out), "--prompt", "mine"]
     )
     assert isinstance(done.exception, InputError)
-    assert "rewriter_prompt: given 'mine'" in str(done.exception)
+    assert "rewriter_prompt` must be" in str(done.exception)

@@ -143,7 +143,7 @@ def test_rows_are_read_and_bad_ones_told():
         sum("random" in one.kinds for one in found.combinations) == 1
         and found.combinations[0].left[0].has_answer == 0.1
     )
-    with pytest.raises(InputError, match=r"rows\[0\].combinations: given None"):
+    with pytest.raises(InputError, match=r"rows\[0\].combinations` must be"):
         eligibility_rows([{"question": "q"}])
     with pytest.raises(InputError, match="kinds, scores, left"):
         eligibility_rows([{**good, "combinations": [{"eligible": 1}]}])
@@ -156,9 +156,9 @@ def test_rows_are_read_and_bad_ones_told():
     [
         (toy_rows(4), {}, "at least 10 questions"),
         (toy_rows(20) + toy_rows(1, fitted_for={"scorer": "other"}), {}, "labelled with one"),
-        (toy_rows(20), {"label": "best"}, "label: given 'best'"),
-        (toy_rows(20), {"folds": 1}, "folds: given 1"),
-        (toy_rows(20), {"keep": 2.0}, "keep: given 2.0"),
+        (toy_rows(20), {"label": "best"}, "label` must be"),
+        (toy_rows(20), {"folds": 1}, "folds` must be"),
+        (toy_rows(20), {"keep": 2.0}, "keep` must be"),
     ],
 )
 def test_what_cannot_be_trained_is_told(tmp_path, rows, plan, message):

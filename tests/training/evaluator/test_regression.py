@@ -94,10 +94,10 @@ def test_more_steps_tell_right_from_wrong(t5, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"loss": "luck"}, "loss: given 'luck'"),
-        ({"tune": "upper"}, "tune: given 'upper'"),
-        ({"input_format": "bold"}, "input_format: given 'bold'"),
-        ({"evaluate_every": 2}, "evaluate_every: given 2"),
+        ({"loss": "luck"}, "loss` must be"),
+        ({"tune": "upper"}, "tune` must be"),
+        ({"input_format": "bold"}, "input_format` must be"),
+        ({"evaluate_every": 2}, "evaluate_every` must be"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(changes, named):

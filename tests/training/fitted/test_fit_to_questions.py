@@ -195,7 +195,7 @@ def test_another_language_model_is_refused(fitted_at):
     with pytest.raises(ThresholdMismatchError, match="fitted for 'reading', given 'other'"):
         fitted.check("other")
     fitted.check("other", allow_other_model=True)
-    with pytest.raises(InputError, match="--llm: given 'other'"):
+    with pytest.raises(InputError, match="--llm` must be"):
         other = Reading()
         other.name = "other"
         fit(retriever, other, questions(), out=folder, wish=WISH)

@@ -308,7 +308,7 @@ def test_the_journal_knows_answers_and_cuts_what_is_half_written(tmp_path):
 def test_the_journal_refuses_another_plan_and_damage_by_name(tmp_path):
     path = tmp_path / "out.jsonl.asked"
     AnswerJournal(path, PLAN).close()
-    with pytest.raises(InputError, match=r"--depth: given 9 .*5, with which .*out.jsonl was begun"):
+    with pytest.raises(InputError, match=r"--depth` must be .*5, with which .*out.jsonl was begun"):
         AnswerJournal(path, {**PLAN, "depth": 9})
     path.write_bytes(b"{}\n")
     with pytest.raises(InputError, match="damaged"):

@@ -58,7 +58,7 @@ def test_the_abstention_threshold_by_hand():
     ]
     threshold, accuracy = fit_abstention(rows)
     assert 0.4 < threshold <= 0.6 and accuracy == 1.0
-    with pytest.raises(InputError, match="allowed rows with reader_score, llm_prefer"):
+    with pytest.raises(InputError, match="must be rows with reader_score, llm_prefer"):
         fit_abstention(rows[3:])
 
 

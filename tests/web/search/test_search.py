@@ -254,7 +254,7 @@ def test_wrong_arguments_are_told():
         (provider, {"on_page_error": "ignore"}),
     ]:
         name = next(iter(options), "provider")
-        with pytest.raises(InputError, match=f"^{name}: given"):
+        with pytest.raises(InputError, match=f"^`{name}` must be"):
             WebSearch(given, **options)
     for queries in ("q", [""], [3]):
         with pytest.raises(InputError, match="quer"):

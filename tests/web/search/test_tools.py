@@ -157,9 +157,9 @@ def test_at_once_bounds_the_calls():
 
 @pytest.mark.parametrize("given", [None, 3, "tavily", Called, object()])
 def test_what_is_no_tool_is_refused(given):
-    with pytest.raises(InputError, match="^tool: given"):
+    with pytest.raises(InputError, match="^`tool` must be"):
         WebSearch.from_tool(given)
-    with pytest.raises(InputError, match="^at_once: given"):
+    with pytest.raises(InputError, match="^`at_once` must be"):
         WebSearch.from_tool(plain, at_once=0)
 
 
