@@ -56,12 +56,13 @@ class InputError(FitRagError, ValueError):
         """Build the error; long values are shortened in the message.
 
         Args:
-            field: Name of the argument.
+            field: Name of the argument, after its place if it has one ("row 2: question").
             given: Its value.
             allowed: What is allowed, as it follows "must be"; of names with commas one is meant.
         """
         one = "one of " if _NAMES.fullmatch(allowed) else ""
-        error = cls(f"`{field}` must be {one}{allowed}, got {shown(given)}")
+        place, colon, name = field.rpartition(": ")
+        error = cls(f"{place}{colon}`{name}` must be {one}{allowed}, got {shown(given)}")
         error.field, error.given, error.allowed = field, given, allowed
         return error
 

@@ -38,9 +38,9 @@ class Settings(Checked):
 @pytest.mark.parametrize(
     ("field", "wrong", "allowed"),
     [
-        ("k", 0, "an integer from 1 up"),
-        ("k", "auto", "an integer from 1 up"),
-        ("rows", -1, "an integer from 0 up"),
+        ("k", 0, "an integer of at least 1"),
+        ("k", "auto", "an integer of at least 1"),
+        ("rows", -1, "an integer of at least 0"),
         ("share", 1.5, "a finite number from 0 to 1"),
         ("share", None, "a finite number from 0 to 1"),
         ("number", float("nan"), "a finite number"),
@@ -48,8 +48,8 @@ class Settings(Checked):
         ("mode", "c", "'a' or 'b'"),
         ("mode", None, "'a' or 'b'"),
         ("maybe", "b", "'a' or None"),
-        ("open", "all", "an integer from 1 up"),
-        ("open", 0, "an integer from 1 up"),
+        ("open", "all", "an integer of at least 1"),
+        ("open", 0, "an integer of at least 1"),
         ("call", 3, "a callable"),
         ("flag", 1, "a bool"),
     ],

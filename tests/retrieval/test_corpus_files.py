@@ -73,7 +73,7 @@ CASES = [
     ("no.jsonl.gz", b"not gzip", None, "damaged or cut gzip"),
     ("other.tsv", b"a\tb\n1\t2\n", None, "must be one named text"),
     ("table.csv", b'\xef\xbb\xbfid,text\n1,"Ann ran,\nfast."\n\n', "Ann ran,\nfast.", None),
-    ("short.csv", b"id,text\n1\n2,Eva slept.\n", "Eva slept.", "line 2` must be"),
+    ("short.csv", b"id,text\n1\n2,Eva slept.\n", "Eva slept.", "line 2: `columns` must be 2"),
     ("rows.json", b'[{"id": 7, "text": "Ann ran."}]', "Ann ran.", None),
     ("texts.json", b'["Ann ran.", 3]', "Ann ran.", "line 2: `row` must be"),
     ("settings.json", b'{"size": 3}', None, "no text in it"),

@@ -280,14 +280,14 @@ def test_a_number_that_is_none_in_the_input_is_an_error_row(tmp_path, scorer, fi
     given = write(tmp_path / "in.jsonl", [rows[0], bad])
     assert fitrag("score", given, tmp_path / "out.jsonl")[0] == 0
     _, bad = read(tmp_path / "out.jsonl")
-    assert f"given '{number}'" in bad["error"]["message"]
+    assert f"got '{number}'" in bad["error"]["message"]
 
 
 @pytest.mark.parametrize(
     ("good", "bad", "said"),
     [
-        (1, [{"question": "why"}, {"question": ""}], "1 x passages` must be"),
-        (0, [{"text": "no question"}] * 3, "3 x question` must be"),  # this run fails
+        (1, [{"question": "why"}, {"question": ""}], "1 x `passages` must be"),
+        (0, [{"text": "no question"}] * 3, "3 x `question` must be"),  # this run fails
     ],
 )
 def test_why_rows_failed_is_told(tmp_path, scorer, fitrag, rows, good, bad, said):

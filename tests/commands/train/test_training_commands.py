@@ -60,7 +60,7 @@ def test_label_negatives(rows, pool, tmp_path):
     ("command", "row", "said"),
     [
         ("train reader", {"q": 1}, "bad.jsonl, row 2: `question` must be"),
-        ("train onepass --reader r --scorer s", {"question": "Who?"}, "row 2: passages"),
+        ("train onepass --reader r --scorer s", {"question": "Who?"}, "row 2: `passages` must be"),
         ("train evaluator", {"question": "Who?"}, "row 2: `passages` must be"),
         (
             "train reader",
