@@ -133,7 +133,10 @@ def test_numbers_come_out_as_plain_python():
         (lambda: Context(None), r"Context\.question` must be"),
         (lambda: Context("q", "text"), r"Context\.excerpts` must be a sequence of Excerpt"),
         (lambda: Context("q", [PASSAGE]), r"Context\.excerpts\[0\]` must be a Excerpt"),
-        (lambda: Context("q", action="maybe"), r"Context\.action` must be 'correct' or 'ambiguous'"),
+        (
+            lambda: Context("q", action="maybe"),
+            r"Context\.action` must be 'correct' or 'ambiguous'",
+        ),
         (lambda: Passage.from_dict({"id": "a"}), r"Passage\.text` must be a value"),
         (lambda: Passage.from_dict("a"), r"Passage` must be a mapping"),
     ],
