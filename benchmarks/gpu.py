@@ -51,7 +51,7 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.sequence_classifier import SequenceGrader
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.models.runtime.placing import fused, place
 from fitrag_integrations.types import Passage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -388,7 +388,7 @@ class Bench:
             model = kind._from_config(kind.config_class(**sizes), dtype=dtype)
         for weight in model.parameters():
             weight.data.normal_(std=0.02)
-        return place(model, device, dtype).eval().requires_grad_(False)
+        return fused(place(model, device, dtype)).eval().requires_grad_(False)
 
     def _saved(self, name: str, config: dict[str, int], folder: str, tokenizer: Any = None) -> None:
         place = "cuda" if self.device == "cuda" else "cpu"
@@ -451,7 +451,8 @@ def tokenizer_of(text: str, words: int, single: str, pair: str) -> Any:
 
 def tested(seconds: float) -> dict[str, Any]:
     """Run the tests that need a GPU and those of both precisions; `passed` says how they ended."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
+    plain = ("-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "no:xdist")
+    command = [sys.executable, "-m", "pytest", "-q", *plain, *TESTS]
     try:
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -461,7 +462,7 @@ def tested(seconds: float) -> dict[str, Any]:
     good = ran.returncode == 0 and counts.get("passed", 0) > 0
     if not good:
         print(ran.stdout[-4000:], ran.stderr[-2000:], file=sys.stderr)
-    failures = re.findall(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+    failures = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", ran.stdout, re.MULTILINE)
     return {"passed": good, "status": ran.returncode, "counts": counts, "failures": failures}
 
 

@@ -34,6 +34,7 @@ from fitrag_integrations.core.progress import Stopping, Terminated, chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, TrainingError, refuse_if
 from fitrag_integrations.models.runtime.engine import Options, multiplies_bfloat16
+from fitrag_integrations.models.runtime.placing import attending
 from fitrag_integrations.training.options import Device
 
 __all__ = ["ModuleTrainer", "Running", "Settings", "epochs", "fit_module", "steps_over"]
@@ -177,7 +178,8 @@ class ModuleTrainer(Trainer):
 
     def losses(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         """Compute the named losses of a batch, and note them for the log."""
-        parts: dict[str, Tensor] = model(batch)
+        with attending(self.args.device):
+            parts: dict[str, Tensor] = model(batch)
         for name, value in parts.items():
             self._parts[name].append(value.detach())
         return parts

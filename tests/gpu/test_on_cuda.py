@@ -41,13 +41,13 @@ def test_the_host_waits_seldom(loaded):
     """Count by CUDA itself what the rehearsal counts without it."""
     case, (_, _, half) = loaded
     case.ask(half, 1)  # what is only looked up once
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as heard:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            torch.cuda.set_sync_debug_mode("warn")  # which warns that it is a prototype
             case.ask(half, 3)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
     waits = [one for one in heard if "synchronizing CUDA operation" in str(one.message)]
     uploads = 40 + 10 * TOKENS  # a copy from memory that is not pinned waits as well
     assert len(waits) <= case.waits + case.per_token * TOKENS + uploads

@@ -1,10 +1,12 @@
 """One answer whatever the attention, the padding and the load; every model has dropout above 0."""
 
+import copy
 import warnings
 from contextlib import contextmanager
 
 import pytest
 import torch
+import transformers
 from tiny import PAIRS, make_evaluator, make_scorer, write_bert, write_modernbert, write_t5
 from tiny_causal import write_gpt2, write_rotary
 from transformers import AutoModelForCausalLM
@@ -14,6 +16,7 @@ from fitrag_integrations.models.causal.engine import left_padded
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.placing import attending, fused
 
 ENCODERS = {"bert": write_bert, "modernbert": write_modernbert, "t5": write_t5}
 WRITERS = ("llama", "mistral", "qwen2", "gpt2")
@@ -63,6 +66,41 @@ def test_encoders_agree_under_every_attention(encoder):
             found.append(trunk(ids, mask, types)[mask.bool()])
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], atol=1e-5, rtol=1e-4)
+
+
+def test_the_last_forward_pass_gives_attention_back():
+    """Also where another thread began its own in between."""
+    enabled, device = torch.backends.cuda.cudnn_sdp_enabled, torch.device("cuda")
+    before, one, other = enabled(), attending(device), attending(device)
+    with attending(torch.device("cpu")):
+        assert enabled() == before
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert before and not enabled()
+    other.__exit__(None, None, None)
+    assert enabled()
+
+
+@pytest.mark.parametrize("kind", ["T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel"])
+def test_a_fused_t5_is_transformers_own(kind):
+    """Its bias is one that fused kernels take, also of a copy, and its gradients are the same."""
+    torch.manual_seed(2)
+    made = getattr(transformers, kind)
+    sizes = {"d_model": 32, "d_ff": 64, "num_layers": 2, "num_heads": 4, "d_kv": 8}
+    plain = made(made.config_class(vocab_size=50, **sizes)).eval()
+    changed = copy.deepcopy(fused(copy.deepcopy(plain)))
+    ids, mask, _ = padded(ROWS)
+    found = [
+        model(input_ids=ids, attention_mask=mask)[0][mask.bool()] for model in (plain, changed)
+    ]
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+    for states in found:
+        states.square().sum().backward()
+    gradients = [[p.grad for p in model.parameters()] for model in (plain, changed)]
+    torch.testing.assert_close(*gradients, atol=1e-4, rtol=1e-4)
+    attentions = [part for part in changed.modules() if hasattr(part, "compute_bias")]
+    assert attentions[0].compute_bias(6, 6).is_contiguous()
 
 
 @torch.inference_mode()

@@ -9,7 +9,8 @@ FOLDER = Path(__file__).parent / "rehearsal"
 
 
 def test_everything_runs_on_a_device_that_is_not_the_cpu():
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER)]
+    plain = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", "-q", *plain, str(FOLDER)]
     ran = subprocess.run(
         command,
         env={**os.environ, "FITRAG_REHEARSAL": "1"},

@@ -25,7 +25,6 @@ from fitrag_integrations.models.encoder.recipe import (
     recipe_of,
 )
 from fitrag_integrations.models.encoder.trunk import Trunk
-from fitrag_integrations.models.runtime.batching import in_batches
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.loading import checked_length, position_limit
 from fitrag_integrations.models.runtime.placing import sent
@@ -139,9 +138,7 @@ class Dense:
             (apart.get(prompt, 0), ids or [self._pad_id])
             for prompt, ids in zip(prompts, self._ids(texts), strict=True)
         ]
-        return in_batches(
-            filled, self._vectors, length=lambda each: len(each[1]), budget=self._engine.room
-        )
+        return self._engine.batched(filled, self._vectors, length=lambda each: len(each[1]))
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         found: list[list[int]] = self._tokenizer(

@@ -26,6 +26,7 @@ from fitrag_integrations.models.evidence.lexical import (
     lexical_features,
 )
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
+from fitrag_integrations.models.runtime.placing import attending
 from fitrag_integrations.models.runtime.worker import finished
 
 LATE_COUNT = 3
@@ -59,7 +60,8 @@ class LateInteraction:
         device = next(self.trunk.parameters()).device
         ids = torch.tensor([[*b, *[self._pad_id] * (width - len(b))] for b in batch], device=device)
         mask = torch.tensor([[1] * len(b) + [0] * (width - len(b)) for b in batch], device=device)
-        states = self.trunk(ids, mask, torch.zeros_like(ids))
+        with attending(device):
+            states = self.trunk(ids, mask, torch.zeros_like(ids))
         return [rows[: len(b)].clone() for rows, b in zip(states, batch, strict=True)]
 
     def _weighed(self, ids: Ids, numbers: Tensor, first: int) -> list[float]:

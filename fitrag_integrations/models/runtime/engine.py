@@ -22,7 +22,7 @@ from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
 from fitrag_integrations.models.runtime.loading import Checkpoint
-from fitrag_integrations.models.runtime.placing import GPUS, is_placed, place
+from fitrag_integrations.models.runtime.placing import GPUS, attending, is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel
 from fitrag_integrations.models.runtime.worker import ForkSafe, Steps, Worker
 
@@ -216,7 +216,12 @@ class SharedEngine:
         length: Callable[[Q], int],
     ) -> Steps[list[A]]:
         """Run items in token batches, as `in_batches` does. On the worker only."""
-        return in_batches(items, run, length=length, budget=self.room)
+
+        def attended(batch: list[Q]) -> Sequence[A]:
+            with attending(self.device):
+                return run(batch)
+
+        return in_batches(items, attended, length=length, budget=self.room)
 
     def retain(self) -> Self:
         """Count one more model that uses this engine."""

@@ -19,6 +19,7 @@ import torch
 
 from fitrag_integrations.core.record import Keywords, Row
 from fitrag_integrations.errors import FitRagError, ModelLoadError, refuse_if
+from fitrag_integrations.models.runtime.placing import fused
 from fitrag_integrations.models.runtime.sources import MINILM
 
 Kind = Literal[
@@ -162,7 +163,7 @@ class Checkpoint:
                 output_loading_info=True,
             )
             _refuse_random(model, info, kind, new)
-        return model
+        return fused(model)
 
     def _refuse_files(self, config: object) -> None:
         """Refuse a missing shard, and more layers than tensors: each would be made first."""

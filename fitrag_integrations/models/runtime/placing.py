@@ -9,15 +9,21 @@ its digits as well: bfloat16 has steps of .004 below 1.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 _MARK = "stays_float32"
 GPUS = {"cuda"}
 """Types of device that are programmed as CUDA is; the rehearsal of one adds its own."""
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -69,6 +75,65 @@ def float32_head(model: Any) -> None:
         if part is not model.base_model:
             setattr(part.float(), _MARK, True)
             part.register_forward_pre_hook(_in_float32)
+
+
+def fused(model: M) -> M:
+    """Let the fused kernels of a GPU take a T5's attention and norms; return the model, changed.
+
+    transformers gives attention a position bias whose last dimension is not contiguous, which no
+    fused kernel takes, and computes a norm in six kernels.
+    """
+    for part in model.modules():
+        if hasattr(part, "compute_bias"):
+            part.compute_bias = partial(_contiguous_bias, type(part), part)
+        if type(part).__name__.endswith("T5LayerNorm"):
+            part.forward = partial(_rms_norm, type(part), part)
+    return model
+
+
+def _contiguous_bias(kind: Any, part: nn.Module, *given: Any, **named: Any) -> Tensor:
+    bias: Tensor = kind.compute_bias(part, *given, **named)
+    return bias.contiguous()
+
+
+def _rms_norm(kind: Any, part: Any, states: Tensor) -> Tensor:
+    weight, half = part.weight, states.dtype != torch.float32
+    if states.dtype != weight.dtype or (half and states.device.type == "cpu"):  # slower there
+        plain: Tensor = kind.forward(part, states)
+        return plain
+    return F.rms_norm(states, weight.shape, weight, part.variance_epsilon)
+
+
+def attending(device: torch.device) -> AbstractContextManager[None]:
+    """Run attention on a GPU by kernels that need no plan for a new shape, which cuDNN's does.
+
+    A plan takes the host 4 to 7 ms, and batches seldom have a shape twice. Torch keeps the choice
+    for the process: the first forward pass of several makes it, and the last one takes it back.
+    """
+    return _attention if device.type in GPUS else nullcontext()
+
+
+class _Attention(AbstractContextManager[None]):
+    """Reentrant choice of attention's kernels that threads share."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._chosen = threading.Lock(), 0, nullcontext[None]()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._chosen = sdpa_kernel(KERNELS)
+                self._chosen.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._chosen.__exit__(None, None, None)
+
+
+_attention = _Attention()
 
 
 def _in_float32(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.sequence_classifier import SequenceGrader
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.runtime.placing import fused
 
 SHORT = [PAIRS[0], PAIRS[3]]
 OPTIONS = Options(NAME, "bfloat16", 10**6)
@@ -54,7 +55,7 @@ def made(name, kind, changes, millions):
 
     config = AutoConfig.for_model(kind, **changes)
     with initial.no_init_weights():
-        model = getattr(transformers, name)._from_config(config, dtype=torch.bfloat16)
+        model = fused(getattr(transformers, name)._from_config(config, dtype=torch.bfloat16))
     for weight in model.parameters():
         if weight.numel() < 10_000:  # these are computed with, and memory holds anything
             weight.data.zero_()

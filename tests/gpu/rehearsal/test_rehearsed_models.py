@@ -5,6 +5,7 @@ it must answer nearly so and no number may come straight from a product in half 
 """
 
 import pytest
+import torch
 from gpu_cases import CASES, ON_CPU, ONE_BATCH, TOKENS, flat
 from pretended import NAME, ledger
 from rules import (
@@ -107,6 +108,17 @@ def test_the_host_waits_seldom(loaded):
     assert_alike_uploads(*ledgers[1:])
     uploads, waits = ([len(getattr(s, kind)) for s in ledgers] for kind in ("uploads", "reads"))
     print(f"uploads {uploads}, waits {waits} for 1, 3 and 6 times the rows")  # with -rP
+
+
+def test_cudnn_attends_to_nothing_and_is_left_as_it_was(loaded):
+    case, (_, _, half) = loaded
+    seen, enabled = [], torch.backends.cuda.cudnn_sdp_enabled
+    look = lambda *_: seen.append(enabled())  # noqa: E731
+    hooks = [part.register_forward_hook(look) for part in parts(half)]
+    case.ask(half, 1)
+    for hook in hooks:
+        hook.remove()
+    assert seen and not any(seen) and enabled()
 
 
 def test_logits_are_computed_where_they_are_read(loaded):
