@@ -175,7 +175,7 @@ embedded-fitted: $(STAMP)
 ELIGIBILITY := fitrag_integrations/embedded/eligibility
 embedded-eligibility: $(STAMP)
 	$(BIN)/python scripts/eligibility_rows.py $(DATA) runs/eligibility.jsonl \
-		--without $(ROWS)/train.jsonl $(patsubst %,--without runs/scorer-rows/%.jsonl,asked held)
+		--without $(ROWS)/train.jsonl
 	$(BIN)/fitrag label eligibility runs/eligibility.jsonl --out runs/eligibility_windows.jsonl \
 		--combinations prefixes --depth 10 --dtype $(DTYPE) --overwrite
 	$(BIN)/fitrag train eligibility runs/eligibility_windows.jsonl --out $(ELIGIBILITY) \

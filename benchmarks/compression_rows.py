@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match
@@ -40,33 +39,11 @@ class Asked:
 
 def load(data: Path, name: str, *, n: int, seed: int) -> list[Asked]:
     """Give up to `n` questions of a set whose passages hold an answer, 0 for all."""
-    own = {"squad_dev": _squad, "covidqa": _covid, "wikipool": _pool}
+    own = {"squad_dev": _squad, "covidqa": _covid}
     read: Callable[[Path], Iterator[Asked]] = own.get(name, lambda data: retrieved(data, name))
     rows = [row for row in read(data) if row.holds([Excerpt.whole(p) for p in row.passages])]
     random.Random(seed).shuffle(rows)
     return rows[: n or None]
-
-
-def curve(levels: Sequence[Sequence[tuple[float, bool, float]]]) -> list[dict[str, Any]]:
-    """Give kept-answer rate against share of tokens over all thresholds, share rising.
-
-    `levels` holds for each question (level, answer kept, share), from least to most kept: at a
-    threshold the first entry at or above it is taken, else the last. The flags stay with each
-    point, for intervals.
-    """
-    points = []
-    for threshold in _thinned(sorted({level for row in levels for level, _, _ in row})):
-        stops = [next((x for x in row if x[0] >= threshold), row[-1]) for row in levels]
-        share, flags = fmean(x[2] for x in stops), [x[1] for x in stops]
-        points.append(
-            {"threshold": threshold, "share": share, "kept": fmean(flags), "flags": flags}
-        )
-    return sorted(points, key=lambda point: float(point["share"]))
-
-
-def _thinned(values: Sequence[float], most: int = 200) -> list[float]:
-    step = max(1, len(values) // most)
-    return [*values[::step], *values[-1:]]
 
 
 def _united(excerpts: Sequence[Excerpt]) -> Iterator[str]:
@@ -96,15 +73,6 @@ def _covid(data: Path) -> Iterator[Asked]:
     texts = {r["doc_id"]: r["text"] for r in read_jsonl(folder / "covidqa_documents.jsonl.gz")}
     for row in read_jsonl(folder / "covidqa_questions.jsonl.gz"):
         yield asked(row, [("", texts[row["doc_id"]])])
-
-
-def _pool(data: Path) -> Iterator[Asked]:
-    """Read BM25's first twenty of a pool, for questions of NQ with an annotated passage."""
-    texts = {r["id"]: r for r in read_jsonl(data / "wikipool" / "passages.jsonl.gz")}
-    for row in read_jsonl(data / "wikipool" / "bm25_top20.jsonl.gz"):
-        if row["dataset"] == "nq_open_gold":
-            found = [texts[name] for name in row["candidates"]]
-            yield asked(row, [(r["title"], r["text"]) for r in found])
 
 
 def asked(row: dict[str, Any], passages: Sequence[tuple[str, str]]) -> Asked:

@@ -31,7 +31,7 @@ KEPT, SMALL = 100, 400  # inputs kept of a target, and bytes of one that is
 THOUSANDS = {
     **{"sentences": 60, "written": 50, "rows": 30, "ranked": 20, "resumed": 40, "journal": 60},
     **{"loaders": 60, "files": 20, "llm_replies": 80, "json_replies": 80, "searches": 40},
-    **{"requests": 40, "growing": 20},
+    "requests": 40,
     **{"models": 30, "folders": 20, "recipes": 40, "addresses": 40, "pages": 12},
     **{"cleaning": 500, "shown": 250, "answers": 300, "keys": 400, "rerank_replies": 400},
     **{"tensors": 500, "robots": 1000, "styles": 1000, "headers": 800},
@@ -134,7 +134,7 @@ def kept() -> dict[str, list[bytes]]:
 
 
 def keep(name: str, inputs: list[bytes]) -> None:
-    """Keep the smallest inputs of a target in the place of those that are there."""
+    """Keep the smallest inputs of a target in place of those that are there."""
     small = sorted((data for data in inputs if len(data) <= SMALL), key=lambda d: (len(d), d))
     every = len(small) / KEPT if len(small) > KEPT else 1.0
     spread = [small[int(at * every)] for at in range(min(len(small), KEPT))]

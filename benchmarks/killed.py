@@ -5,15 +5,13 @@
 A verb runs in a child process over a little world of its own with the models that ship. It is
 killed (SIGKILL) at a random moment of its time, and the same command is given again until it ends;
 then it begins anew. After each kill every whole line of the output has to be that of a run in one
-go, and at each end all files. For `fit`, prompts that were sent and answered twice are counted too;
-a prompt that was under way as the kill came has no answer yet and is sent again.
+go, and at each end all files.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -22,15 +20,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from multiprocessing import get_context
 from pathlib import Path
 
 from fitrag_integrations import cli
 from fitrag_integrations.core.jsonl import write_jsonl
-from fitrag_integrations.training.fitted import Wish, fit
-from fitrag_integrations.training.fitted.fitting import JOURNAL
-from fitrag_integrations.types import Passage
 
 PLACES = ("Oslo", "Lima", "Cairo", "Quito", "Hanoi")
 NAMES = [f"Person{at} Name{at}" for at in range(40)]
@@ -45,7 +39,6 @@ COMMANDS = {  # what is run, and the files that are compared
     "retrieve": (f"retrieve {READS} --index {{home}}/index", (ROWS,)),
     "answer": (f"answer {READS}", (ROWS,)),
     "index": ("index {home}/corpus.jsonl {to}", ("index.faiss", "passages.jsonl")),
-    "fit": ("", ("fitted.json", "questions.jsonl", "traces.jsonl", "report.html", "corpus.json")),
 }
 
 
@@ -82,7 +75,7 @@ def killed(verb: str, home: Path, kills: int, chance: random.Random) -> dict[str
     began = time.monotonic()
     assert child(verb, home, again) == 0
     shutil.rmtree(again)
-    span, hits, ends, wrong, more = time.monotonic() - began, 0, 0, set[str](), {}
+    span, hits, ends, wrong = time.monotonic() - began, 0, 0, set[str]()
     while hits < kills or not ends or again.exists():
         code = child(verb, home, again, chance.uniform(0.02, 1.0) * span if hits < kills else None)
         if code is None:
@@ -98,10 +91,9 @@ def killed(verb: str, home: Path, kills: int, chance: random.Random) -> dict[str
         else:
             names, moved = COMMANDS[verb][1], (bytes(again), bytes(whole))
             wrong |= {n for n in names if plain(whole / n) != plain(again / n).replace(*moved)}
-            more = sent_twice(again) if verb == "fit" else {}
         ends, span = ends + 1, 0.7 * span  # other times on a busy machine
         shutil.rmtree(again)
-    return {"kills": hits, "ends": ends, **more, "wrong": sorted(wrong)}
+    return {"kills": hits, "ends": ends, "wrong": sorted(wrong)}
 
 
 def child(verb: str, home: Path, folder: Path, seconds: float | None = None) -> int | None:
@@ -122,9 +114,6 @@ def run(verb: str, home: Path, to: Path) -> None:
     if verb == "index" and (to / "manifest.json").exists():
         return  # an index is written whole, and refuses to be written again
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stderr(nowhere):
-        if verb == "fit":
-            fit_in(to)
-            return
         try:
             cli.main([word.format(home=home, to=to) for word in COMMANDS[verb][0].split()])
         except SystemExit as end:
@@ -143,42 +132,6 @@ def row_of(at: int) -> dict[str, object]:
     name, other = NAMES[at % len(NAMES)], NAMES[(at - 1) % len(NAMES)]
     passages = [{"text": TEXTS[other]}, {"text": TEXTS[name]}]
     return {"question": f"Where was {name} born?", "id": at, "passages": passages}
-
-
-def fit_in(folder: Path) -> None:
-    """Fit to the little world, with a language model that answers from the prompt."""
-    passages = [Passage(name, f"{TEXTS[name]} {DULL}{DULL}") for name in NAMES]
-
-    def retrieve(queries: list[str]) -> list[list[Passage]]:
-        places = [NAMES.index(query[len("Where was ") : -len(" born?")]) for query in queries]
-        return [[passages[at - 1], passages[at], passages[at - 2]] for at in places]
-
-    def answer(prompts: list[str]) -> list[str]:
-        with (folder / "sent.txt").open("a") as sent:
-            sent.writelines(hashlib.sha256(p.encode()).hexdigest() + "\n" for p in prompts)
-        time.sleep(0.02 * len(prompts))
-        return list(map(answered, prompts))
-
-    rows = [{"question": f"Where was {n} born?", "answers": [BORN[n]]} for n in NAMES]
-    wish = Wish(drop=0.2, confidence=0.8, k=3, depth=2)
-    fit(retrieve, answer, rows, out=folder, wish=wish, passages=passages)
-
-
-def answered(prompt: str) -> str:
-    """Answer where the prompt says it, and for every fifth person without."""
-    question = prompt.rpartition("Where was ")[2].partition(" born?")[0]
-    if "Answer Yes or No" in prompt:
-        return "Yes" if question.endswith("5") else "No"
-    knows = f"{question} was born in" in prompt or question.endswith("5")
-    return BORN[question] if knows else "nobody knows"
-
-
-def sent_twice(folder: Path) -> dict[str, int]:
-    """Count prompts, how often they were sent, and the answers that were written twice."""
-    rows = [json.loads(line) for line in (folder / JOURNAL).read_bytes().splitlines()[1:]]
-    sent = (folder / "sent.txt").read_text().split()
-    twice = sum(n - 1 for n in Counter(row.get("prompt") for row in rows).values())
-    return {"prompts": len(set(sent)), "sent": len(sent), "answered twice": twice}
 
 
 if __name__ == "__main__":

@@ -27,10 +27,17 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dense import dense_search  # noqa: E402
-from embedded_rows import multihop, reading, sample, squad_sample  # noqa: E402
-from evaluator_facts import facts  # noqa: E402
-from evaluator_rows import is_held, key  # noqa: E402
-from scorer_rows import MEASURING, _rows  # noqa: E402
+from embedded_rows import (  # noqa: E402
+    MEASURING,
+    is_held,
+    key,
+    multihop,
+    reading,
+    rows_of,
+    sample,
+    squad_sample,
+)
+from entity_facts import facts  # noqa: E402
 from twists import chatty, twisted  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer, normalize  # noqa: E402
@@ -105,7 +112,9 @@ def main() -> None:
         searching(pool, depth=DEPTH),
         dense_search(pool, args.out / "dense.safetensors", depth=DEPTH),
     ]
-    measured = {key(row["question"]) for pattern in MEASURING for row in _rows(args.data, pattern)}
+    measured = {
+        key(row["question"]) for pattern in MEASURING for row in rows_of(args.data, pattern)
+    }
     measured |= {key(q) for q in sampled(args.data)}
     chosen = [*asked(args.data, pool, measured, chance)]
     for held in (True,) if args.held else (True, False):

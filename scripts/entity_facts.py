@@ -124,18 +124,6 @@ def facts(title: str, text: str) -> Iterator[Fact]:
         yield from _related(WORK, name, text)
 
 
-def silenced(text: str, answers: tuple[str, ...]) -> str:
-    """Take the answers out of a text, with the words that announce them."""
-    announced = (
-        r"(?:,? ?(?:and )?(?:was |is )?(?:directed|written|produced|composed|born|son|daughter|"
-        r"child|married|wife|husband|screenplay|music|novel|book|film)[\w ,]{0,25}? "
-        r"(?:by|of|to|in|at) )?"
-    )
-    for answer in answers:
-        text = re.sub(rf"{announced}(?<!\w){re.escape(answer)}(?!\w)", "", text, flags=re.I)
-    return re.sub(r" +(?=[,.])", "", re.sub(r"\s+", " ", text))
-
-
 def _related(relations: tuple[Relation, ...], name: str, text: str) -> Iterator[Fact]:
     for relation in relations:
         stated = re.search(relation.stated, text)
