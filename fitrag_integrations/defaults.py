@@ -64,7 +64,7 @@ class Defaults:
     candidates: int = 20
     top_n: int = 10
     weight: float = 0.5
-    prior: float = 0.25
+    prior: float = 0.1
     max_tokens: int | None = None
     min_score: float | None = None
     deduplicate: bool = True

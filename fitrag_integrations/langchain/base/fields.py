@@ -142,7 +142,7 @@ class RankingOptions(Brief):
     weight: float = DEFAULTS.weight
     """Weight of `llm_prefer` against `has_answer`, in [0, 1]."""
     prior: float | None = None
-    """Weight of the order given and of shared words in ranking, in [0, 1]; None is 0.25 for the
+    """Weight of the order given and of shared words in ranking, in [0, 1]; None is 0.1 for the
     bundled scorer, 0 for another. Scores stay."""
     min_score: float | None = DEFAULTS.min_score
     """Lowest `relevance_score` kept, in [0, 1]; None keeps all, but for a pruner the threshold of

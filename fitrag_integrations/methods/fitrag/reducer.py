@@ -75,7 +75,7 @@ class RankingOptions(Checked):
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
         prior: Weight, in [0, 1], of what is known of a passage before it is scored when passages
             are ranked: its place in the order given, which is the retriever's, and its place by
-            shared words (``ranked``). Scores stay as they are. None is 0.25 for the bundled scorer,
+            shared words (``ranked``). Scores stay as they are. None is 0.1 for the bundled scorer,
             0 for another.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all.
         deduplicate: Keep passages of equal text and title, and text that chunks of one source

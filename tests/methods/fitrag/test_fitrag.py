@@ -216,10 +216,10 @@ def test_order_and_shared_words_count_as_much_as_the_prior(prior, scores, expect
 
 def test_the_prior_is_that_of_the_bundled_scorer():
     for options, prior in (
-        ({}, 0.25),
+        ({}, 0.1),
         ({"prior": 0.5}, 0.5),
         ({"scorer": Words()}, 0.0),
-        ({"scorer": Words(), "prior": 0.1}, 0.1),
+        ({"scorer": Words(), "prior": 0.3}, 0.3),
     ):
         assert TokenReducer(**options).resolved.read(QUESTION, LOTS).prior == prior
     with pytest.raises(InputError, match="prior"):
