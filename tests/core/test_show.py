@@ -173,7 +173,8 @@ def test_a_context_explains_itself_as_its_trace_does():
     assert PLAIN.explain().splitlines() == [
         "question: Who wrote the score?",
         "decision: retrieve, p_known 0.25, threshold 0.50: unsure",
-        "kept 1 excerpts: Amarcord [20:41] 1.30",
+        "kept 1 excerpts",
+        "  Amarcord [20:41] 1.30: Rota wrote the score.",
         "note: no web",
     ]
     assert Traced(PLAIN).explain() == PLAIN.explain()

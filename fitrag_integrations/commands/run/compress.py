@@ -126,7 +126,8 @@ class CompressPlan(SearchingPlan):
             scorer=scorer,
             weight=self.weight,
             count_tokens=counter_for(self.tokenizer),
-            detector=models.load_detector(self.detector),
+            # without a scorer only the options are checked
+            detector=False if scorer is None else models.load_detector(self.detector),
             deduplicate=self.deduplicate,
             **settings,
         )

@@ -82,8 +82,9 @@ def test_label_bilabel(rows, pool, bert, tmp_path):
     make_reader(bert).save_pretrained(tmp_path / "reader")
     out = tmp_path / "labelled.jsonl"
     arguments = ("label", "bilabel", rows, "--out", out, "--pool", pool, "--depth", 5)
-    done = run(*arguments, "--limit", 4, "--model", tmp_path / "reader")
-    assert done.exit_code == 0 and "4 questions, 20 pairs: has_answer=" in done.stderr
+    done = run(*arguments, "--limit", 4, "--llm", tmp_path / "reader")
+    assert done.exit_code == 0, done.output
+    assert "4 questions, 20 pairs: has_answer=" in done.stderr
     known = {row.question: row.answers for row in reading_rows()}
     labelled = [labelled_row(row) for row in read_jsonl(out)]
     assert len(labelled) == 4
