@@ -218,16 +218,6 @@ class Sweep(Record):
             area(outcomes, curve),
         )
 
-    @property
-    def best_point(self) -> SweepPoint:
-        """Point of the highest accuracy; of ties, the one with the least retrieval."""
-        return max(self.points, key=lambda point: (round(point.accuracy, 12), -point.share))
-
-    def point_at_share(self, share: float) -> SweepPoint | None:
-        """Return the point with the most retrieval that is at most ``share``."""
-        check_number("share", share, low=0.0, high=1.0)
-        return next((point for point in self.points if point.share <= share + 1e-12), None)
-
 
 def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
     """Compute ``Sweep.area`` alone; ``curve`` saves computing it again."""
@@ -256,11 +246,6 @@ def gate_auc(outcomes: Outcomes) -> float | None:
     stats = require_extra("scipy.stats", extra="evaluate", feature="the AUC of a gate")
     ranks = float(stats.rankdata(outcomes.p_known)[known].sum())
     return (ranks - positive * (positive + 1) / 2) / (positive * negative)
-
-
-def gate_accuracy(outcomes: Outcomes, threshold: float = 0.5) -> float:
-    """Compute the fraction of questions with ``known`` predicted right at ``threshold``."""
-    return float(np.mean((outcomes.p_known > threshold) == (outcomes.known > 0)))
 
 
 def gate_calibration_error(outcomes: Outcomes) -> float:

@@ -11,6 +11,7 @@ teaches best). SlimPLM uses the fraction of the gold answers in the answer (equa
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from fitrag_integrations.evaluation.answers import (
 )
 from fitrag_integrations.types import Passage
 
-__all__ = ["Failed", "LabelCounts", "Question", "Told", "count_labels", "passage_labels"]
+__all__ = ["Failed", "Question", "Told", "count_labels", "passage_labels"]
 
 FAILURES = ("error", "timeout", "empty", "refusal")
 NO_ANSWERS = "no gold answers to judge by"
@@ -106,70 +107,14 @@ def passage_labels(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class LabelCounts:
-    """Count questions, pairs by (has_answer, llm_prefer), failures by kind, and error rows."""
+def count_labels(rows: Iterable[Row]) -> tuple[str, dict[str, object]]:
+    """Count the labels of output rows (FIT-RAG's Figure 3), as text and as plain values.
 
-    questions: int
-    groups: Mapping[tuple[int, int | None], int]
-    failures: Mapping[str, int]
-    errors: int
-
-    @property
-    def pairs(self) -> int:
-        """Count the labelled pairs."""
-        return sum(self.groups.values())
-
-    @property
-    def matched(self) -> int:
-        """Count the pairs whose labels are both 1 or both 0."""
-        return self.groups.get((1, 1), 0) + self.groups.get((0, 0), 0)
-
-    @property
-    def mismatched(self) -> int:
-        """Count the pairs with one label 1 and the other 0."""
-        return self.groups.get((1, 0), 0) + self.groups.get((0, 1), 0)
-
-    @property
-    def imbalance(self) -> float | None:
-        """The matched pairs per mismatched one; None where none is mismatched.
-
-        The paper finds more than ten.
-        """
-        return self.matched / self.mismatched if self.mismatched else None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return plain values; a group is named by its two labels, such as "1,0" or "0,null"."""
-        groups = {f"{h},{'null' if p is None else p}": n for (h, p), n in self.groups.items()}
-        return {
-            "questions": self.questions,
-            "pairs": self.pairs,
-            "groups": groups,
-            "matched": self.matched,
-            "mismatched": self.mismatched,
-            "imbalance": self.imbalance,
-            "failures": dict(self.failures),
-            "errors": self.errors,
-        }
-
-    def __str__(self) -> str:
-        ordered = sorted(self.groups.items(), key=lambda entry: -entry[1])
-        counts = ", ".join(
-            f"has_answer={has} llm_prefer={prefer}: {count} ({count / max(1, self.pairs):.1%})"
-            for (has, prefer), count in ordered
-            if count or prefer is not None
-        )
-        ratio = self.imbalance
-        uneven = "none mismatched" if ratio is None else f"{ratio:.1f} matched per mismatched"
-        failed = ", ".join(f"{kind} {count}" for kind, count in self.failures.items() if count)
-        lines = [f"{self.questions} questions, {self.pairs} pairs: {counts}", f"labels: {uneven}"]
-        return "\n".join([*lines, f"not answered: {failed}"] if failed else lines)
-
-
-def count_labels(rows: Iterable[Row]) -> LabelCounts:
-    """Count the labels of output rows (FIT-RAG's Figure 3)."""
+    `groups` are named by both labels, such as "1,0" or "0,null". `imbalance` is the matched pairs
+    per mismatched one, None where none is mismatched; the paper finds more than ten.
+    """
     questions = errors = 0
-    groups = Counter({(1, 1): 0, (1, 0): 0, (0, 1): 0, (0, 0): 0, (1, None): 0, (0, None): 0})
+    groups = dict.fromkeys(("1,1", "1,0", "0,1", "0,0", "1,null", "0,null"), 0)
     failures = dict.fromkeys(FAILURES, 0)
     for row in rows:
         if row.get("error") is not None:
@@ -177,11 +122,26 @@ def count_labels(rows: Iterable[Row]) -> LabelCounts:
             continue
         questions += 1
         for passage in row["passages"]:
-            groups[passage["has_answer"], passage["llm_prefer"]] += 1
+            groups[f"{passage['has_answer']},{json.dumps(passage['llm_prefer'])}"] += 1
             kind = str(passage.get("llm_error", "")).partition(":")[0]
             if kind in failures:
                 failures[kind] += 1
-    return LabelCounts(questions, dict(groups), failures, errors)
+    pairs, matched = sum(groups.values()), groups["1,1"] + groups["0,0"]
+    mismatched = groups["1,0"] + groups["0,1"]
+    counts = ", ".join(
+        "has_answer={} llm_prefer={}: ".format(*name.split(",")) + f"{n} ({n / max(1, pairs):.1%})"
+        for name, n in sorted(groups.items(), key=lambda entry: -entry[1])
+        if n or "null" not in name
+    )
+    ratio = matched / mismatched if mismatched else None
+    uneven = "none mismatched" if ratio is None else f"{ratio:.1f} matched per mismatched"
+    lines = [f"{questions} questions, {pairs} pairs: {counts}", f"labels: {uneven}"]
+    if failed := ", ".join(f"{kind} {count}" for kind, count in failures.items() if count):
+        lines.append(f"not answered: {failed}")
+    return "\n".join(lines), {
+        **{"questions": questions, "pairs": pairs, "groups": groups, "matched": matched},
+        **{"mismatched": mismatched, "imbalance": ratio, "failures": failures, "errors": errors},
+    }
 
 
 Gold: TypeAlias = Sequence[str | Sequence[str]]  # each in one wording, or in several

@@ -44,23 +44,15 @@ class AnswerJournal:
         """Return the answer to a prompt, if there ever was one."""
         return self._known.get(_digest(prompt))
 
-    def add(self, prompt: str, reply: Told) -> None:
-        """Write an answer down."""
-        key = _digest(prompt)
-        self._known[key] = reply
-        self.pay(reply.tokens, {"prompt": key, "answer": reply.text})
-
     def keep(self, prompt: str, outcome: Told | Failed) -> None:
         """Write down what was heard: an answer, or what was paid for none."""
+        answer: dict[str, object] = {}
         if isinstance(outcome, Told):
-            self.add(prompt, outcome)
-        elif outcome.tokens != (0, 0):
-            self.pay(outcome.tokens)
-
-    def pay(self, tokens: tuple[int, int], answer: Mapping[str, object] | None = None) -> None:
-        """Write down what was paid, also where nothing came of it."""
-        self.tokens = _sum(self.tokens, tokens)
-        self._log.append({**(answer or {}), "tokens": tokens})
+            self._known[key := _digest(prompt)] = outcome
+            answer = {"prompt": key, "answer": outcome.text}
+        if answer or outcome.tokens != (0, 0):
+            self.tokens = _sum(self.tokens, outcome.tokens)
+            self._log.append({**answer, "tokens": outcome.tokens})
 
     def sync(self) -> None:
         """Flush what was written to disk."""

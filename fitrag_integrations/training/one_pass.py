@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -22,12 +22,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import replacing
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 from fitrag_integrations.models.runtime.worker import finished
@@ -38,7 +37,7 @@ from fitrag_integrations.models.scorer.spans import SpanEvidence, SpanHead
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.training.losses import fit_temperatures
 from fitrag_integrations.training.options import Rate, Seed, Steps, Validation
-from fitrag_integrations.training.rows import passage_row, split
+from fitrag_integrations.training.rows import Judged, split
 from fitrag_integrations.training.trainer import (
     ModuleTrainer,
     Settings,
@@ -51,15 +50,6 @@ from fitrag_integrations.values.windows import windows
 
 SHARD = 50  # questions in a file of the cache
 NAN = float("nan")
-
-
-@dataclass(frozen=True, slots=True)
-class PassageRow:
-    """Passages of a question, and its answers if they are known."""
-
-    question: str
-    answers: tuple[str, ...]
-    passages: tuple[Passage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +87,8 @@ class Spans:
         return labels
 
 
-def onepass_row(row: Mapping[str, object]) -> PassageRow:
-    """Make a question of a JSON object with question, passages and, if known, answers.
-
-    Raises `InputError` naming the field that is missing or wrong.
-    """
-    passages = check_many("passages", row.get("passages"), dict)
-    refuse_if(not passages, "passages", row.get("passages"), "at least one")
-    answers = check_many("answers", row.get("answers") or (), str)
-    question = check_text("question", row.get("question"))
-    return PassageRow(question, answers, tuple(map(passage_row, passages)))
-
-
 def read_rows(
-    rows: Sequence[PassageRow],
+    rows: Sequence[Judged],
     scorer: BiLabelScorer,
     answers: nn.Linear,
     folder: Path,
@@ -153,7 +131,7 @@ def read_rows(
 
 
 def _read(
-    rows: Sequence[PassageRow], scorer: BiLabelScorer, reader: SpanReader, window: int, seed: int
+    rows: Sequence[Judged], scorer: BiLabelScorer, reader: SpanReader, window: int, seed: int
 ) -> dict[str, Tensor]:
     """Return the fields of `Spans` for all spans of some rows, and `question`, each one's row."""
     places = [(i, j) for i, row in enumerate(rows) for j in range(len(row.passages))]
@@ -298,13 +276,13 @@ class OnePassPlan:
 
 
 @only_run
-def fit_onepass(rows: Sequence[PassageRow], out: Path, plan: OnePassPlan) -> dict[str, float]:
+def fit_onepass(rows: Sequence[Judged], out: Path, plan: OnePassPlan) -> dict[str, float]:
     """Train a head over a scorer's folder and save it.
 
     What was read is kept in `out/run`, so a second run with other settings only fits.
 
     Args:
-        rows: Questions with passages, from `onepass_row`.
+        rows: Questions with passages, from `rows.judged_row`.
         out: Folder to write.
         plan: Training settings.
 

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from fitrag_integrations.evaluation.outcomes import (
     Outcomes,
     Sweep,
-    SweepPoint,
     calibration_error,
-    gate_accuracy,
     gate_auc,
     gate_calibration_error,
 )
@@ -26,9 +24,6 @@ def test_points_and_lines_by_hand():
     expected = [(1, 0.8), (0.8, 0.8), (0.6, 1.0), (0.4, 0.8), (0.2, 0.8), (0, 0.6)]
     assert np.allclose(got, expected)
     assert (sweep.never, sweep.always, sweep.oracle) == pytest.approx((0.6, 0.8, 1.0))
-    assert sweep.best_point == SweepPoint(pytest.approx(0.7), pytest.approx(0.6), 1.0)
-    assert sweep.point_at_share(0.5).share == pytest.approx(0.4)
-    assert sweep.point_at_share(0.6).accuracy == pytest.approx(1.0)
 
 
 def test_the_area_by_hand():
@@ -54,13 +49,12 @@ def test_scores_of_zero_leave_the_curve_open_but_not_the_area():
     rows = [{**row, "p_known": row["p_known"] - 0.1} for row in ROWS]
     assert Sweep.of(rows).points[-1].share == pytest.approx(0.2)
     assert Sweep.of(rows).area == pytest.approx(Sweep.of(ROWS).area)
-    assert Sweep.of(rows).point_at_share(0.1) is None
 
 
 def test_without_retrieved_answers_there_are_no_lines():
     sweep = Sweep.of([{"p_known": p, "known": a} for p, a, _ in FIVE])
     assert (sweep.never, sweep.always, sweep.oracle, sweep.area) == (None, None, None, None)
-    assert sweep.best_point.accuracy == pytest.approx(0.8)
+    assert max(point.accuracy for point in sweep.points) == pytest.approx(0.8)
 
 
 def test_no_area_where_retrieval_changes_nothing():
@@ -83,8 +77,8 @@ def test_auc_by_hand_and_with_ties():
 
 def test_accuracy_and_calibration_of_the_gate():
     outcomes = Outcomes.of(ROWS)
-    assert gate_accuracy(outcomes) == pytest.approx(3 / 5)
-    assert gate_accuracy(outcomes, 0.2) == pytest.approx(4 / 5)
+    alone = Outcomes.of([{"p_known": p, "known": a} for p, a, _ in FIVE])
+    assert (alone.accuracy(0.5), alone.accuracy(0.2)) == pytest.approx((3 / 5, 4 / 5))
     expected = (0.1 + 0.2 + 0.6 + 0.7 + 0.1) / 5
     assert gate_calibration_error(outcomes) == pytest.approx(expected)
     good = draw(calibrated, np.random.default_rng(3), 5000)

@@ -9,7 +9,6 @@ from training_rows import labelled_rows, reading_rows
 
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.training.one_pass import onepass_row
 from fitrag_integrations.training.rows import (
     Labelled,
     ReadingRow,
@@ -77,7 +76,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("read", [labelled_row, reading_row, judged_row, onepass_row])
+@pytest.mark.parametrize("read", [labelled_row, reading_row, judged_row])
 def test_a_field_that_is_missing_or_of_another_kind_is_named(read):
     needed = {
         "question": [None, 3],

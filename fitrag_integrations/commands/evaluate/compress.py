@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import Advance
+from fitrag_integrations.commands.engine.batch import CHUNK, Advance
 from fitrag_integrations.commands.engine.options import (
     EncoderHardware,
     ModelOptions,
@@ -19,12 +18,8 @@ from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
     EMBEDDED,
-    Cache,
     Outcome,
     Published,
-    answered,
-    cache_of,
-    model_entry,
     rows_of,
     settings_of,
 )
@@ -32,6 +27,7 @@ from fitrag_integrations.commands.evaluate.tables import show_figures
 from fitrag_integrations.commands.run.judge import best_answer
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import is_correct
@@ -53,6 +49,7 @@ from fitrag_integrations.evaluation.figures.summaries import (
 from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
 from fitrag_integrations.text.tokens import counter_for
+from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import Excerpt, Passage
 
 
@@ -71,7 +68,6 @@ class EvaluateCompress:
     ] = None
     tokenizer: Tokenizer = "approximate"
     shape: Published = Published()
-    cache: Cache = None
     outcome: Outcome = Outcome()
     hardware: EncoderHardware = EncoderHardware()
     quiet: Quiet = False
@@ -85,9 +81,9 @@ class EvaluateCompress:
         questions, used = compress_rows(given, count), {}
         if self.reader is not None:
             own = None if self.reader == EMBEDDED else self.reader
-            used, cache = {"reader": own}, cache_of(self.cache, self.outcome.out)
+            used = {"reader": own}
             with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
-                questions = with_readings(questions, given, self.hardware.of(own), cache, advance)
+                questions = with_readings(questions, given, self.hardware.of(own), advance)
         draws = self.outcome.draws
         figures, curves = set_figures(questions, draws, MEANS), kept_curves(given, count)
         for name, part in by_set(questions).items():
@@ -122,30 +118,22 @@ def with_readings(
     questions: Sequence[Question],
     rows: Sequence[Compressed],
     how: ModelOptions,
-    cache: Path | None,
     advance: Advance,
 ) -> list[Question]:
     """Add to each question's values whether the reader is right before and after compression."""
-    reader = models.load_reader(how)
-    setup = {"verb": "read", "model": model_entry("reader", how.model), "dtype": how.dtype}
+    reader, said = models.load_reader(how), list[str]()
     shown = [(row, row.whole) for row in rows] + [(row, row.excerpts) for row in rows]
-    texts: list[Row] = [
-        {"question": row.question, "texts": [[e.passage.title, e.text] for e in excerpts]}
-        for row, excerpts in shown
-    ]
-
-    def read(some: Sequence[Row]) -> list[str]:
-        """Read all texts of all rows in one batch; return each row's best answer."""
+    for some in chunks(shown, CHUNK):
         pairs = [
-            (row["question"], Passage(str(i), text, title))
-            for row in some
-            for i, (title, text) in enumerate(row["texts"])
+            [
+                (row.question, Passage(str(i), excerpt.text, excerpt.passage.title))
+                for i, excerpt in enumerate(excerpts)
+            ]
+            for row, excerpts in some
         ]
-        answers = iter(reader.read(pairs) if pairs else [])
-        found = [[next(answers) for _ in row["texts"]] for row in some]
-        return [str(best_answer(each, None)["answer"]) if each else "" for each in found]
-
-    said = answered(texts, read, setup=setup, path=cache, advance=advance)
+        found = in_lists(lambda given: reader.read(given) if given else [], pairs)
+        said += [str(best_answer(each, None)["answer"]) if each else "" for each in found]
+        advance(len(some))
     right = [
         float(is_correct(text, row.answers)) for text, (row, _) in zip(said, shown, strict=True)
     ]

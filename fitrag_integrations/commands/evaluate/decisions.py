@@ -12,14 +12,10 @@ from fitrag_integrations.commands.engine.batch import CHUNK
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Threshold
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.options import (
-    Cache,
     InputRows,
     LabeledRows,
     Outcome,
     Published,
-    answered,
-    cache_of,
-    model_entry,
     own_rows,
     rows_of,
     settings_of,
@@ -49,13 +45,6 @@ from fitrag_integrations.ports import Gate
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 
-@dataclass(frozen=True, slots=True)
-class SweepOutcome(Outcome):
-    """Outcome of a gate, with a drawing of the sweep."""
-
-    plot: Annotated[Path | None, Option("Plot of the sweep to write: .png, .svg or .pdf.")] = None
-
-
 @dataclass(frozen=True)
 class EvaluateGate:
     """Measure a gate's accuracy, AUC and calibration, and the accuracy of answering by it.
@@ -67,7 +56,7 @@ class EvaluateGate:
 
     rows: LabeledRows
     threshold: Threshold = None
-    outcome: SweepOutcome = SweepOutcome()
+    outcome: Outcome = Outcome()
     model: ModelOptions = ModelOptions()
 
     def run(self) -> None:
@@ -146,7 +135,6 @@ class EvaluateRoute:
         float | None, Option("Grades below are Incorrect.", min=-1, max=1, default="as in the rows")
     ] = None
     shape: Published = Published()
-    cache: Cache = None
     outcome: Outcome = Outcome()
     model: ModelOptions = ModelOptions()
     quiet: Quiet = False
@@ -191,17 +179,11 @@ class EvaluateRoute:
         """Grade the passages of every row, and decide."""
         evaluator = models.load_evaluator(self.model)
         thresholds = chosen_thresholds(evaluator, self.upper, self.lower)
-        verb = route_verb(evaluator, thresholds)
-
-        def answer(some: list[Row]) -> list[list[float]]:
-            return [list(one.value.grades) for one in run_many(map(verb.flow, some))]
-
-        named = model_entry("evaluator", self.model.model)
-        setup = {"verb": "route", "model": named, "dtype": self.model.dtype}
-        asked = [{name: row.get(name) for name in ("question", "passages")} for row in rows]
-        path = cache_of(self.cache, self.outcome.out)
+        verb, found = route_verb(evaluator, thresholds), list[list[float]]()
         with progress_bar("route", len(rows), shown=not self.quiet) as advance:
-            found = answered(asked, answer, setup=setup, path=path, advance=advance)
+            for some in chunks(rows, CHUNK):
+                found += [list(one.value.grades) for one in run_many(map(verb.flow, some))]
+                advance(len(some))
         return [
             {**row, "grades": grades, "action": thresholds.action(grades).value}
             for row, grades in zip(rows, found, strict=True)

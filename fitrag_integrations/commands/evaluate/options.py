@@ -1,4 +1,4 @@
-"""Options and output that the `fitrag evaluate` verbs share, and their cache of model answers."""
+"""Options and output that the `fitrag evaluate` verbs share."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 import fitrag_integrations
 from fitrag_integrations.commands.doctor import installed_version
-from fitrag_integrations.commands.engine.batch import CHUNK, Advance
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
 from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.tables import show_notes
@@ -27,9 +25,8 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import is_own_file
 from fitrag_integrations.core.files import fingerprint
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws
@@ -38,7 +35,6 @@ from fitrag_integrations.evaluation.loaders.reading import HUB
 from fitrag_integrations.evaluation.result import (
     Result,
     check_result_name,
-    content_id,
     data_hash,
 )
 
@@ -50,13 +46,6 @@ OURS, EMBEDDED = "fitrag", "embedded"
 InputRows: TypeAlias = Annotated[str, Argument("Input rows: a file, or hf:NAME:SPLIT.")]
 LabeledRows: TypeAlias = Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
 Common: TypeAlias = Annotated[bool, Option("Compare only the questions that are in both.")]
-Cache: TypeAlias = Annotated[
-    Path | None,
-    Option(
-        "Cache of the model's outputs: .jsonl. A stopped run continues there.",
-        default="beside --out",
-    ),
-]
 EVERYTHING = "Result file with every question: .json or .json.gz."
 Drawing: TypeAlias = Annotated[Path | None, Option("Plot to write: .png, .svg or .pdf.")]
 
@@ -177,56 +166,6 @@ def refuse_errors(errors: Sequence[object]) -> None:
         ((reason, count),) = Counter(map(reason_of, errors)).most_common(1)
         typer.echo(f"fitrag evaluate: every answer is an error; {count} x {reason}", err=True)
         raise typer.Exit(1)
-
-
-T = TypeVar("T")
-Answer: TypeAlias = Callable[[list[Row]], Sequence[T]]
-
-
-def answered(
-    rows: Sequence[Row],
-    answer: Answer[T],
-    *,
-    setup: Row,
-    path: Path | None,
-    advance: Advance,
-) -> list[T]:
-    """Answer each row, or take what an earlier run wrote of the same row under the same `setup`.
-
-    `answer` gets rows whose answers are missing, and gives plain values, one each. Each chunk is
-    written before the next starts. Without a `path` nothing is kept. Raises `InputError` where
-    the file holds something else.
-    """
-    keys = [content_id([setup, row]) for row in rows]
-    known: dict[str, Any] = {}
-    with ExitStack() as held:
-        log = None if path is None else held.enter_context(jsonl.Log(path))
-        try:
-            for entry in log or ():
-                known[entry["key"]] = entry["value"]
-        except (ValueError, KeyError, TypeError) as error:
-            given = f"{path}, line {len(known) + 1}: {error}"
-            allowed = "a cache of fitrag evaluate: delete it or choose another"
-            raise InputError.of("--cache", given=given, allowed=allowed) from error
-        advance(sum(key in known for key in keys))
-        missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
-        for chunk in chunks(missing, CHUNK):
-            fresh = dict(zip(chunk, answer([missing[key] for key in chunk]), strict=True))
-            if log is not None:
-                log.append(*({"key": key, "value": value} for key, value in fresh.items()))
-            known |= fresh
-            advance(sum(key in fresh for key in keys))
-    return [known[key] for key in keys]
-
-
-def cache_of(cache: Path | None, out: Path | None) -> Path | None:
-    """Choose the file: the one named, else one beside the output, else none."""
-    refuse_if(
-        cache is not None and cache.suffix != ".jsonl", "--cache", str(cache), "a .jsonl file"
-    )
-    if cache is not None or out is None:
-        return cache
-    return out.with_name(f"{out.name.partition('.json')[0]}.cache.jsonl")
 
 
 SHIPPED = Path(fitrag_integrations.__file__).parent / "embedded"

@@ -45,15 +45,6 @@ UNCHANGED = dict.fromkeys(("difference", "difference_low", "difference_high", "p
 CHANGE = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
 
 
-@dataclass(frozen=True, slots=True)
-class OrdersOutcome(Outcome):
-    """Outcome of orders, with a drawing of R@k and of the answers."""
-
-    plot: Annotated[
-        Path | None, Option("Plot of R@k and accuracy to write: .png, .svg or .pdf.")
-    ] = None
-
-
 @dataclass(frozen=True)
 class EvaluateRerank:
     """Compare four orders of each question's passages: the retriever's and those by the scores.
@@ -83,7 +74,7 @@ class EvaluateRerank:
         "1,3,5"
     )
     shape: Ours = Ours()
-    outcome: OrdersOutcome = OrdersOutcome()
+    outcome: Outcome = Outcome()
     model: ModelOptions = ModelOptions()
     quiet: Quiet = False
 

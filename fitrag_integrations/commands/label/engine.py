@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +17,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import typer
 
-from fitrag_integrations.commands.engine.batch import Advance, Here, Verb, check_names, run_batch
+from fitrag_integrations.commands.engine.batch import Here, Verb, check_names, run_batch
 from fitrag_integrations.commands.engine.options import Depth, EncoderHardware, RunSettings
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
 from fitrag_integrations.commands.engine.rows import Line, passages_of, question_of, read_rows
@@ -42,7 +41,6 @@ from fitrag_integrations.training.journal import Account, AnswerJournal
 from fitrag_integrations.types import Passage
 
 FOR_READERS = ("passage", "negatives", "answer_start")  # of a reading row; not written out
-TOLD_EVERY = 10.0  # seconds
 Fields: TypeAlias = dict[str, object]
 
 
@@ -104,9 +102,8 @@ class AskingPlan:
                 **asdict(self.budget),
             )
             verb, shown = self.verb(Asked(asker, journal, account)), not self.how.quiet
-            with progress_bar(self.name, len(given), shown=shown) as bar:
-                moved = _telling(self.name, len(given), account, bar) if shown else bar
-                done = run_batch(Here(verb), given, self.out, advance=moved, stopping=stopping)
+            with progress_bar("asking", len(given), shown=shown, verb=self.name) as bar:
+                done = run_batch(Here(verb), given, self.out, advance=bar, stopping=stopping)
         self._summarize(account, done.summary.errors)
         if account.stopped and self.how.strict:
             raise typer.Exit(1)
@@ -216,18 +213,3 @@ class Asked:
         self.asker.ask(list(new.values()), heard, may)
         self._journal.sync()
         return [outcomes[prompt] for prompt in prompts]
-
-
-def _telling(name: str, total: int, account: Account, bar: Advance) -> Advance:
-    """Move the bar, and say every ten seconds how far the run is and what it cost."""
-    done, reported = 0, time.monotonic()
-
-    def moved(count: int) -> None:
-        nonlocal done, reported
-        bar(count)
-        done += count
-        if time.monotonic() - reported >= TOLD_EVERY:
-            reported = time.monotonic()
-            typer.echo(f"fitrag {name}: {done}/{total} questions, {account}", err=True)
-
-    return moved

@@ -198,5 +198,4 @@ class LabelBilabel(AskingPlan):
 
     def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
         """Count questions, and pairs by their labels."""
-        counts = count_labels(rows)
-        return str(counts), counts.to_dict()
+        return count_labels(rows)

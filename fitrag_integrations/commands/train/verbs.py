@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_
 from dataclasses import dataclass, replace
+from functools import partial
 
 import typer
 
@@ -21,7 +22,7 @@ from fitrag_integrations.training.causal.slimplm import (
 )
 from fitrag_integrations.training.eligibility.fit import EligibilityPlan, fit_eligibility
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
-from fitrag_integrations.training.one_pass import OnePassPlan, fit_onepass, onepass_row
+from fitrag_integrations.training.one_pass import OnePassPlan, fit_onepass
 from fitrag_integrations.training.options import Out, Rows
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import (
@@ -118,7 +119,9 @@ class TrainOnePass(Training):
 
     def fit(self) -> object:
         """Fit it."""
-        return fit_onepass(rows_as(self.rows, onepass_row), self.out, self.plan)
+        return fit_onepass(
+            rows_as(self.rows, partial(judged_row, labeled=False)), self.out, self.plan
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from fitrag_integrations.errors import InputError, refuse_if
 
@@ -108,18 +108,7 @@ def fit_strip(
     return found
 
 
-class Read(Protocol):
-    """A question's passages, labelled and read: see `training.rows.Labelled`."""
-
-    @property
-    def has_answer(self) -> Sequence[int]: ...
-    @property
-    def llm_prefer(self) -> Sequence[int | None]: ...
-    @property
-    def reader_scores(self) -> Sequence[float]: ...
-
-
-def fit_abstention(rows: Sequence[Read], *, depth: int = 5) -> tuple[float, float]:
+def fit_abstention(rows: Sequence[Any], *, depth: int = 5) -> tuple[float, float]:
     """Choose the score below which a reader should not answer.
 
     The reader answers from that of the first passages which it scores highest. The more it reads,
@@ -127,7 +116,7 @@ def fit_abstention(rows: Sequence[Read], *, depth: int = 5) -> tuple[float, floa
     none below it where no such passage holds the answer.
 
     Args:
-        rows: Passages of each question, labeled and read.
+        rows: Passages of each question, labeled and read (`training.rows.Labelled`).
         depth: Passages that the reader will be given.
 
     Returns:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,10 +148,15 @@ LEAST_SAVED = 0.05  # of the cost: a setting that saves less is not looked at
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """Outcomes of a setting, one entry per question: whether it was right, and its cost."""
+    """Outcomes of a setting, one entry per question: whether it was right, and its cost.
+
+    `answers` and `contexts` are what was said and shown, None where nobody kept them.
+    """
 
     right: Floats
     cost: Floats
+    answers: Any = None
+    contexts: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskLLM, AskReader
 from fitrag_integrations.training.fitted.labelling import SCORER, fit_crag, fit_scorer, label
 from fitrag_integrations.training.fitted.oracle import Oracle
-from fitrag_integrations.training.fitted.proof import Proof, write_page
+from fitrag_integrations.training.fitted.proof import FITTED, sentence, write_page
 from fitrag_integrations.training.fitted.questions import (
     Asked,
     asked_of,
@@ -46,6 +46,7 @@ from fitrag_integrations.training.fitted.questions import (
     written_questions,
 )
 from fitrag_integrations.training.fitted.trying import (
+    DEFAULT,
     PLAIN,
     ask_bank,
     ask_model,
@@ -216,10 +217,18 @@ def _fitted(
     )
     if passages:
         write_corpus(folder, passages)
-    proof = Proof.of(table, tried, settings, choice, test, fitted)
+    systems = {PLAIN: tried[PLAIN], DEFAULT: tried[DEFAULT], FITTED: tried[choice.chosen]}
+    known_by = table.p_known.get(chosen.gate)
+    skipped = 0.0 if known_by is None else float((known_by[test] > chosen.threshold).mean())
+    own = {"drop": wish.drop, "confidence": wish.confidence}
+    told = sentence(systems, choice, test, skipped=skipped, **own)
     notes += [f"trained of the scorer: {scorer.trained}; its weight is {scorer.weight:g}"]
-    write_page(folder / REPORT, proof, table, (order, test), notes, prices)
-    fitted = replace(fitted, promise={**promise, "told": proof.sentence()})
+    flatters = ["chosen on these, so the figures flatter"]
+    parts = {"Held out": (test, notes), "Chosen on": (order, flatters)}
+    options = {"chosen": choice.chosen, "llm": oracle.name}
+    page = {"lead": told, "options": options, "prices": prices}
+    write_page(folder / REPORT, systems, table.questions, parts, **page)
+    fitted = replace(fitted, promise={**promise, "told": told})
     fitted.write()
     return fitted
 

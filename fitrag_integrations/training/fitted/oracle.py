@@ -165,7 +165,7 @@ class Oracle:
         bare = {prompt: c.question for prompt, c in contexts.items() if not c.excerpts}
         answers = LocalGenerator.embedded().answer(list(bare.values())) if bare else []
         for prompt, answer in zip(bare, answers, strict=True):
-            self.journal.add(prompt, Told(str(answer)))
+            self.journal.keep(prompt, Told(str(answer)))
         read = {prompt: c for prompt, c in contexts.items() if c.excerpts}
         own = {
             prompt: [(c.question, _bare(each)) for each in c.excerpts] for prompt, c in read.items()
@@ -174,7 +174,7 @@ class Oracle:
         self._spans |= zip(new, asker.reader.read(new) if new else (), strict=True)
         for prompt, pairs in own.items():
             found = [self._spans[pair] for pair in pairs]
-            self.journal.add(prompt, Told(max(found, key=lambda one: one.score).text))
+            self.journal.keep(prompt, Told(max(found, key=lambda one: one.score).text))
         self.account.asked += len(contexts)
 
 

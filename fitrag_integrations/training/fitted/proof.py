@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fitrag_integrations import __version__
@@ -15,143 +14,102 @@ from fitrag_integrations.evaluation.figures.figure import Places
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.evaluation.thresholds.risk import Choice, Tried
-from fitrag_integrations.methods.compose.fitted import Fitted
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.fitted.trying import DEFAULT, PLAIN, Setting, Table
-from fitrag_integrations.types import Context
+from fitrag_integrations.training.fitted.questions import Asked
+from fitrag_integrations.training.fitted.trying import PLAIN
 
 FITTED = "fitted"
 DRAWS = Draws()
 
 
-@dataclass(frozen=True)
-class Proof:
-    """Answers and tokens of each system on every question, the plain retriever first."""
+def sentence(
+    systems: Mapping[str, Tried],
+    choice: Choice,
+    test: Places,
+    *,
+    skipped: float,
+    drop: float,
+    confidence: float,
+) -> str:
+    """Return one sentence: what was chosen and what it saves, or that nothing is better.
 
-    systems: Mapping[str, Tried]
-    answers: Mapping[str, Sequence[str]]
-    contexts: Mapping[str, Sequence[Context]]
-    skipped: float
-    choice: Choice
-    fitted: Fitted
-    test: Places
-
-    @classmethod
-    def of(
-        cls,
-        table: Table,
-        tried: Mapping[str, Tried],
-        settings: Mapping[str, Setting],
-        choice: Choice,
-        test: Places,
-        fitted: Fitted,
-    ) -> Proof:
-        """Select the three systems from the results.
-
-        Args:
-            table: Results of the settings.
-            tried: Outcomes of every setting.
-            settings: The settings by name.
-            choice: The chosen one.
-            test: Questions held out.
-            fitted: What is written.
-        """
-        chosen, way = settings[choice.chosen], choice.chosen.partition(";")[0]
-        known = table.p_known.get(chosen.gate)
-        skips = [False] * len(table.questions) if known is None else known > chosen.threshold
-        whole = zip(skips, table.bare_answers, table.answers[way], strict=True)
-        answers = {
-            PLAIN: table.answers[PLAIN],
-            DEFAULT: table.answers[DEFAULT],
-            FITTED: [bare if skip else own for skip, bare, own in whole],
-        }
-        contexts = {
-            PLAIN: table.contexts[PLAIN],
-            DEFAULT: table.contexts[DEFAULT],
-            FITTED: [
-                Context(own.question) if skip else own
-                for skip, own in zip(skips, table.contexts[way], strict=True)
-            ],
-        }
-        systems = {PLAIN: tried[PLAIN], DEFAULT: tried[DEFAULT], FITTED: tried[choice.chosen]}
-        share = sum(bool(skips[at]) for at in test) / len(test)
-        return cls(systems, answers, contexts, share, choice, fitted, test)
-
-    def sentence(self) -> str:
-        """Return one sentence: what was chosen and what it saves, or that nothing is better."""
-        plain, own = self.systems[PLAIN], self.systems[FITTED]
-        right = [float(one.right[self.test].mean()) for one in (plain, own)]
-        cost = [float(one.cost[self.test].mean()) for one in (plain, own)]
-        promise = self.fitted.promise
-        count = f"{len(self.test)} questions held out are right"
-        if not self.choice.passed:
-            return (
-                f"Nothing beats the plain retriever for sure ({self.choice.reason}), so that is "
-                f"what was written: {cost[0]:.0f} tokens a question, {right[0]:.0%} of {count}."
-            )
-        skip = f"; retrieval is skipped for {self.skipped:.0%}" if self.skipped else ""
+    Args:
+        systems: Outcomes of the plain retriever and of what was fitted.
+        choice: The chosen setting.
+        test: Questions held out.
+        skipped: Fraction of them that are answered without retrieval.
+        drop: Fraction of the right answers that may be lost.
+        confidence: Confidence in that.
+    """
+    right, cost = (
+        [float(getattr(systems[name], each)[test].mean()) for name in (PLAIN, FITTED)]
+        for each in ("right", "cost")
+    )
+    count = f"{len(test)} questions held out are right"
+    if not choice.passed:
         return (
-            f"Fitted: {self.choice.chosen}: {cost[0]:.0f} -> {cost[1]:.0f} tokens a question, "
-            f"{right[0]:.0%} -> {right[1]:.0%} of {count}, with confidence "
-            f"{promise['confidence']:g} at most {promise['drop']:g} lost{skip}."
+            f"Nothing beats the plain retriever for sure ({choice.reason}), so that is "
+            f"what was written: {cost[0]:.0f} tokens a question, {right[0]:.0%} of {count}."
         )
+    skip = f"; retrieval is skipped for {skipped:.0%}" if skipped else ""
+    return (
+        f"Fitted: {choice.chosen}: {cost[0]:.0f} -> {cost[1]:.0f} tokens a question, "
+        f"{right[0]:.0%} -> {right[1]:.0%} of {count}, with confidence "
+        f"{confidence:g} at most {drop:g} lost{skip}."
+    )
 
 
 def write_page(
     path: Path,
-    proof: Proof,
-    table: Table,
-    parts: tuple[Places, Places],
-    notes: Sequence[str],
+    systems: Mapping[str, Tried],
+    asked: Sequence[Asked],
+    parts: Mapping[str, tuple[Places, Sequence[str]]],
+    *,
+    lead: str,
+    options: Row,
     prices: Prices | None,
 ) -> None:
-    """Write the page: the questions held out, then those that settings were chosen on.
+    """Write the page, each part of the questions with its figures.
 
     Args:
         path: File to write.
-        proof: What was fitted, beside what it is compared with.
-        table: Results of the settings.
-        parts: Questions that settings were chosen on, and questions held out.
-        notes: Notes on the page.
+        systems: Outcomes of the systems, the plain retriever's first.
+        asked: All questions.
+        parts: Questions of each part, and notes on them, by its name.
+        lead: First sentence of the page.
+        options: What was chosen, and the language model.
         prices: Prices; there are no costs without them.
     """
     from fitrag_integrations.evaluation.report import html_report
 
-    order, test = parts
-    results = [
-        _result(proof, table, test, "Held out", notes),
-        _result(proof, table, order, "Chosen on", ["chosen on these, so the figures flatter"]),
-    ]
-    page = html_report(results, title="fitrag fit", lead=proof.sentence(), prices=prices)
-    write_whole(path, page)
-
-
-def _result(proof: Proof, table: Table, places: Places, part: str, notes: Sequence[str]) -> Result:
-    rows: list[Row] = [
-        {
-            "question": table.questions[at].question,
-            "answers": list(table.questions[at].answers),
-            "prediction": proof.answers[name][at],
-            "method": name,
-            "tokens_in": float(one.cost[at]),
-            "tokens_out": float(approximate_tokens(proof.answers[name][at])),
-            "excerpts": [each.to_dict() for each in proof.contexts[name][at].excerpts],
+    results = []
+    for part, (places, notes) in parts.items():
+        rows: list[Row] = [
+            {
+                "question": asked[at].question,
+                "answers": list(asked[at].answers),
+                "prediction": one.answers[at],
+                "method": name,
+                "tokens_in": float(one.cost[at]),
+                "tokens_out": float(approximate_tokens(one.answers[at])),
+                "excerpts": [each.to_dict() for each in one.contexts[at].excerpts],
+            }
+            for name, one in systems.items()
+            for at in places.tolist()
+        ]
+        judged = answer_rows(rows)
+        figures = answer_figures(judged, DRAWS)
+        settings = {
+            "version": __version__,
+            "command": "fit",
+            "part": part,
+            "seed": DRAWS.seed,
+            "resamples": DRAWS.resamples,
+            "data": {"files": [], "hash": "", "rows": len(places)},
+            "models": {},
+            "options": options,
         }
-        for name, one in proof.systems.items()
-        for at in places.tolist()
-    ]
-    judged = answer_rows(rows)
-    figures = answer_figures(judged, DRAWS)
-    settings = {
-        "version": __version__,
-        "command": "fit",
-        "part": part,
-        "seed": DRAWS.seed,
-        "resamples": DRAWS.resamples,
-        "data": {"files": [], "hash": "", "rows": len(places)},
-        "models": {},
-        "options": {"chosen": proof.choice.chosen, "llm": proof.fitted.llm},
-    }
-    plots = answer_plots(figures, judged)
-    rows_of = [figure.to_dict() for figure in figures]
-    return Result("answers", rows_of, judged, settings, plots, notes)
+        plots = answer_plots(figures, judged)
+        figure_rows = [figure.to_dict() for figure in figures]
+        results.append(Result("answers", figure_rows, judged, settings, plots, notes))
+    write_whole(path, html_report(results, title="fitrag fit", lead=lead, prices=prices))

@@ -8,7 +8,7 @@ answer, since each question is answered one way or the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from fitrag_integrations.training.fitted.oracle import (
 from fitrag_integrations.training.fitted.questions import Asked, says_it_knows
 from fitrag_integrations.types import Context
 
-PLAIN, DEFAULT = "plain", "fitrag"
+PLAIN, DEFAULT, BARE = "plain", "fitrag", "without passages"
 THRESHOLDS = 15  # of a gate, evenly over the questions
 LEAST_SKIPPED = 0.1  # a gate that spares fewer retrievals is not worth a place on the path
 Recipe = dict[str, Any]
@@ -58,18 +58,15 @@ class Setting:
 
 @dataclass(eq=False)
 class Table:
-    """Results: one column per setting, one entry per question.
+    """Results: the outcomes of every setting by name, one entry per question.
 
     `bare` is what came of asking without passages, `p_known` what each gate said of a question, and
-    `asked` the tokens that gate costs. `answers` are the texts, `contexts` what was shown.
+    `asked` the tokens that gate costs.
     """
 
     questions: list[Asked]
     tried: dict[str, Tried]
-    answers: dict[str, list[str]]
-    contexts: dict[str, list[Context]]
     bare: Tried
-    bare_answers: list[str]
     p_known: dict[str, Floats] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
 
@@ -119,47 +116,27 @@ def try_all(
         if trained is None
         else ScoredOnce(BiLabelScorer.from_pretrained(trained))
     )
-    contexts = {}
+    contexts, texts = {}, [one.question for one in questions]
     for name, recipe in ways.items():
         oracle.say(f"trying: {name}")
-        contexts[name] = _contexts(recipe, questions, found, scorer)
-    bare = oracle.answers([Context(one.question) for one in questions])
-    answers = {name: oracle.answers(each) for name, each in contexts.items()}
-    kept = [
-        at
-        for at in range(len(questions))
-        if bare[at] is not None and all(each[at] is not None for each in answers.values())
-    ]
+        own = {"scorer": scorer} if recipe["method"] == "fitrag" else {}
+        traces = run_over(method_from({**recipe, **own}), texts, found, AT_ONCE)
+        contexts[name] = [traced.value for traced in traces]
+    contexts[BARE] = [Context(text) for text in texts]
+    answers = {name: oracle.answers(contexts[name]) for name in (BARE, *ways)}
+    kept = [at for at in range(len(texts)) if all(own[at] is not None for own in answers.values())]
     if not kept:
         raise PortError("not one question was answered in all ways: see what the model returns")
     asked = [questions[at] for at in kept]
-    texts = {name: [str(each[at]) for at in kept] for name, each in answers.items()}
-    shown = {name: [each[at] for at in kept] for name, each in contexts.items()}
-    known = [str(bare[at]) for at in kept]
-    plain = [Context(one.question) for one in asked]
-    return Table(
-        asked,
-        {name: _tried(asked, texts[name], shown[name]) for name in ways},
-        texts,
-        shown,
-        _tried(asked, known, plain),
-        known,
-    )
 
+    def tried(name: str) -> Tried:
+        said, shown = [str(answers[name][at]) for at in kept], [contexts[name][at] for at in kept]
+        right = [is_correct(text, one.answers) for one, text in zip(asked, said, strict=True)]
+        cost = [approximate_tokens(prompt_of(context)) for context in shown]
+        columns = np.array(right, float), np.array(cost, float)
+        return Tried(*columns, np.fromiter(said, object), np.fromiter(shown, object))
 
-def _contexts(
-    recipe: Recipe, questions: Sequence[Asked], found: Found, scorer: ScoredOnce
-) -> list[Context]:
-    own = {"scorer": scorer} if recipe["method"] == "fitrag" else {}
-    texts = [one.question for one in questions]
-    traces = run_over(method_from({**recipe, **own}), texts, found, AT_ONCE)
-    return [traced.value for traced in traces]
-
-
-def _tried(asked: Sequence[Asked], answers: Sequence[str], contexts: Sequence[Context]) -> Tried:
-    right = [is_correct(text, one.answers) for one, text in zip(asked, answers, strict=True)]
-    cost = [approximate_tokens(prompt_of(context)) for context in contexts]
-    return Tried(np.array(right, float), np.array(cost, float))
+    return Table(asked, {name: tried(name) for name in ways}, tried(BARE))
 
 
 def ask_bank(table: Table, bank: QuestionBank, banked: Sequence[int]) -> None:
@@ -221,8 +198,11 @@ def behind_gates(
                 if skipped[order].mean() < LEAST_SKIPPED:
                     continue
                 both = f"{name}; {gate} > {cut:.4g}"
-                right = np.where(skipped, table.bare.right, one.right)
-                cost = np.where(skipped, table.bare.cost, one.cost) + table.asked[gate]
-                tried[both] = Tried(right, cost)
+                columns = [
+                    np.where(skipped, getattr(table.bare, each.name), getattr(one, each.name))
+                    for each in fields(Tried)
+                ]
+                columns[1] = columns[1] + table.asked[gate]  # the cost
+                tried[both] = Tried(*columns)
                 settings[both] = Setting(ways[name], gate, float(cut))
     return tried, settings

@@ -75,7 +75,7 @@ def test_it_tells_what_is_kept_and_draws_the_curve(tmp_path, tell):
     assert "answer kept" in tell(source, "--plot", tmp_path / "out.pdf")
 
 
-def test_a_reader_answers_before_and_after_and_is_asked_once(tmp_path, reader, tell):
+def test_a_reader_answers_before_and_after(tmp_path, reader, tell):
     source, out = write(tmp_path / "in.jsonl", rows()), tmp_path / "out.json"
     told = json.loads(tell(source, "--reader", "embedded", "--out", out, "--json"))
     after = next(r for r in told["figures"] if r["figure"] == "right from the excerpts")
@@ -85,9 +85,6 @@ def test_a_reader_answers_before_and_after_and_is_asked_once(tmp_path, reader, t
     # 20 questions of 2 passages each; what repeats is read once: 2 different excerpts a question
     assert sum(reader.calls) == 2 * 20 + 20
     assert Result.read(out).per_question[0]["prediction"] == "Ann"
-    reader.calls.clear()
-    assert json.loads(tell(source, "--reader", "embedded", "--out", out, "--json")) == told
-    assert reader.calls == []
 
 
 def test_hopeless_questions_are_told(tmp_path, tell):

@@ -47,23 +47,20 @@ def test_labels_are_separate_and_no_answer_is_no_zero():
     assert [one["has_answer"] for one in found] == [1, 0, 1, 0]
     assert [one["llm_prefer"] for one in found] == [0, 1, None, None]
     assert found[2]["llm_error"] == "timeout: 60 s" and "answer" not in found[2]
-    counts = count_labels([{"passages": found}, {"error": {"message": "no"}}])
-    assert counts.to_dict()["groups"] == {
-        **{"1,1": 0, "1,0": 1, "0,1": 1, "0,0": 0},
-        **{"1,null": 1, "0,null": 1},
-    }
-    assert (counts.pairs, counts.matched, counts.mismatched, counts.imbalance) == (4, 0, 2, 0.0)
-    assert counts.errors == 1 and counts.failures["timeout"] == 1
-    assert "not answered: timeout 1" in str(counts)
+    text, counts = count_labels([{"passages": found}, {"error": {"message": "no"}}])
+    groups = {"1,1": 0, "1,0": 1, "0,1": 1, "0,0": 0, "1,null": 1, "0,null": 1}
+    assert (counts["groups"], counts["pairs"], counts["mismatched"]) == (groups, 4, 2)
+    assert counts["imbalance"] == 0.0 and counts["errors"] == counts["failures"]["timeout"] == 1
+    assert "not answered: timeout 1" in text and "has_answer=0 llm_prefer=null: 1 (25.0%)" in text
 
 
 def test_the_imbalance_is_matched_per_mismatched():
     pairs = [(1, 1)] * 3 + [(0, 0)] * 9 + [(0, 1)]
     passages = [{"has_answer": h, "llm_prefer": p} for h, p in pairs]
-    counts = count_labels([{"passages": passages}])
-    assert counts.imbalance == 12.0 and "12.0 matched per mismatched" in str(counts)
-    assert count_labels([{"passages": passages[:2]}]).imbalance is None
-    assert "0 questions, 0 pairs" in str(count_labels([{"error": {"message": "no"}}]))
+    text, counts = count_labels([{"passages": passages}])
+    assert counts["imbalance"] == 12.0 and "12.0 matched per mismatched" in text
+    assert count_labels([{"passages": passages[:2]}])[1]["imbalance"] is None
+    assert "0 questions, 0 pairs" in count_labels([{"error": {"message": "no"}}])[0]
 
 
 def test_a_gold_passage_holds_the_answer_whatever_its_wording():
@@ -287,8 +284,8 @@ PLAN = {"llm": "one", "depth": 5}
 def test_the_journal_knows_answers_and_cuts_what_is_half_written(tmp_path):
     path = tmp_path / "out.jsonl.asked"
     journal = AnswerJournal(path, PLAN)
-    journal.add("who?", Told("a king\u2028", (4, 2)))
-    journal.pay((3, 0))
+    journal.keep("who?", Told("a king\u2028", (4, 2)))
+    journal.keep("when?", Failed("empty", "nothing", (3, 0)))
     journal.close()
     whole = path.read_bytes()
     for cut in range(len(whole) + 1):

@@ -19,10 +19,9 @@ from fitrag_integrations.training.one_pass import (
     Spans,
     chunk_rows,
     figures,
-    onepass_row,
     read_rows,
 )
-from fitrag_integrations.training.rows import write_jsonl
+from fitrag_integrations.training.rows import judged_row, write_jsonl
 from fitrag_integrations.values.windows import windows
 
 RAIN = "The danube ends in the black sea. What a river. The ocean is a sea."
@@ -58,7 +57,7 @@ def read(scorer, tmp_path):
     answers = SpanHead(32).answers
 
     def reading(some=None):
-        given = [onepass_row(row) for row in some or rows()]
+        given = [judged_row(row, labeled=False) for row in some or rows()]
         return read_rows(given, loaded, answers, tmp_path / "cache", window=3, seed=1), loaded
 
     return reading
@@ -92,11 +91,6 @@ def test_a_scorer_without_spans_needs_a_reader(scorer, tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", rows())
     done = train(tmp_path / "rows.jsonl", "--out", tmp_path / "out", "--scorer", scorer)
     assert isinstance(done.exception, InputError) and "--reader" in str(done.exception)
-
-
-def test_a_row_without_passages_is_refused():
-    with pytest.raises(InputError, match="passages"):
-        onepass_row({"question": "who", "passages": []})
 
 
 def test_spans_carry_what_the_scorer_says_of_them(read):
