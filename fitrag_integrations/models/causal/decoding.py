@@ -75,7 +75,8 @@ def write(
             drafts.append(Draft(text if count else "", *zip(*known, strict=True)))
         return drafts
 
-    return engine.batched(rows, one_batch, length=lambda row: cost(len(row) + how.tokens))
+    size = lambda row: cost(len(row) + how.tokens)  # noqa: E731
+    return engine.batched(rows, one_batch, length=size, writes=True)
 
 
 def row_cost(engine: CausalEngine) -> Callable[..., int]:

@@ -95,6 +95,7 @@ class ReplugGenerator(LocalGenerator):
             rows,
             lambda batch: self._mixed(batch, how),
             length=lambda item: cost(max(map(len, item[0])) + how.tokens, len(item[0])),
+            writes=True,
         )
 
     def _mixed(self, batch: Sequence[_Rows], how: Writing) -> list[str]:

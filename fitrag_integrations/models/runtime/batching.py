@@ -14,26 +14,33 @@ BLOCK = 1024  # items encoded at once
 PADDING = 1.05  # padded tokens of a batch for each that is there
 
 
-def token_batches(lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]:
+def token_batches(
+    lengths: Sequence[int], *, budget: int, free: int | None = None
+) -> Iterator[list[int]]:
     """Cut items into batches of like length whose padded size is at most `budget` tokens.
 
     Gives index lists that cover every item once, longest first, so that the largest batch fails
     first if memory is short. An item longer than the budget is a batch of its own. Padding takes
-    at most a twentieth more than the tokens there are, but in batches of a quarter of the budget.
+    at most a twentieth more than the tokens there are, but in batches of `free` tokens, by default
+    a quarter of the budget.
     """
     order, at = sorted(range(len(lengths)), key=lambda i: -lengths[i]), 0
     ranked = [lengths[i] for i in order]
     while at < len(order):
-        count = _fitting(ranked, at, budget)
+        count = _fitting(ranked, at, budget, free)
         yield order[at : at + count]
         at += count
 
 
 @dataclass
 class Budget:
-    """Maximum number of padded tokens of a forward pass; it shrinks when one does not fit."""
+    """Maximum number of padded tokens of a forward pass; it shrinks when one does not fit.
+
+    A pass of up to `free` of them takes no longer for its padding; None is a quarter of `tokens`.
+    """
 
     tokens: int
+    free: int | None = None
 
 
 def in_batches(
@@ -42,9 +49,11 @@ def in_batches(
     *,
     length: Callable[[Item], int],
     budget: Budget,
+    free: int | None = None,
 ) -> Steps[list[T]]:
     """Run items in `token_batches`, yielding between two; results in the order given.
 
+    `free` defaults to the budget's.
     A batch the device has no memory for is tried again at half its size, and so is what comes
     after, for good. Raises `ModelLoadError` between two batches if the interpreter is ending.
     """
@@ -52,11 +61,11 @@ def in_batches(
 
     lengths = [length(item) for item in items]
     order, results = sorted(range(len(lengths)), key=lambda i: -lengths[i]), dict[int, T]()
-    ranked = [lengths[i] for i in order]
+    ranked, free = [lengths[i] for i in order], budget.free if free is None else free
     while len(results) < len(order):
         check_going()
         at = len(results)
-        batch = order[at : at + _fitting(ranked, at, budget.tokens)]
+        batch = order[at : at + _fitting(ranked, at, budget.tokens, free)]
         try:
             found = list(run([items[i] for i in batch]))
         except torch.OutOfMemoryError:
@@ -99,11 +108,11 @@ def in_groups(
     return [[next(results) for _ in group] for group in groups]
 
 
-def _fitting(ranked: Sequence[int], at: int, budget: int) -> int:
+def _fitting(ranked: Sequence[int], at: int, budget: int, free: int | None) -> int:
     """Count how many items from `at` on, the longest first, make a batch; at least one."""
     longest, real, best = max(1, ranked[at]), 0, 1
     for count, length in enumerate(ranked[at : at + max(1, budget // longest)], 1):
         real += length
-        if count * longest <= max(PADDING * real, budget // 4):
+        if count * longest <= max(PADDING * real, budget // 4 if free is None else free):
             best = count
     return best

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import random
 import subprocess
 import sys
 import threading
@@ -224,6 +225,27 @@ def test_results_of_batches_come_in_the_order_of_the_items(lengths, budget):
     room = Budget(budget)
     found = finished(in_batches(items, list, length=lambda item: item[1], budget=room))
     assert found == items
+
+
+def test_padding_is_free_up_to_what_launching_takes():
+    """A 7B model pads 256 prompts of 6 to 84 tokens little; a BERT-base fills its batches."""
+    import torch
+    from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+
+    from fitrag_integrations.models.runtime.engine import free_tokens
+
+    with torch.device("meta"):
+        llama = LlamaForCausalLM(LlamaConfig())
+        bert = BertModel(BertConfig())
+    chance = random.Random(13)
+    lengths = [6 + int(78 * chance.random() ** 3) for _ in range(256)]
+    ratios = []
+    for free in (free_tokens(llama), free_tokens(bert), None):
+        batches = list(token_batches(lengths, budget=65536, free=free))
+        padded = sum(len(some) * max(lengths[i] for i in some) for some in batches)
+        ratios += [len(batches), padded / sum(lengths)]
+    assert ratios == pytest.approx([5, 1.28, 1, 3.52, 2, 2.77], abs=0.01)  # None: as it was before
+    assert 1600 < free_tokens(llama) < 2100 and 29_000 < free_tokens(bert) < 36_000
 
 
 def test_a_batch_without_memory_is_halved():
