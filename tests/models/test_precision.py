@@ -82,10 +82,21 @@ def test_an_adapter_leaves_no_part_training_and_the_base_as_it_was(base, tmp_pat
     judge = NecessityJudge.from_pretrained(judge_folder, **options)
     assert ik._engine is judge._engine is engine
     assert training(engine.model) == []
+    layers = [layer for _, layer in engine.model.adapted]
+    engine.use(ik._adapter)
+    found = engine.inferred(rows).logits
+    for layer in layers:
+        own = vars(layer).pop("forward")  # peft's own is left
+        layer.set_adapter = lambda _: pytest.fail("switched to what is on already")
+        engine.use(ik._adapter)
+        del layer.set_adapter
+    torch.testing.assert_close(found, engine.inferred(rows).logits, atol=1e-5, rtol=1e-5)
+    assert layers and own
     for adapter in (ik._adapter, judge._adapter, ik._adapter):
-        with engine.using(adapter):
-            assert training(engine.model) == []
-            assert not torch.equal(engine.inferred(rows).logits, before)
+        engine.use(adapter)
+        assert training(engine.model) == []
+        assert not torch.equal(engine.inferred(rows).logits, before)
+        engine.use(None)
         assert training(engine.model) == []
         assert torch.equal(engine.inferred(rows).logits, before)
     for model in (ik, judge):

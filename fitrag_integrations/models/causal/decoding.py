@@ -65,8 +65,8 @@ def write(
 
     def one_batch(batch: list[Ids]) -> list[Draft]:
         facts = _Facts()
-        with engine.using(adapter):
-            rows, done = generated(engine, batch, how, [facts] if how.facts else [], hear)
+        engine.use(adapter)
+        rows, done = generated(engine, batch, how, [facts] if how.facts else [], hear)
         measured = torch.stack(facts.steps, 1).tolist() if facts.steps else None
         drafts = []
         for at, row in enumerate(rows):
@@ -107,8 +107,8 @@ def rescore(
     def one_batch(batch: list[tuple[Ids, Ids]]) -> list[list[list[float]]]:
         keep = max(len(draft) for _, draft in batch) + 1
         rows = [[*prompt, *draft] for prompt, draft in batch]
-        with engine.using(None):
-            logits = engine.inferred(rows, keep=keep).logits
+        engine.use(None)
+        logits = engine.inferred(rows, keep=keep).logits
         drafts = [draft for _, draft in batch]
         ids, _, _ = left_padded(drafts, pad_id=0, device=logits.device)  # one copy for all
         found = [

@@ -9,8 +9,7 @@ sees another's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -92,14 +91,9 @@ class CausalEngine(SharedEngine):
         """Change the model between two passes, on the worker."""
         self.worker.call(lambda changes: [each() for each in changes], [change])
 
-    @contextmanager
-    def using(self, adapter: str | None) -> Iterator[None]:
-        """Run passes with an adapter, or with the base alone. On the worker only."""
+    def use(self, adapter: str | None) -> None:
+        """Run the next passes with an adapter, or with the base alone. On the worker only."""
         causal_adapters.switch(self.model, adapter)
-        try:
-            yield
-        finally:
-            causal_adapters.switch(self.model, None)
 
     @property
     def is_chat(self) -> bool:
@@ -238,8 +232,8 @@ class CausalEngine(SharedEngine):
 
         def one_batch(batch: list[tuple[Ids, Ids]]) -> list[list[float]]:
             wanted = torch.tensor([list(ids) for _, ids in batch], device=self.device)
-            with self.using(adapter):
-                found: list[list[float]] = self._wanted([row for row, _ in batch], wanted).tolist()
+            self.use(adapter)
+            found: list[list[float]] = self._wanted([row for row, _ in batch], wanted).tolist()
             return found
 
         return self.batched(asked, one_batch, length=lambda x: len(x[0]))

@@ -102,8 +102,8 @@ class ReplugGenerator(LocalGenerator):
         """Write one batch of items; on the worker only."""
         flat = [row for rows, _ in batch for row in rows]
         mixing = _Mixing([weights for _, weights in batch], self._engine.device)
-        with self._engine.using(None):
-            new, how = generated(self._engine, flat, how, [mixing])
+        self._engine.use(None)
+        new, how = generated(self._engine, flat, how, [mixing])
         firsts = [sum(len(rows) for rows, _ in batch[:at]) for at in range(len(batch))]
         return [read_row(self._engine, new[first], how)[0] for first in firsts]
 

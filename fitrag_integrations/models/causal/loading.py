@@ -120,7 +120,7 @@ class CausalModel(EngineModel[CausalEngine]):
     ) -> None:
         super().__init__(engine, manifest=manifest)
         self._adapter = adapter
-        self._merged = False
+        self._merged: tuple[Path, Row] | None = None
 
     @classmethod
     def _over(cls, folder: Path, manifest: Row, options: LoadOptions) -> Self:
@@ -142,7 +142,7 @@ class CausalModel(EngineModel[CausalEngine]):
                 adapter = engine.attach(*causal_adapters.read(folder, entry))
                 undo.callback(engine.detach, adapter)
             made = cls._build(engine, folder, manifest, adapter)
-            made._merged = merged is not None
+            made._merged = merged
             undo.pop_all()
         return made
 
@@ -157,7 +157,6 @@ class CausalModel(EngineModel[CausalEngine]):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save to `folder` what was fitted, with prompts and lengths; the base is only named."""
-        self._check_apart("save it")
         folder, base = Path(folder), self._base()
         fields = {**self.manifest, "base": base}
         if self._engine.options.chat_template_kwargs:
@@ -167,14 +166,9 @@ class CausalModel(EngineModel[CausalEngine]):
             fields["weights"] = {**self.manifest.get("weights", {}), **entry}
         write_manifest(folder, "model.json", kind=self.kind, fields=fields)
 
-    def _check_apart(self, wanted: str) -> None:
-        """Raise `TypeError` where the adapter is merged, and the base alone is no longer there."""
-        if self._merged:
-            raise TypeError(
-                f"{self!r} has merged weights: load it without merge_adapter to {wanted}"
-            )
-
     def _save_weights(self, folder: Path, base: str) -> dict[str, str] | None:
+        if self._merged is not None:
+            return causal_adapters.write(folder, *causal_adapters.read(*self._merged), base=base)
         if self._adapter is None:
             return None
         return causal_adapters.save(self._engine.model, folder, self._adapter, base=base)

@@ -77,8 +77,8 @@ def features(
 
     def one_batch(batch: list[tuple[Ids, Ids]]) -> list[Tensor]:
         keep = max(len(draft) for _, draft in batch) + 1
-        with engine.using(None):
-            out = engine.inferred([[*p, *d] for p, d in batch], keep=keep, hidden=True)
+        engine.use(None)
+        out = engine.inferred([[*p, *d] for p, d in batch], keep=keep, hidden=True)
         states = [out.hidden_states[layer].float() for layer in layers]
         drafts = [draft or [0] for _, draft in batch]
         ids, _, _ = left_padded(drafts, pad_id=0, device=out.logits.device)  # one copy for all

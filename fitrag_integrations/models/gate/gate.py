@@ -62,7 +62,10 @@ class CausalGate(KnowledgeGate, CausalModel):
         `options` are those of `LocalGenerator` beside device, dtype and batch_tokens.
         """
         self._worker()  # an unloaded gate has no weights to share
-        self._check_apart("share its base")
+        if self._merged:
+            raise TypeError(
+                f"{self!r} has merged weights: load it without merge_adapter to share its base"
+            )
         made = LocalGenerator(self._engine.retain(), **options)
         if self._origin is not None:
             given = self._origin.options

@@ -203,7 +203,8 @@ def fit_rewriter(
             "trained": {**asdict(plan), "base": Path(plan.base).name, "rows": len(train)},
         }
         write_manifest(out, "model.json", kind=QueryRewriter.kind, fields=fields)
-        with torch.inference_mode(), engine.using(name):
+        engine.use(name)
+        with torch.inference_mode():
             loss = mean_loss(CausalModule(engine), kept, plan.batch)
         return {"rewriter loss": round(loss, 4)}
     finally:
