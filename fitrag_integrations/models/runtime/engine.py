@@ -175,7 +175,7 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     `FITRAG_CPU_DTYPE=float32` answers no for every processor, so that scores are the same on all.
     """
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu" or os.environ.get("FITRAG_CPU_DTYPE") == "float32":
         return False
     names = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
