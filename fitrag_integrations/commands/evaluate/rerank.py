@@ -25,7 +25,8 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.answers import contains_answer, is_correct, normalize
+from fitrag_integrations.evaluation.answers import is_correct, normalize
+from fitrag_integrations.evaluation.figures.decisions import labels
 from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.ranking import (
     Ranking,
@@ -236,29 +237,26 @@ def read_first(
         for (row, one), places, answers in zip(chunk, wanted, read, strict=True):
             found = dict(zip(places, answers, strict=True))
             right = {i: is_correct(answer.text, row["answers"]) for i, answer in found.items()}
-            every, labels = range(len(one.has_answer)), one.llm_prefer
-            if labels is None and len(right) == len(every):
-                labels = tuple(int(right[i]) for i in every)
+            every, prefer = range(len(one.has_answer)), one.llm_prefer
+            if prefer is None and len(right) == len(every):
+                prefer = tuple(int(right[i]) for i in every)
             # a passage that no order asks for is never looked at
             judged = tuple(right.get(i, False) for i in every)
             trust = tuple(found[i].score if i in found else -1.0 for i in every)
-            made.append(replace(one, llm_prefer=labels, right=judged, trust=trust))
+            made.append(replace(one, llm_prefer=prefer, right=judged, trust=trust))
         advance(len(chunk))
     return made
 
 
 def _checked(row: Row) -> Row:
     question_of(row)
-    passages = passages_of(row)
-    brought = [passage.get("has_answer") for passage in row["passages"]]
-    ours = None in brought
+    passages_of(row)
+    own = labels(row)
+    ours = any(passage.get("has_answer") is None for passage in row["passages"])
     answers = gold(row) if ours or row.get("answers") is not None else []
-    if ours:
-        brought = [contains_answer(f"{p.title} {p.text}", answers) for p in passages]
-    labels = [check_label(f"passages[{i}].has_answer", value) for i, value in enumerate(brought)]
     if row.get("scores") is not None:
         _recorded(row)
-    return {**row, "answers": answers, "labels": labels, "ours": ours}
+    return {**row, "answers": answers, "labels": own, "ours": ours}
 
 
 def _recorded(row: Row) -> list[BiLabelScore]:

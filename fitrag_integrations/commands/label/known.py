@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import typer
 
@@ -25,10 +25,6 @@ from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import Ports, YesNo, port_of
 from fitrag_integrations.training import collecting as teachers
 from fitrag_integrations.training.collecting import wordings
-from fitrag_integrations.types import Draft
-
-if TYPE_CHECKING:
-    from fitrag_integrations.models import LocalGenerator
 
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
 NewTokens: TypeAlias = Annotated[int | None, Option("Maximum tokens of an answer.", min=1)]
@@ -70,8 +66,9 @@ class LabelIK(LabelPlan):
         if self.judge or self.teacher == "judge":
             name = self.judge or self.llm
             judge = self.server.generator(name) or load_llm(name, self.hardware)
-        model = answering(self, self.max_new_tokens, self.draft_tokens)
-        return known_verb(model, self.teacher, draft_tokens=self.draft_tokens, judge=judge)
+        count = self.draft_tokens
+        model, drafting = answering(self, self.max_new_tokens, count)
+        return known_verb(model, self.teacher, draft_tokens=count, drafting=drafting, judge=judge)
 
 
 @dataclass(frozen=True)
@@ -90,51 +87,26 @@ class LabelNecessity(LabelPlan):
     def verb(self) -> Verb[Fields]:
         """Load who answers."""
         count = self.draft_tokens
-        model = answering(self, self.max_new_tokens, count)
-        return known_verb(model, "ratio", draft_tokens=count, theta=self.theta)
-
-
-@dataclass(frozen=True)
-class ServedAnswers:
-    """Answer through a server: a draft is what it writes when it may write no more than that."""
-
-    answers: RemoteGenerator
-    drafting: RemoteGenerator
-    name: str
-
-    async def aanswer(self, questions: Sequence[str]) -> list[str]:
-        """Answer each question; one that fails has its error in its place."""
-        return _texts(await self.answers.adraft(questions))
-
-    def answer(self, questions: Sequence[str]) -> list[str]:
-        """Answer each question; one that fails has its error in its place."""
-        return _texts(self.answers.draft(questions))
-
-    def drafts(self, questions: Sequence[str]) -> list[str]:
-        """Write the first tokens of an answer to each question."""
-        return _texts(self.drafting.draft(questions))
-
-
-def _texts(written: Sequence[Draft]) -> list[str]:
-    return [one.text if isinstance(one, Draft) else one for one in written]
+        model, drafting = answering(self, self.max_new_tokens, count)
+        return known_verb(model, "ratio", draft_tokens=count, drafting=drafting, theta=self.theta)
 
 
 def answering(
     plan: LabelPlan, max_new_tokens: int | None, draft_tokens: int
-) -> LocalGenerator | ServedAnswers:
-    """Load whose knowledge is asked: a served model where there is a server, else a local one."""
-    answers = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
-    drafts = plan.server.generator(plan.llm, draft_tokens=draft_tokens)
-    if answers is None or drafts is None:
-        return load_llm(plan.llm, plan.hardware, max_new_tokens=max_new_tokens)
-    return ServedAnswers(answers, drafts, plan.llm)
+) -> tuple[Any, RemoteGenerator | None]:
+    """Load whose knowledge is asked; for a server its client, and that for drafts."""
+    served = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
+    if served is None:
+        return load_llm(plan.llm, plan.hardware, max_new_tokens=max_new_tokens), None
+    return served, plan.server.generator(plan.llm, draft_tokens=draft_tokens)
 
 
 def known_verb(
-    model: LocalGenerator | ServedAnswers,
+    model: Any,
     teacher: str,
     *,
     draft_tokens: int,
+    drafting: RemoteGenerator | None = None,
     judge: YesNo | None = None,
     theta: float = 0.5,
 ) -> Verb[Fields]:
@@ -144,23 +116,27 @@ def known_verb(
         model: Model that answers, and cuts its answers to drafts.
         teacher: "match", "recall", or "ratio" (SlimPLM's fraction of the gold answers).
         draft_tokens: Tokens of the draft.
+        drafting: For a served model its client with so many tokens: it is asked again for drafts.
         judge: Model that labels in place of the teacher.
         theta: Fraction of the gold answers that "ratio" has to exceed.
     """
-    answering = port_of("answer", model, "answer")
+    verb = "answer" if drafting is None else "draft"
+    answering: Port[str, Any] = port_of("answer", model, verb)
     judging = None if judge is None else port_of("judge", judge, "p_yes")
     by_ratio = teacher == "ratio"
 
-    def cut(pairs: Sequence[tuple[str, str]]) -> list[str]:
-        if isinstance(model, ServedAnswers):
-            return model.drafts([question for question, _ in pairs])
-        return model.first_tokens([answer for _, answer in pairs], draft_tokens)
+    def cut(pairs: Sequence[tuple[str, str]]) -> list[Any]:
+        if drafting is not None:
+            return drafting.draft([question for question, _ in pairs])
+        written: list[str] = model.first_tokens([answer for _, answer in pairs], draft_tokens)
+        return written
 
-    cutting: Port[tuple[str, str], str] = Port.of("cut", cut)  # shared by the rows of a chunk
+    cutting: Port[tuple[str, str], Any] = Port.of("cut", cut)  # shared by the rows of a chunk
 
     def flow(row: Mapping[str, object]) -> Flow[Fields]:
         question, gold = question_of(row), teachers.gold_answers(row, nested=by_ratio)
-        (answer,) = yield from answering.ask([question])
+        (written,) = yield from answering.ask([question])
+        answer: str = getattr(written, "text", written)
         (draft,) = yield from cutting.ask([(question, answer)])
         label: Fields = {"known": False}
         if by_ratio:
@@ -173,7 +149,8 @@ def known_verb(
         elif answer:  # otherwise there is nothing to judge
             (right,) = yield from judging.ask([judge_prompt(question, answer, wordings(gold))])
             label = {"known": right > 0.5}
-        return {"draft": draft, "answer": answer, **label, "llm": model.name}
+        drafted = getattr(draft, "text", draft)
+        return {"draft": drafted, "answer": answer, **label, "llm": model.name}
 
     added = ("draft", "answer", *(("ratio",) if by_ratio else ()), "known", "llm")
     return Verb(flow, lambda traced: traced.value, added, dict.fromkeys(added))

@@ -16,9 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import TrainerCallback
 
-from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.models.encoder.encoders import (
     fold_adapter,
     load_base,
@@ -41,7 +39,7 @@ from fitrag_integrations.training.bilabel.module import (
 )
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
-from fitrag_integrations.training.losses import fit_temperatures
+from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import LABELS, Labelled, labelled_json, write_jsonl
 from fitrag_integrations.training.trainer import (
@@ -325,13 +323,10 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> float:
 
 
 def figures(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return AUC and calibration error of each label. Shapes: (pairs, 2)."""
-    roc = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted scorer")
-    found = {}
+    """Return the figures of each label on what is known of it. Shapes: (pairs, 2)."""
+    found: dict[str, float] = {}
     for i, name in enumerate(LABELS):
         known = ~labels[:, i].isnan()
-        scores, gold = logits[known, i].sigmoid().tolist(), labels[known, i].int().tolist()
-        if 0 < sum(gold) < len(gold):  # labels of one kind have none
-            found[f"{name} AUC"] = round(float(roc.roc_auc_score(gold, scores)), 4)
-        found[f"{name} ECE"] = round(calibration_error(scores, gold), 4)
+        gold = labels[known, i].bool().tolist()
+        found |= figures_of(name, logits[known, i].sigmoid().tolist(), gold) if gold else {}
     return found

@@ -34,7 +34,7 @@ from fitrag_integrations.training.causal.adapter import (
     own_engine,
     written,
 )
-from fitrag_integrations.training.collecting import Gold, gold_answers, matching_ratio
+from fitrag_integrations.training.collecting import gold_answers, matching_ratio
 from fitrag_integrations.training.losses import figures_of, fit_temperature
 from fitrag_integrations.training.options import CausalBase, DraftTokens, JudgedModel, Template
 from fitrag_integrations.training.rows import (
@@ -46,8 +46,6 @@ from fitrag_integrations.training.rows import (
 )
 from fitrag_integrations.training.trainer import only_run
 from fitrag_integrations.values.slimplm import Lead, Leads, render
-
-THETA = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +59,8 @@ class NecessityPlan(AdapterPlan):
     base: CausalBase
     template: Template = "paper"
     model: JudgedModel = ""
-    theta: Annotated[float, Option("Fraction of the answers that a draft must exceed.")] = THETA
+    theta: Annotated[float, Option("Fraction of the answers that a draft must exceed.")] = 0.5
     draft_tokens: DraftTokens = 512
-
-
-def is_known(draft: str, answers: Gold, theta: float = THETA) -> bool:
-    """Check whether strictly more than a share `theta` of the gold answers stand in a draft.
-
-    Args:
-        draft: Answer without retrieval.
-        answers: Gold answers, each a text or its wordings.
-        theta: Fraction to exceed.
-    """
-    return matching_ratio(draft, answers) > theta
 
 
 @only_run
@@ -100,8 +87,8 @@ def fit_necessity(
         """Label a row by its answers where it has no label."""
         if "error" in row or row.get("known") is not None:
             return row
-        answers = gold_answers(row, nested=True)
-        return {**row, "known": is_known(str(row.get("draft") or ""), answers, plan.theta)}
+        ratio = matching_ratio(str(row.get("draft") or ""), gold_answers(row, nested=True))
+        return {**row, "known": ratio > plan.theta}
 
     given = known_rows(map(labeled, rows))
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)

@@ -69,7 +69,7 @@ def test_a_plan_is_kept_with_the_weights(base, reader_folder):
 def test_a_fitted_scorer_is_the_one_that_was_saved(base, tune, evidence, tmp_path):
     figures, scorer = fit(tmp_path, base=base, tune=tune, evidence=evidence, hidden=4 * evidence)
     assert figures.keys() == {
-        f"{a} {b}" for a in ("has_answer", "llm_prefer") for b in ("AUC", "ECE")
+        f"{a} {b}" for a in ("has_answer", "llm_prefer") for b in ("accuracy", "AUC", "ECE")
     }
     assert all(0 <= value <= 1 for value in figures.values())
     assert scorer.manifest["trained"]["tune"] == tune

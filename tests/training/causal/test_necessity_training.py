@@ -14,7 +14,6 @@ from fitrag_integrations.training.causal.slimplm import (
     NecessityPlan,
     balanced,
     fit_necessity,
-    is_known,
 )
 from fitrag_integrations.training.collecting import match, matching_ratio, recall
 from fitrag_integrations.training.rows import known_rows, write_jsonl
@@ -74,7 +73,7 @@ def test_labels_come_from_the_answers(base, tmp_path):
 )
 def test_the_label_of_a_draft(draft, answers, ratio, known):
     assert matching_ratio(draft, answers) == pytest.approx(ratio)
-    assert is_known(draft, answers) is known
+    assert (matching_ratio(draft, answers) > 0.5) is known
 
 
 def test_the_teachers_compare_strings():
