@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     args = parser.parse_args()
     if not args.index.is_dir():
-        rows = read_jsonl(args.data / "wikipool" / "passages.jsonl.gz")
-        pool = [Passage(row["id"], row["text"], row["title"]) for row in rows]
+        texts = read_jsonl(args.data / "wikipool" / "passages.jsonl.gz")
+        pool = [Passage(row["id"], row["text"], row["title"]) for row in texts]
         FaissIndex.build(pool, show_progress=True).save(args.index)
     index = FaissIndex.load(args.index)
     every = list(read_jsonl(args.data / "wikipool" / "bm25_top20.jsonl.gz"))

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from weakref import WeakKeyDictionary
 
 from fitrag_integrations.core.checks import (
@@ -33,13 +33,10 @@ from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import MissingExtraError, SearchError, refuse_if
-from fitrag_integrations.web.extract import Extracted, extract
+from fitrag_integrations.web.extract import extract
 from fitrag_integrations.web.fetch import Fetched, Fetcher, Slots, check_status, persist
 from fitrag_integrations.web.guard import NetworkGuard, shown
 from fitrag_integrations.web.robots import Robots, RobotsError
-
-if TYPE_CHECKING:
-    import httpx
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +210,7 @@ class PageReader:
         self._loops: WeakKeyDictionary[
             asyncio.AbstractEventLoop, tuple[Slots, asyncio.Semaphore]
         ] = WeakKeyDictionary()
-        for module in ("httpx", "httpcore", "tenacity", "trafilatura"):
+        for module in ("httpx", "httpcore", "protego", "tenacity", "trafilatura"):
             require_extra(module, extra="web", feature="PageReader")
 
     def read(self, urls: Sequence[str]) -> list[Page | SearchError]:
@@ -234,64 +231,53 @@ class PageReader:
             slots, turns = self._loops[loop]
         async with Fetcher(self._guard, slots) as fetcher, asyncio.TaskGroup() as group:
             tasks = {
-                url: group.create_task(self._page(url, fetcher, turns))
+                url: group.create_task(self._read_page(url, fetcher, turns))
                 for url in dict.fromkeys(given)
             }
         return [tasks[url].result() for url in given]
 
-    async def _page(
+    async def _read_page(
         self, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
     ) -> Page | SearchError:
+        """Read one page: from the cache, else fetched, extracted, checked and kept."""
+        guard, cache = self._guard, self._cache
+        permit = partial(self._robots.permit, fetcher=fetcher) if guard.robots else None
         try:
-            at = self._guard.admit(url)
-            cache = self._cache
-            found = None if cache is None else await asyncio.to_thread(cache.get, str(at))
-            if isinstance(found, SearchError) and self._guard.robots:
-                raise found
-            if isinstance(found, Page):
-                self._guard.admit(found.final_url)  # which it may refuse by now
-                return replace(found, url=url)
-            return await self._new(at, url, fetcher, turns)
-        except SearchError as error:
-            return error.with_traceback(None)
+            at = guard.admit(url)
+            known = None if cache is None else await asyncio.to_thread(cache.get, str(at))
+            if isinstance(known, SearchError) and guard.robots:
+                return known
+            if isinstance(known, Page):
+                guard.admit(known.final_url)  # which it may refuse by now
+                return replace(known, url=url)
 
-    async def _new(
-        self, at: httpx.URL, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
-    ) -> Page:
-        async def fetch() -> Fetched:
-            permit = partial(self._robots.permit, fetcher=fetcher) if self._guard.robots else None
-            return check_status(await fetcher.get(at, permit=permit))
+            async def fetch() -> Fetched:
+                return check_status(await fetcher.get(at, permit=permit))
 
-        try:
             fetched = await persist(fetch, self._retries)
-        except RobotsError as error:
-            if self._cache is not None and error.lasting:
-                await asyncio.to_thread(self._cache.put_refusal, str(at), str(error))
-            raise
-        found = await _extracted(fetched, turns)
-        where, length = shown(fetched.url), sum(map(len, found.paragraphs))
-        is_sent_to_login = bool(_LOGIN.search(fetched.url.path)) and not _LOGIN.search(at.path)
-        if is_sent_to_login or (found.asks_password and length < LOGIN_CHARS):
-            raise SearchError(f"{where} is a login page", kind="auth")
-        if not found.paragraphs:
-            raise SearchError(f"{where} has no text to read", kind="empty")
+            where = shown(fetched.url)
+            content_type = fetched.headers.get("content-type", "")
+            async with turns:
+                try:
+                    async with asyncio.timeout(EXTRACT_SECONDS):
+                        found = await asyncio.to_thread(extract, fetched.body, content_type)
+                except MissingExtraError:
+                    raise
+                except Exception as error:  # of a parser
+                    message = f"{where} could not be parsed: {type(error).__name__}"
+                    raise SearchError(message, kind="empty") from error
+            length = sum(map(len, found.paragraphs))
+            is_sent_to_login = _LOGIN.search(fetched.url.path) and not _LOGIN.search(at.path)
+            if is_sent_to_login or (found.asks_password and length < LOGIN_CHARS):
+                raise SearchError(f"{where} is a login page", kind="auth")
+            if not found.paragraphs:
+                raise SearchError(f"{where} has no text to read", kind="empty")
+        except SearchError as error:
+            if cache is not None and isinstance(error, RobotsError) and error.lasting:
+                await asyncio.to_thread(cache.put_refusal, str(at), str(error))
+            return error.with_traceback(None)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         page = Page(url, str(fetched.url), found.title, found.paragraphs, now)
-        if self._cache is not None:
-            await asyncio.to_thread(self._cache.put, str(at), page)
+        if cache is not None:
+            await asyncio.to_thread(cache.put, str(at), page)
         return page
-
-
-async def _extracted(fetched: Fetched, turns: asyncio.Semaphore) -> Extracted:
-    """Extract in a thread; any parser error becomes the page's ``SearchError``."""
-    content_type = fetched.headers.get("content-type", "")
-    async with turns:
-        try:
-            async with asyncio.timeout(EXTRACT_SECONDS):
-                return await asyncio.to_thread(extract, fetched.body, content_type)
-        except MissingExtraError:
-            raise
-        except Exception as error:
-            raise SearchError(
-                f"{shown(fetched.url)} could not be parsed: {type(error).__name__}", kind="empty"
-            ) from error

@@ -63,10 +63,10 @@ from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
 from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
 from fitrag_integrations.web.extract import decode, extract
-from fitrag_integrations.web.guard import NetworkGuard, canonical_host, refusal
+from fitrag_integrations.web.guard import AGENT, NetworkGuard, canonical_host, refusal
 from fitrag_integrations.web.hidden import hidden_selectors, hides
 from fitrag_integrations.web.hits import hits_of, snippet_passage
-from fitrag_integrations.web.robots import RobotsRules
+from fitrag_integrations.web.robots import parse_rules
 from fitrag_integrations.web.searxng import _read as read_searxng
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")  # goes with the process
@@ -315,7 +315,8 @@ def addresses(data):
 
 def robots(data):
     path, text = data[:40].decode("ascii", "replace").replace("\ufffd", "?"), data[40:]
-    RobotsRules.parse(text.decode("utf-8-sig", "replace")).allows(path)
+    rules = parse_rules(text.decode("utf-8-sig", "replace"))
+    rules.can_fetch(f"http://a.example/{path}", AGENT)
 
 
 def pages(data):
