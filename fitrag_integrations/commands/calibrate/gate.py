@@ -11,17 +11,15 @@ import typer
 
 from fitrag_integrations.commands.engine.options import AsJson, Hardware, ModelOptions
 from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
-from fitrag_integrations.commands.evaluate.options import own_rows
+from fitrag_integrations.commands.evaluate.options import LabeledRows, own_rows
 from fitrag_integrations.commands.train.rows import labelled
 from fitrag_integrations.core.checks import trait
-from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
-from fitrag_integrations.training.options import Rows
-
-OWN = ("format", "kind")  # of every `model.json`, written by the folder itself
+from fitrag_integrations.training.options import Rows, Seed
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class CalibrateGate:
     conformal, the same on average.
     """
 
-    rows: Annotated[list[Path], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
+    rows: LabeledRows
     model: Annotated[Path, Option("The gate's folder, changed in place.")]
     target: Annotated[str, Option("Target: best accuracy, share, drop or conformal.")] = (
         "best accuracy"
@@ -52,7 +50,7 @@ class CalibrateGate:
         str | None, Option("Language model judged.", default="the one in model.json")
     ] = None
     resamples: Annotated[int, Option("Bootstrap resamples, 0 for none.", min=0)] = 200
-    seed: Annotated[int, Option("Random seed.")] = 0
+    seed: Seed = 0
     hardware: Hardware = Hardware()
     json: AsJson = False
 
@@ -82,8 +80,7 @@ class CalibrateGate:
             resamples=self.resamples,
             seed=self.seed,
         )
-        fields = {name: value for name, value in manifest.items() if name not in OWN}
-        fields["threshold"] = fitted.to_dict()
+        fields = {**manifest, "threshold": fitted.to_dict()}
         write_manifest(self.model, "model.json", kind=str(manifest["kind"]), fields=fields)
         if outcomes.known.min() == outcomes.known.max():
             kind = "known" if outcomes.known.max() else "unknown"
@@ -113,7 +110,6 @@ class CalibrateReader:
         """Fit the score, and report how often it is right."""
         manifest = read_manifest(self.model, "model.json", kind="reader")
         threshold, accuracy = fit_abstention(labelled(self.rows), depth=self.depth)
-        fields = {name: value for name, value in manifest.items() if name not in OWN}
-        fields["thresholds"] = {"abstain_below": threshold}
+        fields = {**manifest, "thresholds": {"abstain_below": threshold}}
         write_manifest(self.model, "model.json", kind="reader", fields=fields)
         typer.echo(f"abstain below {threshold}: right on {accuracy:.3f} of the rows", err=True)

@@ -12,6 +12,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.evaluate.options import LabeledRows
 from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.core.checks import check_many, check_number, check_text
 from fitrag_integrations.core.option import Argument, Option
@@ -30,6 +31,7 @@ from fitrag_integrations.models.scorer.items import Correction
 from fitrag_integrations.ports import Pair, model_name
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.calibration import fit_scores
+from fitrag_integrations.training.options import Seed
 from fitrag_integrations.training.rows import Judged, in_lists, judged_row, passage_row
 from fitrag_integrations.types import Action
 
@@ -47,7 +49,7 @@ class CalibrateEvaluator:
     that hold it; it requires rows with answers.
     """
 
-    rows: Annotated[list[Path], Argument("Judged rows: .jsonl or .jsonl.gz.")]
+    rows: LabeledRows
     model: Annotated[Path, Option("The evaluator's folder, changed in place.")]
     correct: Annotated[float, Option("Minimum precision of Correct.", min=0, max=1)] = 0.85
     incorrect: Annotated[float, Option("Minimum precision of Incorrect.", min=0, max=1)] = 0.8
@@ -134,7 +136,7 @@ class CalibrateScores:
     rows: Annotated[list[Path], Argument("Rows of question and passages: .jsonl or .jsonl.gz.")]
     out: Annotated[Path, Option("Folder to write the correction to.")]
     model: Annotated[Path | None, Option("Scorer's folder.", default="the embedded one")] = None
-    seed: Annotated[int, Option("Random seed.")] = 0
+    seed: Seed = 0
     hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:

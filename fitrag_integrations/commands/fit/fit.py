@@ -42,6 +42,7 @@ from fitrag_integrations.training.fitted.fitting import (
 )
 from fitrag_integrations.training.fitted.questions import WRITTEN_MORE, questions_from, questions_in
 from fitrag_integrations.training.fitted.trying import recipes
+from fitrag_integrations.training.options import Seed
 from fitrag_integrations.types import Passage
 
 WISH = Wish()
@@ -91,7 +92,7 @@ class FitPlan(OwnFiles):
     ] = None
     yes: Annotated[bool, Option("Start without confirmation.")] = False
     update: Annotated[bool, Option("Fit again after the corpus has changed.")] = False
-    seed: Annotated[int, Option("Random seed of the split.")] = WISH.seed
+    seed: Seed = WISH.seed
 
     def run(self) -> None:
         """Print the estimate, and fit."""
