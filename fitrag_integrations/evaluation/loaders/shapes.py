@@ -129,16 +129,13 @@ def answer_groups(row: Row) -> list[list[str]]:
 
 
 def _long_answers(row: Row) -> list[str]:
-    given = (
-        each.get("long_answer") for each in records("annotations", row.get("annotations") or [])
-    )
-    return list(
-        dict.fromkeys(filter(None, (each.strip() for each in given if isinstance(each, str))))
-    )
+    given = records("annotations", row.get("annotations") or [])
+    long = [text for each in given if isinstance(text := each.get("long_answer"), str)]
+    return list(dict.fromkeys(text.strip() for text in long if text.strip()))
 
 
-def _pubhealth(row: Row) -> Row | None:
-    """Read a claim, its verdict and its article; None for a claim without a label."""
+def _verdict(row: Row) -> list[str] | None:
+    """Return a claim's verdict; None for a claim without a label."""
     label = row.get("label")
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(VERDICTS):
         label = VERDICTS[label]
@@ -146,41 +143,24 @@ def _pubhealth(row: Row) -> Row | None:
     if verdict in ("", "-1", "none"):
         return None
     refuse_if(verdict not in VERDICTS, "label", label, ", ".join(VERDICTS))
-    article = row.get("main_text")
-    return question_row(
-        row,
-        text(row, "claim"),
-        [verdict],
-        ids=("claim_id", "id"),
-        choices=[{"label": each, "text": each} for each in VERDICTS],
-        passages=readable([passage("", article if isinstance(article, str) else "")]),
-    )
+    return [verdict]
 
 
-def _arc(row: Row) -> Row:
-    """Read ARC's own shape (`question.stem`) or the hub's (`choices.text`)."""
-    own = isinstance(row.get("question"), dict)
-    home = row["question"] if own else row
-    given = records("choices", home.get("choices"))
-    choices = [{"label": text(each, "label"), "text": text(each, "text")} for each in given]
-    key = text(row, "answerKey")
+def _stem(row: Row) -> Row:
+    """Return where ARC's choices are: in the question (its own shape) or in the row (the hub's)."""
+    return row["question"] if isinstance(row.get("question"), dict) else row
+
+
+def _choices(row: Row) -> list[Row]:
+    given = records("choices", _stem(row).get("choices"))
+    return [{"label": text(each, "label"), "text": text(each, "text")} for each in given]
+
+
+def _right_choice(row: Row) -> list[str]:
+    choices, key = _choices(row), text(row, "answerKey")
     right = [each["text"] for each in choices if each["label"] == key]
     refuse_if(not right, "answerKey", key, f"one of {', '.join(each['label'] for each in choices)}")
-    return question_row(row, text(home, "stem" if own else "question"), right, choices=choices)
-
-
-def _biography(row: Row) -> Row:
-    """Read FActScore's `topic`, and Self-RAG's `input`, `ctxs` and `output` (the text).
-
-    There are no gold answers: `fitrag evaluate facts` judges each fact of the text.
-    """
-    topic = text(row, "topic")
-    question = row.get("input") or f"Tell me a bio of {topic}."
-    written = check_text("output", row.get("output") or "")
-    made = question_row(
-        row, question, [], topic=topic, passages=_listed(row, "ctxs"), facts=row.get("facts")
-    )
-    return {**made, "prediction": written} if "output" in row else made
+    return right
 
 
 def _selfrag(row: Row) -> Row:
@@ -189,7 +169,7 @@ def _selfrag(row: Row) -> Row:
     Reflection tokens are removed from the answer. Scores in the row are left out.
     """
     if isinstance(row.get("choices"), dict) and row.get("answerKey") is not None:
-        made = _arc(row)
+        made: Row = SHAPES["arc"].read(row) or {}
     else:
         groups = answer_groups(row) if row.get("qa_pairs") is not None else []
         answers = list(dict.fromkeys(itertools.chain(*groups))) if groups else _gold(row)
@@ -242,50 +222,68 @@ class Shape:
 
     Args:
         fields: Fields that identify it.
-        question: Alternative fields of the question; the first one present is read.
-        answers: Field of the answers, or a function of the row.
+        question: Alternative fields of the question; the first one present is read. Or a function
+            of the row.
+        answers: Field of the answers, or a function of the row; None as its result leaves the row
+            out.
         ids: Alternative fields of the identifier.
         others: Functions of the row by the name of a converted field.
-        whole: Reader of a whole row, for shapes that are no table of fields; None as its result
-            leaves the row out.
+        whole: Reader of a whole row, for shapes that are no table of fields.
         fits: Further test of a row.
     """
 
     fields: tuple[str, ...]
-    question: tuple[str, ...] = ("question",)
+    question: tuple[str, ...] | Reads = ("question",)
     answers: str | Reads = "answers"
     ids: tuple[str, ...] = ("id",)
     others: Mapping[str, Reads] = field(default_factory=dict)
-    whole: Callable[[Row], Row | None] | None = None
+    whole: Callable[[Row], Row] | None = None
     fits: Callable[[Row], bool] = lambda row: True
 
     def read(self, row: Row) -> Row | None:
         """Convert a row; None for one without a label."""
         if self.whole is not None:
             return self.whole(row)
-        asked = text(row, next((name for name in self.question if name in row), self.question[-1]))
+        if isinstance(self.question, tuple):
+            names = [name for name in self.question if name in row]
+            asked = text(row, (*names, self.question[-1])[0])
+        else:
+            asked = self.question(row)
         if isinstance(self.answers, str):
             found = texts(self.answers, row.get(self.answers))
         else:
             found = self.answers(row)
+        if found is None:
+            return None
         more = {name: function(row) for name, function in self.others.items()}
         return question_row(row, asked, found, ids=self.ids, **more)
 
 
-def _native(row: Row) -> Row:
-    check_text("question", row.get("question"), blank=False)
-    return dict(row)
-
-
 HOPS: Mapping[str, Reads] = {"passages": _hop_passages, "type": methodcaller("get", "type")}
-SHAPES = {  # the first match counts: a shape precedes those whose fields it shares
+SHAPES: dict[
+    str, Shape
+] = {  # the first match counts: a shape precedes those whose fields it shares
     "bergen": Shape(
         ("q_id", "question", "response", "label"),
         answers="label",
         ids=("q_id",),
         others={"prediction": lambda row: check_text("response", row.get("response"))},
     ),
-    "biography": Shape(("topic",), whole=_biography, fits=lambda row: "passages" not in row),
+    # no gold answers: `fitrag evaluate facts` judges each fact of the text
+    "biography": Shape(
+        ("topic",),
+        lambda row: row.get("input") or f"Tell me a bio of {text(row, 'topic')}.",
+        answers=lambda row: [],
+        others={
+            "topic": lambda row: text(row, "topic"),
+            "passages": lambda row: _listed(row, "ctxs"),
+            "facts": methodcaller("get", "facts"),
+            "prediction": lambda row: (
+                check_text("output", row["output"] or "") if "output" in row else None
+            ),
+        },
+        fits=lambda row: "passages" not in row,
+    ),
     "kilt": Shape(
         ("input", "output"),
         ("input",),
@@ -347,9 +345,31 @@ SHAPES = {  # the first match counts: a shape precedes those whose fields it sha
         ids=("sample_id", "id"),
         others={"answer_groups": answer_groups, "long_answers": _long_answers},
     ),
-    "pubhealth": Shape(("claim", "label"), whole=_pubhealth),
-    "arc": Shape(("question", "answerKey"), whole=_arc),
-    "fitrag": Shape(("question", "answers"), whole=_native),
+    "pubhealth": Shape(
+        ("claim", "label"),
+        ("claim",),
+        _verdict,
+        ids=("claim_id", "id"),
+        others={
+            "choices": lambda row: [{"label": each, "text": each} for each in VERDICTS],
+            "passages": lambda row: readable(
+                [passage("", each if isinstance(each := row.get("main_text"), str) else "")]
+            ),
+        },
+    ),
+    "arc": Shape(
+        ("question", "answerKey"),
+        lambda row: text(_stem(row), "question" if _stem(row) is row else "stem"),
+        _right_choice,
+        others={"choices": _choices},
+    ),
+    "fitrag": Shape(  # rows of this package stay as they are
+        ("question", "answers"),
+        whole=lambda row: {
+            **row,
+            "question": check_text("question", row.get("question"), blank=False),
+        },
+    ),
     "triviaqa": Shape(
         ("question", "answer"),
         ("Question", "question"),

@@ -176,7 +176,7 @@ def test_a_split_is_chosen_by_name(tmp_path):
         ("a.jsonl", b'{"question": "who?"}\n', "fields question"),
         ("a.jsonl", b'{"q": "who?", "gold": "Ann"}\n', "fields q, gold, allowed"),
         ("a.jsonl", b'{"question": "a?", "answers": ["b"]}\n{"cut', "line 2"),
-        ("a.jsonl", b"[1]\n", "line 1: row"),
+        ("a.jsonl", b"[1]\n", "line 1: `row`"),
         ("a.jsonl", b"", "at least one row"),
         ("a.jsonl.gz", b"no gzip", "whole gzip file"),
         ("a.json", b"{", "JSON"),
@@ -195,10 +195,10 @@ def test_what_cannot_be_read_is_told_with_its_file(tmp_path, name, data, told):
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ([published.NQ[0], {"question": "b?", "answer": []}], "row 2: answer"),
-        ([published.NQ[0], published.HOTPOT[0] | {"question": " "}], "row 2: question"),
-        ([published.POPQA[0] | {"possible_answers": "[oops"}], "row 1: possible_answers"),
-        ([published.ARC[0] | {"answerKey": "D"}], "row 1: answerKey.*one of A, B, C"),
+        ([published.NQ[0], {"question": "b?", "answer": []}], "row 2: `answer`"),
+        ([published.NQ[0], published.HOTPOT[0] | {"question": " "}], "row 2: `question`"),
+        ([published.POPQA[0] | {"possible_answers": "[oops"}], "row 1: `possible_answers`"),
+        ([published.ARC[0] | {"answerKey": "D"}], "row 1: `answerKey`.*one of A, B, C"),
         ([published.ARC[0] | {"choices": {"text": ["a"], "label": []}}], "lists of one length"),
         ([published.HOTPOT[0] | {"context": [["Iller"]]}], "a title and what goes with it"),
         ([published.PUBHEALTH[0] | {"label": "maybe"}], "false, mixture, true, unproven"),
@@ -258,7 +258,7 @@ def test_one_wikipedia_is_asked_in_three_shapes():
     assert (found.format, river["answers"]) == ("kilt", ["Danube", "the Danube"])
     assert river["title"] == ["Iller", "Danube"] and "title" not in verdict
     assert verdict["answers"] == ["REFUTES"]
-    with pytest.raises(InputError, match=r"row 1: output: .*at least one answer"):
+    with pytest.raises(InputError, match=r"row 1: `output` .*at least one answer"):
         convert([{"id": "t", "input": "where", "output": []}])
     found = convert(published.DPR)
     assert found.format == "dpr"
