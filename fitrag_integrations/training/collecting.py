@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import (
     contains_answer,
     is_correct,
@@ -174,16 +174,12 @@ def wordings(gold: Gold) -> list[str]:
     return [text for one in gold for text in ([one] if isinstance(one, str) else one)]
 
 
-def gold_answers(row: Mapping[str, object], *, nested: bool = False) -> Gold:
-    """Return the gold answers of a row; with `nested`, each may be a list of alternatives."""
-    allowed = "a list of at least one text" + (", or lists of texts" if nested else "")
+def gold_answers(row: Mapping[str, object]) -> Gold:
+    """Return the gold answers of a row, each a text or a list of its wordings."""
     given = row.get("answers")
-    if isinstance(given, list) and given and all(_fine(one, nested) for one in given):
-        return given
-    raise InputError.of("answers", given=given, allowed=allowed)
-
-
-def _fine(one: object, nested: bool) -> bool:
-    if isinstance(one, list) and nested:
-        return bool(one) and all(_fine(each, False) for each in one)
-    return isinstance(one, str) and bool(one.strip())
+    answers: list[Any] = given if isinstance(given, list) else []
+    groups = [one if isinstance(one, list) else [one] for one in answers]
+    texts = [text for own in groups for text in own or [None]]
+    fine = texts and all(isinstance(text, str) and text.strip() for text in texts)
+    refuse_if(not fine, "answers", given, "a list of at least one text, or lists of texts")
+    return answers

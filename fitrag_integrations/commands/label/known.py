@@ -18,7 +18,7 @@ from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.label.options import SERVED_TOKENS, LabelPlan, load_llm
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import PortError, refuse_if
-from fitrag_integrations.evaluation.judging import judge_prompt
+from fitrag_integrations.evaluation.judging import gold, judge_prompt
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.slimplm.steps import UNREAD, Rewriter, heuristic_answer
 from fitrag_integrations.models.remote.generator import RemoteGenerator
@@ -134,20 +134,21 @@ def known_verb(
     cutting: Port[tuple[str, str], Any] = Port.of("cut", cut)  # shared by the rows of a chunk
 
     def flow(row: Mapping[str, object]) -> Flow[Fields]:
-        question, gold = question_of(row), teachers.gold_answers(row, nested=by_ratio)
+        question = question_of(row)
+        answers = teachers.gold_answers(row) if by_ratio else gold(row)
         (written,) = yield from answering.ask([question])
         answer: str = getattr(written, "text", written)
         (draft,) = yield from cutting.ask([(question, answer)])
         label: Fields = {"known": False}
         if by_ratio:
-            ratio = teachers.matching_ratio(answer, gold)
+            ratio = teachers.matching_ratio(answer, answers)
             label = {"ratio": ratio, "known": ratio > theta}
         elif judging is None:
-            texts = wordings(gold)
+            texts = wordings(answers)
             is_match = teachers.match if teacher == "match" else teachers.recall
             label = {"known": is_match(answer, texts) > 0.5}
         elif answer:  # otherwise there is nothing to judge
-            (right,) = yield from judging.ask([judge_prompt(question, answer, wordings(gold))])
+            (right,) = yield from judging.ask([judge_prompt(question, answer, wordings(answers))])
             label = {"known": right > 0.5}
         drafted = getattr(draft, "text", draft)
         return {"draft": drafted, "answer": answer, **label, "llm": model.name}

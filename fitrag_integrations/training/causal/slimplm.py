@@ -87,7 +87,7 @@ def fit_necessity(
         """Label a row by its answers where it has no label."""
         if "error" in row or row.get("known") is not None:
             return row
-        ratio = matching_ratio(str(row.get("draft") or ""), gold_answers(row, nested=True))
+        ratio = matching_ratio(str(row.get("draft") or ""), gold_answers(row))
         return {**row, "known": ratio > plan.theta}
 
     given = known_rows(map(labeled, rows))

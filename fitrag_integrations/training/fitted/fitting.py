@@ -226,8 +226,15 @@ def _fitted(
     flatters = ["chosen on these, so the figures flatter"]
     parts = {"Held out": (test, notes), "Chosen on": (order, flatters)}
     options = {"chosen": choice.chosen, "llm": oracle.name}
-    page = {"lead": told, "options": options, "prices": prices}
-    write_page(folder / REPORT, systems, table.questions, parts, **page)
+    write_page(
+        folder / REPORT,
+        systems,
+        table.questions,
+        parts,
+        lead=told,
+        options=options,
+        prices=prices,
+    )
     fitted = replace(fitted, promise={**promise, "told": told})
     fitted.write()
     return fitted
