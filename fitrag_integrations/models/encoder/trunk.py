@@ -9,7 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.models.encoder.pairs import Batch
-from fitrag_integrations.models.runtime.placing import sent
+from fitrag_integrations.models.runtime.placing import GPUS, sent
+
+SQUARE = ("bert", "mt5", "roberta", "t5", "umt5", "xlm-roberta")
+"""Architectures that take a mask for each pair of tokens, and use it in all layers."""
 
 
 class Trunk(nn.Module):
@@ -33,7 +36,8 @@ class Trunk(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return token states. Shape: (batch, tokens, width), float32."""
         extra = {"token_type_ids": types} if self.uses_types else {}
-        states: Tensor = self.encoder(input_ids=ids, attention_mask=mask, **extra).last_hidden_state
+        seen = square(mask) if mask.device.type in GPUS and takes_square(self.encoder) else mask
+        states: Tensor = self.encoder(input_ids=ids, attention_mask=seen, **extra).last_hidden_state
         return states.float()
 
     def pool(self, states: Tensor, mask: Tensor) -> Tensor:
@@ -44,6 +48,19 @@ class Trunk(nn.Module):
         places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         at = (mask * (places if self.pooling == "last" else places.flip(0))).argmax(1)
         return states[torch.arange(len(states), device=mask.device), at]
+
+
+def square(mask: Tensor) -> Tensor:
+    """Return the mask as attention takes it; of another, transformers waits for the device to look
+    whether it hides anything. Shapes: (batch, tokens); (batch, 1, tokens, tokens).
+    """
+    return mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
+
+
+def takes_square(encoder: Any) -> bool:
+    """Check whether an encoder has one mask for all layers, and fused attention."""
+    config = encoder.config
+    return config.model_type in SQUARE and config._attn_implementation == "sdpa"
 
 
 def has_types(config: object) -> bool:

@@ -23,14 +23,19 @@ from fitrag_integrations.models.encoder.pairs import (
     title_of,
     whole,
 )
-from fitrag_integrations.models.encoder.trunk import has_types, is_decoder
+from fitrag_integrations.models.encoder.trunk import (
+    has_types,
+    is_decoder,
+    square,
+    takes_square,
+)
 from fitrag_integrations.models.runtime.loading import (
     T5_LIKE,
     Checkpoint,
     checked_length,
     position_limit,
 )
-from fitrag_integrations.models.runtime.placing import float32_head
+from fitrag_integrations.models.runtime.placing import GPUS, float32_head
 
 Scale = Literal["tokens", "logit", "probability"]
 USUAL_LENGTH = 512  # of checkpoints that name no limit
@@ -165,7 +170,8 @@ class OneOutput(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return the output of each pair. Shape: (batch,)."""
         extra = {"token_type_ids": types} if self.uses_types else {}
-        outputs: Tensor = self.encoder(input_ids=ids, attention_mask=mask, **extra).logits
+        seen = square(mask) if mask.device.type in GPUS and takes_square(self.encoder) else mask
+        outputs: Tensor = self.encoder(input_ids=ids, attention_mask=seen, **extra).logits
         return outputs.squeeze(-1)
 
 
