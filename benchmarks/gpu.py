@@ -6,8 +6,10 @@ It runs the tests that need a GPU, then times the package's public calls, tokeni
 the papers' sizes: over the text of this repository's documentation, in pairs and prompts of mixed
 length. Weights are random, which cost what trained ones do, so nothing is fetched. Where
 sentence-transformers or vLLM is installed, it runs beside. The median and the range of each figure
-go to FOLDER/<machine>.json, benchmarks/results by default, with the peak of memory. The exit status
-is 1 without a CUDA device, if a test fails or none ran, and if a figure could not be taken.
+go to FOLDER/<machine>.json, benchmarks/results by default, with the time the kernels worked, how
+many there were, the time the arithmetic takes and the peak of memory; a table of them lies beside
+it, in Markdown. torch, transformers and pytest are all it needs. The exit status is 1 without a
+CUDA device, if a test fails or none ran, and if a figure could not be taken.
 --rehearse runs the same lines at tiny sizes on the CPU, to see that they run; its times mean
 nothing.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import itertools
 import json
 import platform
@@ -29,8 +32,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +55,12 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.sequence_classifier import SequenceGrader
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.runtime.placing import fused, place
+from fitrag_integrations.models.runtime.placing import attending, fused, place
 from fitrag_integrations.types import Passage
 
 ROOT = Path(__file__).resolve().parents[1]
 T5 = {"decoder_start_token_id": 0, "d_kv": 64, "pad_token_id": 1, "eos_token_id": 0}
+PLUGINS = ("pytest_asyncio", "pytest_socket")
 TESTS = ("tests/gpu/test_on_cuda.py", "tests/models/test_precision.py")
 
 
@@ -118,13 +123,19 @@ TINY = Sizes(
 class Figure:
     """Time in milliseconds (median, fastest, slowest), or a number in another unit.
 
-    `device` is what the GPU worked, None where there is none; `peak` the most memory, in GiB.
+    Of a GPU: `device` is the time its kernels worked and `events` how many there were, copies
+    included; `host` is the rest of the time, in which the GPU waited for the host; `floor` is what
+    the arithmetic takes at the rate of a large product, or reading the weights; `peak` the most
+    memory, in GiB.
     """
 
     name: str
     of: str
     wall: tuple[float, float, float]
     device: float | None = None
+    events: float | None = None
+    host: float | None = None
+    floor: float | None = None
     peak: float | None = None
     unit: str = "ms"
     more: dict[str, float] = field(default_factory=dict)
@@ -143,6 +154,11 @@ class Bench:
         self.tokenizer = tokenizer_of(pages, sizes.words, "$A", "[CLS] $A [SEP] $B [SEP]")
         self.ending = tokenizer_of(pages, sizes.words, "$A <end>", "$A <end> $B <end>")
         self.pairs = [(self.words(12), Passage(str(n), self.words(90))) for n in range(1000)]
+        read = self.tokenizer([q for q, _ in self.pairs], [p.text for _, p in self.pairs])
+        self.a_pair = sum(map(len, read["input_ids"])) / len(self.pairs)  # tokens, in the mean
+        read = self.tokenizer([q for q, _ in self.pairs])
+        self.a_question = sum(map(len, read["input_ids"])) / len(self.pairs)
+        self.rate, self.bandwidth = rates() if device == "cuda" else (None, None)
 
     def figures(self) -> Iterator[Figure]:
         """Take the figures, the cheapest first; what fails is kept in `failed`, with the rest."""
@@ -179,13 +195,18 @@ class Bench:
         scorer = BiLabelScorer(engine, BiLabelHead(trunk.width), evidence=Evidence())
         fresh = self._fresh(self.sizes.passages)
         of = f"{self.sizes.passages} passages"
-        yield self._timed("score, T5-base", of, lambda: scorer.score(next(fresh)))
+        score, work = lambda: scorer.score(next(fresh)), (trunk, self.sizes.passages * self.a_pair)
+        yield self._timed("score, T5-base", of, score, work)
+        known = next(fresh)
+        of_known = f"{of} whose tokens are known"
+        yield self._timed("score, T5-base", of_known, lambda: scorer.score(known), work)
         ten = self._fresh(10)
         callers, runs = self.sizes.callers, self.sizes.repeats + self.sizes.warm
         rounds = iter([[next(ten) for _ in range(callers)] for _ in range(runs)])
         with ThreadPoolExecutor(callers) as pool:
             crowd = lambda: list(pool.map(scorer.score, next(rounds)))  # noqa: E731
-            yield self._timed("score, T5-base", f"{callers} callers, 10 passages each", crowd)
+            of, work = f"{callers} callers, 10 passages each", (trunk, 10 * callers * self.a_pair)
+            yield self._timed("score, T5-base", of, crowd, work, busy=False)
         scorer.unload()
 
     def reranker(self) -> Iterator[Figure]:
@@ -195,7 +216,9 @@ class Bench:
             self._saved("BertForSequenceClassification", config, folder)
             scorer = BiLabelScorer.from_reranker(folder, device=self.device, dtype="bfloat16")
             of, fresh = f"{self.sizes.passages} passages", self._fresh(self.sizes.passages)
-            yield self._timed("from_reranker, BERT-base", of, lambda: scorer.score(next(fresh)))
+            work = scorer._engine.trunk, self.sizes.passages * self.a_pair
+            score = lambda: scorer.score(next(fresh))  # noqa: E731
+            yield self._timed("from_reranker, BERT-base", of, score, work)
             scorer.unload()
             try:
                 from sentence_transformers import CrossEncoder
@@ -205,8 +228,14 @@ class Bench:
             half = {"dtype": torch.bfloat16}
             peer = CrossEncoder(folder, device=self.device, max_length=512, model_kwargs=half)
             texts = ([(q, p.text) for q, p in pairs] for pairs in fresh)
-            predict = lambda: peer.predict(next(texts), show_progress_bar=False)  # noqa: E731
-            yield self._timed("CrossEncoder.predict, BERT-base", of, predict)
+            for size, without in itertools.product((32, 100), (False, True)):
+                how = f"batch_size={size}{', without cuDNN attention' if without else ''}"
+
+                def predict(size: int = size, without: bool = without) -> None:
+                    with attending(torch.device(self.device if without else "cpu")):
+                        peer.predict(next(texts), batch_size=size, show_progress_bar=False)
+
+                yield self._timed(f"CrossEncoder.predict, BERT-base, {how}", of, predict, work)
 
     def evaluator(self) -> Iterator[Figure]:
         """Time CRAG's evaluator: a T5-large over the passages of a question."""
@@ -215,7 +244,11 @@ class Bench:
         grader = SequenceGrader(model, self.ending, self._options())
         evaluator, fresh = RetrievalEvaluator(grader), self._fresh(self.sizes.graded)
         of = f"{self.sizes.graded} passages"
-        yield self._timed("evaluate, T5-large", of, lambda: evaluator.evaluate(next(fresh)))
+        run, work = (
+            lambda: evaluator.evaluate(next(fresh)),
+            (model, self.sizes.graded * self.a_pair),
+        )
+        yield self._timed("evaluate, T5-large", of, run, work)
         evaluator.unload()
 
     def training(self) -> Iterator[Figure]:
@@ -300,15 +333,29 @@ class Bench:
         for count in self.sizes.batches:
             of, none = f"{count} questions of mixed length, Llama 7B", [""] * count
             known = lambda n=count, none=none: gate.p_known(asked(n), none)  # noqa: E731
-            yield self._timed("IK with its adapter", of, known)
+            work = engine.model, count * self.a_question
+            yield self._timed("IK with its adapter", of, known, work)
             alone = lambda n=count: llm.p_yes(asked(n))  # noqa: E731
-            yield self._timed("the base alone", of, alone)
+            yield self._timed("the base alone", of, alone, work)
         for count in (1, self.sizes.prompts):
+            tokens = self.sizes.new_tokens
+            of = f"{count} prompts, {tokens} tokens each, Llama 7B"
             write = lambda n=count: llm.generate(asked(n))  # noqa: E731
-            of = f"{count} prompts, {self.sizes.new_tokens} tokens each, Llama 7B"
-            figure = self._timed("generate", of, write)
-            rate = 1000 * count * self.sizes.new_tokens / figure.wall[0]
-            yield Figure(**{**vars(figure), "more": {"tokens a second": round(rate, 1)}})
+
+            def plain(n: int = count, tokens: int = tokens) -> None:
+                given = self.tokenizer(asked(n), padding=True, return_tensors="pt").to(self.device)
+                with attending(engine.device):
+                    engine.model.generate(
+                        input_ids=given["input_ids"],
+                        attention_mask=given["attention_mask"],
+                        max_new_tokens=tokens,
+                    ).tolist()
+
+            work = engine.model, count * (self.a_question + tokens)
+            for name, run in (("generate", write), ("transformers' generate", plain)):
+                figure = self._timed(name, of, run, work, passes=tokens, busy=count > 1)
+                rate = 1000 * count * tokens / figure.wall[0]
+                yield replace(figure, more={"tokens a second": round(rate, 1)})
         gate.unload()
         llm.unload()
         yield from self._vllm()
@@ -328,7 +375,7 @@ class Bench:
             write = lambda: peer.generate([self.words(12) for _ in range(count)], how)  # noqa: E731
             figure = self._timed("vLLM", of, write)
             rate = 1000 * count * self.sizes.new_tokens / figure.wall[0]
-            yield Figure(**{**vars(figure), "more": {"tokens a second": round(rate, 1)}})
+            yield replace(figure, more={"tokens a second": round(rate, 1)})
 
     def search(self) -> Iterator[Figure]:
         """Time a flat search in half precision, over as many vectors as the memory has room for."""
@@ -395,27 +442,90 @@ class Bench:
         self._made(name, config, device=place).to("cpu").save_pretrained(folder)
         (tokenizer or self.tokenizer).save_pretrained(folder)
 
-    def _timed(self, name: str, of: str, run: Callable[[], Any], *, trains: bool = False) -> Figure:
-        """Run a call some times; each gives an answer to the host, so the host's clock is right."""
-        walls, worked, on_gpu = list[float](), list[float](), self.device == "cuda"
+    def _timed(
+        self,
+        name: str,
+        of: str,
+        run: Callable[[], Any],
+        work: tuple[torch.nn.Module, float] | None = None,
+        *,
+        passes: int = 1,
+        trains: bool = False,
+        busy: bool = True,
+    ) -> Figure:
+        """Run a call some times; each gives an answer to the host, so the host's clock is right.
+
+        `work` is a model and the tokens it reads in `passes`. With `busy` the kernels of one more
+        call are recorded.
+        """
+        walls, on_gpu = list[float](), self.device == "cuda"
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
         for at in range(self.sizes.repeats + self.sizes.warm):
             if on_gpu:
-                marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
                 torch.cuda.synchronize()
-                marks[0].record()
             start = time.perf_counter()
             with torch.inference_mode(not trains):
                 run()
             if on_gpu:
-                marks[1].record()
                 torch.cuda.synchronize()
             if at >= self.sizes.warm:  # kernels are chosen and memory is found
                 walls.append(1000 * (time.perf_counter() - start))
-                worked += [marks[0].elapsed_time(marks[1])] if on_gpu else []
-        peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
-        return Figure(name, of, spread(walls), statistics.median(worked) if worked else None, peak)
+        wall = spread(walls)
+        if not on_gpu:
+            return Figure(name, of, wall)
+        peak, floor, worked, events = torch.cuda.max_memory_allocated() / 2**30, None, None, None
+        if work is not None:
+            weights = sum(p.numel() for p in work[0].parameters())
+            arithmetic = 2 * weights * work[1] / self.rate
+            floor = 1000 * max(arithmetic, passes * 2 * weights / self.bandwidth)
+        if busy:
+            kinds = [torch.profiler.ProfilerActivity.CUDA]
+            with torch.profiler.profile(activities=kinds) as seen, torch.inference_mode(not trains):
+                run()
+                torch.cuda.synchronize()
+            found = seen.key_averages()
+            worked = sum(one.self_device_time_total for one in found) / 1000
+            events = float(sum(one.count for one in found))
+        host = None if worked is None else max(0.0, wall[0] - worked)
+        return Figure(name, of, wall, worked, events, host, floor, peak)
+
+
+def rates() -> tuple[float, float]:
+    """Measure products a second of a large matrix in bfloat16, and bytes read a second."""
+    one = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    large = torch.empty(2**30, device="cuda", dtype=torch.int32)
+    found = []
+    for run, size in ((lambda: one @ one, 2 * 8192**3), (large.clone, 2 * 2**32)):
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        run()
+        marks[0].record()
+        for _ in range(5):
+            run()
+        marks[1].record()
+        torch.cuda.synchronize()
+        found.append(5000 * size / marks[0].elapsed_time(marks[1]))
+    return found[0], found[1]
+
+
+def table(row: dict[str, Any]) -> str:
+    """Write the figures of a run as a table in Markdown."""
+    columns = ("wall", "device", "host", "floor", "events", "peak")
+    lines = [
+        f"# {row['machine']}, {row['at']}, commit {row['commit']}, torch {row['torch']}",
+        "",
+        "Milliseconds, medians: the call, its kernels, the rest, what the arithmetic takes; GiB.",
+        "",
+        "| call | of | wall | GPU busy | host | floor | device events | peak |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in row["figures"]:
+        given = [one["wall"][0], *(one[name] for name in columns[1:])]
+        shown = ["" if value is None else f"{value:.4g}" for value in given]
+        unit = "" if one["unit"] == "ms" else f" {one['unit']}"
+        cells = [one["name"], one["of"], f"{shown[0]}{unit}", *shown[1:]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def spread(numbers: Sequence[float]) -> tuple[float, float, float]:
@@ -451,7 +561,11 @@ def tokenizer_of(text: str, words: int, single: str, pair: str) -> Any:
 
 def tested(seconds: float) -> dict[str, Any]:
     """Run the tests that need a GPU and those of both precisions; `passed` says how they ended."""
-    plain = ("-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "no:xdist")
+    plain = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "no:xdist"]
+    absent = [name for name in PLUGINS if importlib.util.find_spec(name) is None]
+    if absent:  # the project's settings name them
+        print(f"not installed, and not needed here: {', '.join(absent)}", file=sys.stderr)
+        plain += ["-o", "addopts=", "-W", "ignore::pytest.PytestConfigWarning"]
     command = [sys.executable, "-m", "pytest", "-q", *plain, *TESTS]
     try:
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
@@ -481,11 +595,16 @@ def main() -> None:
     bench = Bench(*(("cpu", TINY) if args.rehearse else ("cuda", FULL)), left)
     figures = [asdict(figure) for figure in bench.figures()]
     machine = platform.node() if args.rehearse else torch.cuda.get_device_name()
+    asked = ("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
+    commit = subprocess.run(asked, capture_output=True, text=True, check=False)
     row = {
         "machine": machine,
         "rehearsed": args.rehearse,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit.stdout.strip() or "unknown",
+        "python": platform.python_version(),
         "torch": torch.__version__,
+        "transformers": version("transformers"),
         "tests": tests,
         "figures": figures,
         "failed": bench.failed,
@@ -499,6 +618,7 @@ def main() -> None:
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"{re.sub(r'[^a-z0-9]+', '-', machine.lower()).strip('-')}.json"
         path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(table(row), encoding="utf-8")
         print(path)
     if bench.failed or not tests["passed"]:
         sys.exit(f"failed: {bench.failed}, tests: {tests}")

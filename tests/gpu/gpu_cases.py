@@ -1,7 +1,9 @@
 """The models' public calls, as the rehearsal and a real GPU are both asked to make them.
 
-`waits` is how often the host may wait in one batch, however many rows it has: once for what it
-gives, and once where transformers looks whether a mask masks anything.
+Each has what a call over three times the rows costs a GPU beside arithmetic, at most: `events`,
+kernels dispatched (attention and norms in their parts, which a GPU fuses), `uploads`, copies to the
+device, and `waits` of the host, once for what it gives and where transformers looks at a mask. The
+latter two are the same however many rows there are.
 """
 
 import dataclasses
@@ -61,15 +63,17 @@ def pairs(times):
 class Case:
     """Say how a model is loaded from what lies in a folder, and what is asked of it.
 
-    `per_token` is how often the host may wait for each token written: it must know whether all
-    rows are done. `half` marks what a language model's own logits are read from, `positions` of
-    how many at the end of a row.
+    `writes` marks what writes `TOKENS` tokens, for each of which the host waits: it must know
+    whether all rows are done. `half` marks what a language model's own logits are read from,
+    `positions` of how many at the end of a row.
     """
 
     load: Callable[[Any, dict], Any]
     ask: Callable[[Any, int], list]
+    events: int
+    uploads: int
     waits: int
-    per_token: int = 0
+    writes: bool = False
     half: bool = False
     positions: int = 0
 
@@ -168,48 +172,77 @@ def p_known(model, n):
 
 
 CASES = {
-    "scorer": Case(scorer, lambda m, n: labels(m.score(pairs(n))), 2, half=True),
-    "scorer, late": Case(late_scorer, lambda m, n: labels(m.score(pairs(n))), 4, half=True),
-    "scorer, ModernBERT": Case(modern, lambda m, n: labels(m.score(pairs(n))), 3, half=True),
-    "reader": Case(
-        reader, lambda m, n: [dataclasses.astuple(answer) for answer in m.read(pairs(n))], 2
+    "scorer": Case(scorer, lambda m, n: labels(m.score(pairs(n))), 104, 2, 1, half=True),
+    "scorer, late": Case(late_scorer, lambda m, n: labels(m.score(pairs(n))), 555, 4, 2, half=True),
+    "scorer, ModernBERT": Case(
+        modern, lambda m, n: labels(m.score(pairs(n))), 171, 2, 3, half=True
     ),
-    "evaluator": Case(evaluator, lambda m, n: m.evaluate(pairs(n)), 2),
-    "evaluator, T5": Case(classifier, lambda m, n: m.evaluate(pairs(n)), 5),
-    "cross-encoder": Case(cross_encoder, lambda m, n: labels(m.score(pairs(n))), 2),
-    "monoT5": Case(monot5, lambda m, n: labels(m.score(pairs(n))), 3),
+    "reader": Case(
+        reader, lambda m, n: [dataclasses.astuple(answer) for answer in m.read(pairs(n))], 105, 3, 1
+    ),
+    "evaluator": Case(evaluator, lambda m, n: m.evaluate(pairs(n)), 150, 2, 1),
+    "evaluator, T5": Case(classifier, lambda m, n: m.evaluate(pairs(n)), 349, 10, 5),
+    "cross-encoder": Case(cross_encoder, lambda m, n: labels(m.score(pairs(n))), 85, 2, 1),
+    "monoT5": Case(monot5, lambda m, n: labels(m.score(pairs(n))), 322, 2, 3),
     "one pass": Case(
         one_pass,
         lambda m, n: spans(m.score_sentences(ITEMS * n)),
-        3,
+        398,
+        8,
+        2,
         half=True,
     ),
     "dense": Case(
         lambda folder, on: Encoder.from_pretrained(write_bert(folder), **on, **RECIPE),
         lambda m, n: m.encode([f"{q} {i}" for i in range(n) for q in QUESTIONS]).tolist(),
+        89,
         2,
+        1,
         half=True,
     ),
-    "IK, adapter": Case(gate("lora"), p_known, 3, half=True, positions=1),
-    "IK, head": Case(gate("head"), p_known, 3, half=True, positions=9),
-    "necessity": Case(judge, p_known, 3, half=True, positions=1),
+    "IK, adapter": Case(gate("lora"), p_known, 203, 4, 3, half=True, positions=1),
+    "IK, head": Case(gate("head"), p_known, 446, 6, 3, half=True, positions=9),
+    "necessity": Case(judge, p_known, 245, 11, 3, half=True, positions=1),
     "rewriter": Case(
-        rewriter, lambda m, n: m.rewrite(QUESTIONS * n, DRAFTS * n), 12, 3, half=True, positions=1
+        rewriter,
+        lambda m, n: m.rewrite(QUESTIONS * n, DRAFTS * n),
+        1054,
+        9,
+        19,
+        writes=True,
+        half=True,
+        positions=1,
     ),
     "generator": Case(
-        generator(), lambda m, n: m.generate(QUESTIONS * n), 12, 3, half=True, positions=1
+        generator(),
+        lambda m, n: m.generate(QUESTIONS * n),
+        1058,
+        9,
+        19,
+        writes=True,
+        half=True,
+        positions=1,
     ),
     "drafts": Case(
-        generator(), lambda m, n: drafted(m.draft(QUESTIONS * n)), 12, 3, half=True, positions=1
+        generator(),
+        lambda m, n: drafted(m.draft(QUESTIONS * n)),
+        1125,
+        9,
+        20,
+        writes=True,
+        half=True,
+        positions=1,
     ),
     "continuer": Case(
         generator(wrap=Continuer),
         lambda m, n: [c.text for c in m.continue_with_logprobs(QUESTIONS * n, DRAFTS * n)],
-        16,
-        3,
+        1303,
+        15,
+        22,
+        writes=True,
         half=True,
     ),
-    "REPLUG": Case(generator(ReplugGenerator), ensembles, 12, 3, positions=1),
+    "REPLUG": Case(generator(ReplugGenerator), ensembles, 1401, 10, 19, writes=True, positions=1),
 }
 ON_CPU = {"device": "cpu", "dtype": "float32"}
 ONE_BATCH = 10**6
