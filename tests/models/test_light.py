@@ -327,7 +327,7 @@ def test_eight_bits_are_the_default_and_near_float32(light, monkeypatch):
 
 
 def test_a_precision_that_is_not_there():
-    with pytest.raises(InputError, match=r"dtype.*bfloat16.*int8 or float32"):
+    with pytest.raises(InputError, match=r"`dtype` must be int8 or float32, got .bfloat16"):
         LightEvaluator.embedded(dtype="bfloat16")
     with pytest.raises(MissingExtraError, match="the option 'backend'"):
         LightEvaluator.embedded(backend="onnx")
