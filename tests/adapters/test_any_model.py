@@ -83,11 +83,6 @@ class Yes(ScriptedLLM):
         return "Yes"
 
 
-class YesChat(MockChat):
-    def _generate_text(self, length: int) -> str:
-        return "Yes"
-
-
 LLAMA = {
     "custom": Yes,
     "complete": lambda: Yes().complete,

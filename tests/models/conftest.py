@@ -1,26 +1,11 @@
 """Tiny checkpoints and model folders, written once."""
 
 import pytest
-from tiny import make_reader, make_scorer, write_bert, write_t5
+from tiny import make_reader, make_scorer
 
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
 
 CLASSES = {"bilabel": BiLabelScorer, "reader": ExtractiveReader}
-
-
-@pytest.fixture(scope="session")
-def bert(tmp_path_factory):
-    return write_bert(tmp_path_factory.mktemp("tiny-bert"))
-
-
-@pytest.fixture(scope="session")
-def t5(tmp_path_factory):
-    return write_t5(tmp_path_factory.mktemp("tiny-t5"))
-
-
-@pytest.fixture(scope="session", params=["bert", "t5"])
-def base(request):
-    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -130,7 +130,7 @@ def test_a_long_passage_is_read_in_chunks(tmp_path):
         text = (sentence * 60)[places[0][0] : places[-1][1]]
         logits.append(plainly(folder, ("what river", Passage("1", text), []))[0])
     assert whole.has_answer_logit == pytest.approx(max(logits), abs=1e-5)
-    with pytest.raises(InputError, match="max_length: .* to 200, the positions"):
+    with pytest.raises(InputError, match="`max_length` .* to 200, the positions"):
         OnePassScorer.from_pruner(folder, max_length=201)
 
 

@@ -190,7 +190,7 @@ def test_an_input_is_as_long_as_the_positions_allow(kind, longest, tmp_path):
     (chunks,) = short._engine.tokenizer.encode([(question, passage)])
     assert len(chunks) > 3
     assert max(map(len, chunks)) <= 256
-    with pytest.raises(InputError, match=f"max_length: .* to {longest}, the positions"):
+    with pytest.raises(InputError, match=f"`max_length` .* to {longest}, the positions"):
         BiLabelScorer.from_reranker(folder, max_length=longest + 1)
     small = BiLabelScorer.from_reranker(folder, tokenizer_kwargs={"model_max_length": 300})
     assert small._engine.tokenizer.max_length == 300
