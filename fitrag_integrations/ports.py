@@ -191,7 +191,8 @@ class Missing(AnyPort):
 
     def ask(self, items: Sequence[object]) -> Flow[list[Any]]:
         """Raise ``PortError`` naming what to give."""
-        raise PortError(f"this method needs a {self.name} port: give Ports({self.name}=...)")
+        doors = ", `llm=` or `--llm`" if self.name == "generate" else ""
+        raise PortError(f"this method needs a {self.name} port: give Ports({self.name}=...){doors}")
 
 
 def port_of(name: str, backend: object, method: str, *, argument: str | None = None) -> AnyPort:

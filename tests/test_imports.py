@@ -164,7 +164,7 @@ ALL_HEAVY = TORCH | set(FRAMEWORKS) | {"syntok", "numpy", "tiktoken"}
 METHODS_MADE = """
 from fitrag_integrations.methods import ITRG, Crag, FitRag, IKnow, SlimPLM, method_from
 from fitrag_integrations.methods.baselines import Flare, Replug, Targ
-FitRag(), IKnow(), Crag(), SlimPLM(), ITRG(), Flare(), Targ()
+FitRag(), IKnow(), Crag(), SlimPLM(), ITRG()
 method_from({"method": "slimplm", "retriever": "crag"})
 """
 REMOTE_MADE = """
@@ -179,13 +179,13 @@ assert search.search(["q"])[0][0].text == "Otters hold hands."
 DROP_INS_MADE = """
 from fitrag_integrations.langchain import CorrectiveRetriever, CorrectiveRouter
 from fitrag_integrations.langchain import KnowledgeRefiner, KnowledgeRouter
-KnowledgeRouter(known=str.upper, unknown=str.lower)
+KnowledgeRouter(llm=str.upper, unknown=str.lower)
 CorrectiveRouter(correct=str.upper, incorrect=str.lower)
 CorrectiveRetriever(base=str.split); KnowledgeRefiner()
 """
 MIDDLEWARE_MADE = """
 from fitrag_integrations.langchain import *
-RetrievalGateMiddleware(tools="search")
+RetrievalGateMiddleware(llm=str.upper, tools="search")
 """
 BELOW_LANGCHAIN = {"torch", "transformers", "faiss", "llama_index", "langchain_classic", "tiktoken"}
 CLIENTS = {"httpx", "googleapiclient", "trafilatura"}

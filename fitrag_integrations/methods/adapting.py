@@ -12,8 +12,8 @@ from fitrag_integrations.core.checks import can, check_many, check_text
 from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.defaults import EMBEDDED_GATE
-from fitrag_integrations.methods.ik.decider import Decider, check_fitted
+from fitrag_integrations.methods.ik.decider import GateDecision
+from fitrag_integrations.methods.ik.gates import check_fitted
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.passage import LEAD, origin_of, titled
@@ -238,14 +238,10 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
     return {**{mark_name(excerpt.passage, name): value for name, value in shown.items()}, **own}
 
 
-def check_judged(decider: Decider, answers: str | None, kind: str | None = None) -> None:
+def check_judged(decider: GateDecision, answers: str | None) -> None:
     """Refuse a decider whose threshold was fitted for another model than the one that `answers`.
 
-    Nothing is refused where that has no name, or where the caller gave a threshold. The embedded
-    gate knows one small model only, so that any language model without a name, of that `kind`, is
-    another one.
+    Nothing is refused where that has no name, or where the caller gave a threshold.
     """
-    gate = EMBEDDED_GATE if decider.gate is None else decider.gate
-    answers = kind if answers is None and decider.gate is None else answers
     if answers is not None and decider.threshold is None:
-        check_fitted(gate, answers, allow_other_model=decider.allow_other_model)
+        check_fitted(decider.gate, answers, allow_other_model=decider.allow_other_model)

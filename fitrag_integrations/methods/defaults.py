@@ -20,7 +20,7 @@ from itertools import islice
 from threading import Lock
 from typing import Any
 
-from fitrag_integrations.core.extras import installed, torch_needed, torch_sees_gpu
+from fitrag_integrations.core.extras import torch_sees_gpu
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.ports import model_name
@@ -28,21 +28,15 @@ from fitrag_integrations.types import Passage
 
 HOMES = {
     "scorer": ("fitrag_integrations.models", "BiLabelScorer"),
-    "continuer": ("fitrag_integrations.models", "Continuer"),
-    "replug": ("fitrag_integrations.models", "ReplugGenerator"),
     "evaluator": ("fitrag_integrations.models", "RetrievalEvaluator"),
-    "gate": ("fitrag_integrations.models", "IKClassifier"),
-    "generator": ("fitrag_integrations.models", "LocalGenerator"),
     "reader": ("fitrag_integrations.models", "ExtractiveReader"),
     "detector": ("fitrag_integrations.models", "EligibilityDetector"),
 }
-LIGHT_HOME = "fitrag_integrations.models.light"
+LIGHT_HOME = "fitrag_integrations.models.light.models"
 LIGHT = {
-    "scorer": ("models", "LightScorer"),
-    "evaluator": ("models", "LightEvaluator"),
-    "reader": ("models", "LightReader"),
-    "gate": ("gate", "LightGate"),
-    "generator": ("gate", "LightGenerator"),
+    "scorer": "LightScorer",
+    "evaluator": "LightEvaluator",
+    "reader": "LightReader",
 }
 """What decides the same without torch, and is ready sooner. The detector never needs it."""
 MULTILINGUAL = "docs/choosing.md lists multilingual models"
@@ -67,15 +61,9 @@ def is_default(model: object) -> bool:
 
 
 def home_of(role: str) -> tuple[str, str]:
-    """Return the module and the class of a role's bundled model: on a GPU the one in PyTorch.
-
-    Raises `MissingExtraError` for one that needs torch where that is not installed.
-    """
+    """Return the module and the class of a role's bundled model: on a GPU the one in PyTorch."""
     if role in LIGHT and not torch_sees_gpu():
-        module, name = LIGHT[role]
-        return f"{LIGHT_HOME}.{module}", name
-    if role != "detector" and not installed("torch"):
-        raise torch_needed(ModuleNotFoundError(name="torch"), f"the embedded {role}")
+        return LIGHT_HOME, LIGHT[role]
     return HOMES[role]
 
 
@@ -139,17 +127,6 @@ class EmbeddedDetector:
         return found
 
 
-class EmbeddedGate:
-    """Stand for the embedded gate."""
-
-    p_known, ap_known = _asks("gate", "p_known")
-    threshold = _reported("gate", "threshold")
-    fitted = _reported("gate", "fitted")
-    draft_tokens = _reported("gate", "draft_tokens", 0)
-    drafter = _reported("gate", "drafter")
-    name = _reported("gate", "name", "")
-
-
 class EmbeddedEvaluator:
     """Stand for the embedded retrieval evaluator."""
 
@@ -163,23 +140,6 @@ class EmbeddedReader:
 
     read, aread = _asks("reader", "read")
     name = _reported("reader", "name", "")
-
-
-class EmbeddedGenerator:
-    """Stand for the embedded language model, which answers and continues prompts."""
-
-    answer, aanswer = _asks("generator", "answer")
-    generate, agenerate = _asks("generator", "generate")
-    name = _reported("generator", "name", "")
-
-
-class EmbeddedModel(EmbeddedGenerator):
-    """Bundled language model with token probabilities, for the baselines."""
-
-    draft, adraft = _asks("generator", "draft")
-    rescore, arescore = _asks("generator", "rescore")
-    continue_with_logprobs, acontinue_with_logprobs = _asks("continuer", "continue_with_logprobs")
-    ensemble, aensemble = _asks("replug", "ensemble")
 
 
 SAMPLE = 200
@@ -226,11 +186,8 @@ def script_note(
 # one of each, so that all questions without a model of their own share its calls
 EMBEDDED_SCORER = EmbeddedScorer()
 EMBEDDED_DETECTOR = EmbeddedDetector()
-EMBEDDED_GATE = EmbeddedGate()
 EMBEDDED_EVALUATOR = EmbeddedEvaluator()
 EMBEDDED_READER = EmbeddedReader()
-EMBEDDED_GENERATOR = EmbeddedGenerator()
-EMBEDDED_MODEL = EmbeddedModel()
 
 
 def embedded_detector(scorer: str, **cutting: int | None) -> EmbeddedDetector | None:

@@ -14,11 +14,8 @@ EMBEDDED = "embedded"
 BUNDLED: Mapping[str, object] = {
     "scorer": defaults.EMBEDDED_SCORER,
     "evaluator": defaults.EMBEDDED_EVALUATOR,
-    "gate": defaults.EMBEDDED_GATE,
     "detector": defaults.EMBEDDED_DETECTOR,
     "reader": defaults.EMBEDDED_READER,
-    "proxy": defaults.EMBEDDED_GENERATOR,
-    "drafter": defaults.EMBEDDED_MODEL,
 }
 """The bundled model that "embedded" names, by the option that takes it."""
 

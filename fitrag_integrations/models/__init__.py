@@ -41,8 +41,6 @@ _MODULE_OF = {
 _WITHOUT_TORCH = {
     "BiLabelScorer": "light.models.LightScorer",
     "ExtractiveReader": "light.models.LightReader",
-    "IKClassifier": "light.gate.LightGate",
-    "LocalGenerator": "light.gate.LightGenerator",
     "RetrievalEvaluator": "light.models.LightEvaluator",
 }
 """What a name is where PyTorch is not installed: `embedded()` works, `from_pretrained` does not."""

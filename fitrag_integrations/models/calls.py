@@ -15,7 +15,7 @@ from fitrag_integrations.core.record import Record
 from fitrag_integrations.models.causal.words import checked_pairs as checked_drafts
 from fitrag_integrations.models.causal.words import checked_texts
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, checked_pairs
-from fitrag_integrations.models.runtime.saved import SavedModel
+from fitrag_integrations.models.runtime.saved import Bundled, SavedModel
 from fitrag_integrations.models.runtime.worker import Steps, Task
 from fitrag_integrations.models.scorer.items import Item, checked_items, sigmoid
 from fitrag_integrations.types import BiLabelScore, Draft, Passage
@@ -26,7 +26,7 @@ Method: TypeAlias = Callable[..., Any]
 Prompted: TypeAlias = tuple[str, Any]  # a text, and how the reply to it is written
 
 
-class PairScorer(SavedModel):
+class PairScorer(Bundled):
     """Scorer of (question, passage) pairs."""
 
     _score: Task[Pair, BiLabelScore]
@@ -122,7 +122,7 @@ def answer_of(passage: Passage, chunks: Sequence[Found]) -> Answer:
     return Answer(passage.text[start:end], start, end, sigmoid(best.select))
 
 
-class PairReader(SavedModel):
+class PairReader(Bundled):
     """Reader of answers in passages."""
 
     _read: Task[Pair, Answer]
@@ -147,7 +147,7 @@ class PairReader(SavedModel):
         return await self._acall(self._read, checked_pairs(pairs))
 
 
-class PairGrader(SavedModel):
+class PairGrader(Bundled):
     """Evaluator of pairs, in [-1, 1]."""
 
     _grades: Task[Pair, float]

@@ -29,7 +29,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_arrays,
     write_manifest,
 )
-from fitrag_integrations.models.runtime.saved import SavedModel, remembered
+from fitrag_integrations.models.runtime.saved import Bundled, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Worker
 from fitrag_integrations.types import BiLabelScore
@@ -42,7 +42,7 @@ LAYERS = (0, 3, 6, 9)  # of the network, each but the last followed by a ReLU
 Scores = Sequence[BiLabelScore | None]
 
 
-class EligibilityDetector(SavedModel):
+class EligibilityDetector(Bundled):
     """Detector of combinations of excerpts that are enough to answer, for token reducers.
 
     Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train

@@ -26,7 +26,7 @@ from fitrag_integrations.llama_index import (
     RouteDecisionEvent,
 )
 from fitrag_integrations.methods import FitRag, PromptTemplate
-from fitrag_integrations.methods.ik.decider import DRAFT_PROMPT
+from fitrag_integrations.methods.ik.gates import DRAFT_PROMPT
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
 from fitrag_integrations.types import Context
 from fitrag_integrations.values.thresholds import FittedThreshold

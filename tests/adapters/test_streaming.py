@@ -35,7 +35,7 @@ from fitrag_integrations.methods import ITRG, AskGate, FitRag, SlimPLM
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.baselines import Direct, IterRetgen
 from fitrag_integrations.methods.crag.search import rewrite
-from fitrag_integrations.methods.ik.decider import write_draft
+from fitrag_integrations.methods.ik.gates import write_draft
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.slimplm.judge import NecessityCheck
 from fitrag_integrations.ports import Ports

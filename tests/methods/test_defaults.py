@@ -47,7 +47,6 @@ def seen(monkeypatch):
     monkeypatch.setitem(sys.modules, home.__name__, home)
     monkeypatch.setitem(_defaults.HOMES, "scorer", (home.__name__, "Home"))
     monkeypatch.setattr(_defaults, "torch_sees_gpu", lambda: True)
-    monkeypatch.setattr(_defaults, "installed", lambda module: True)
     monkeypatch.setattr(_defaults, "_loaded", {})
     return calls
 

@@ -12,22 +12,17 @@ import pytest
 from fitrag_integrations import Passage
 from fitrag_integrations.core import extras
 from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
-from fitrag_integrations.flow import run
-from fitrag_integrations.methods import ITRG, defaults
+from fitrag_integrations.methods import defaults
 from fitrag_integrations.models import (
     BiLabelScorer,
     ExtractiveReader,
-    IKClassifier,
     OnePassScorer,
     RetrievalEvaluator,
 )
 from fitrag_integrations.models.light import engine as light_engine
-from fitrag_integrations.models.light.gate import LightGate, LightGenerator
 from fitrag_integrations.models.light.models import LightEvaluator, LightReader, LightScorer
 from fitrag_integrations.models.light.vectors import LightDense
-from fitrag_integrations.ports import Ports
 from fitrag_integrations.retrieval.encoder import Encoder
-from fitrag_integrations.values.prompt import LimitedPrompt
 
 NEAR = 1e-4  # the same rounded embeddings
 TEXT = "The Danube rises in the Black Forest. It ends in the Black Sea. Vienna lies on it."
@@ -98,63 +93,10 @@ async def test_answers_are_those_of_torch():
     assert light.abstain_below == wanted.abstain_below
 
 
-async def test_the_gate_drafts_and_decides_as_in_torch():
-    light, wanted = LightGate.embedded(), IKClassifier.embedded(device="cpu", dtype="float32")
-    asked = [*QUESTIONS, "Who was the first person to give an account of the ginkgo? " * 9]
-    drafts, theirs = light.drafter.draft(asked), wanted.drafter.draft(asked)
-    for one, two in zip(drafts, theirs, strict=True):
-        assert one.text == two.text
-        for numbers in ("logprobs", "margins", "entropies"):
-            assert getattr(one, numbers) == pytest.approx(getattr(two, numbers), abs=1e-3)
-    for texts in (
-        [draft.text for draft in drafts],
-        [""] * len(asked),
-        ["a king " * 40] * len(asked),
-    ):
-        known = light.p_known(asked, texts)
-        assert known == pytest.approx(wanted.p_known(asked, texts), abs=1e-3)
-        assert await light.ap_known(asked, texts) == known
-        told, other = (one.drafter.rescore(asked, texts) for one in (light, wanted))
-        assert [one.text for one in told] == [one.text for one in other]
-        assert told[0].logprobs == pytest.approx(other[0].logprobs, abs=1e-3)
-    for name in ("name", "threshold", "fitted", "draft_tokens", "model_name"):
-        assert getattr(light, name) == getattr(wanted, name)
-    assert light.drafter.prompt == wanted.drafter.prompt  # of the demo's closed-book answers
-    assert light.drafter.answer(QUESTIONS) == wanted.drafter.answer(QUESTIONS)
-    assert await light.drafter.aanswer(QUESTIONS) == light.drafter.answer(QUESTIONS)
-    for prompt in (
-        "Rome is",
-        LimitedPrompt("Rome is", tokens=5),
-        LimitedPrompt("Rome is", tokens=500),
-    ):
-        ((own,), (other,)) = (one.drafter.generate([prompt]) for one in (light, wanted))
-        assert (own, own.cut) == (other, other.cut)
-        ((own,), (other,)) = (one.drafter.draft([prompt]) for one in (light, wanted))
-        assert (own.text, len(own.logprobs)) == (other.text, len(other.logprobs))
-    with pytest.raises(InputError, match="tokens of a prompt` must be fewer than 256"):
-        light.drafter.draft(["Who? " * 200])
-
-
-def test_a_gate_without_torch_is_pickled_and_unloaded():
-    light = pickle.loads(pickle.dumps(LightGate()))
-    assert 0 <= light.p_known(["Who?"], [""])[0] <= 1
-    light.unload()
-    with pytest.raises(ModelLoadError, match="was unloaded"):
-        light.p_known(["Who?"], [""])
-
-
-@pytest.fixture
-def no_torch(monkeypatch):
-    monkeypatch.setattr(defaults, "installed", lambda name: name != "torch")
+def test_defaults_need_no_torch_where_it_is_not(monkeypatch):
     monkeypatch.setattr(defaults, "_loaded", {})
-
-
-def test_defaults_need_no_torch_where_it_is_not(no_torch):
     assert type(defaults.default_model("scorer")) is LightScorer
     assert defaults.home_of("detector")[1] == "EligibilityDetector"
-    assert type(defaults.default_model("gate")) is LightGate
-    with pytest.raises(MissingExtraError, match=r"embedded continuer: .*\[torch\]"):
-        defaults.default_model("continuer")
 
 
 def test_nothing_of_it_loads_torch():
@@ -164,18 +106,14 @@ sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
 from fitrag_integrations.core import extras
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG, defaults
-defaults.installed = lambda name: name != "torch"
 from fitrag_integrations import Passage
 for role, verb in [("scorer", "score"), ("evaluator", "evaluate"), ("reader", "read")]:
     getattr(defaults.default_model(role), verb)([("who?", Passage("1", "the king of Rome"))])
-gate = defaults.default_model("gate")
-gate.p_known(["who?"], [draft.text for draft in gate.drafter.draft(["who?"])])
 scorer = defaults.EMBEDDED_SCORER
 from fitrag_integrations import MissingExtraError, models
 pair = ("who?", Passage("1", "the king of Rome"))
 assert models.ExtractiveReader.embedded().read([pair])[0].text
 models.BiLabelScorer.embedded().score([pair]), models.RetrievalEvaluator.embedded().evaluate([pair])
-models.IKClassifier.embedded(), models.LocalGenerator.embedded()
 from fitrag_integrations.retrieval import Encoder
 assert Encoder().encode(["the king of Rome"]).shape == (1, 384)
 for load in (
@@ -213,7 +151,6 @@ def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
     assert not extras.torch_sees_gpu()
     assert "torch" not in sys.modules
     assert defaults.home_of("reader") == ("fitrag_integrations.models.light.models", "LightReader")
-    assert defaults.home_of("gate") == ("fitrag_integrations.models.light.gate", "LightGate")
     monkeypatch.setattr(defaults, "torch_sees_gpu", lambda: True)
     assert defaults.home_of("reader") == defaults.HOMES["reader"]
 
@@ -234,23 +171,22 @@ def test_vectors_are_those_of_torch():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
-def test_a_fork_encodes_and_writes_as_its_parent():
-    encoder, writer = Encoder(), LightGenerator()
-    wanted, answers = encoder.encode([TEXT] * 40), writer.answer(QUESTIONS)
+def test_a_fork_encodes_as_its_parent():
+    encoder = Encoder()
+    wanted = encoder.encode([TEXT] * 40)
     home = multiprocessing.get_context("fork")
     ends, other = home.Pipe()
 
     def work():
-        other.send((encoder.encode([TEXT] * 40), writer.answer(QUESTIONS)))
+        other.send(encoder.encode([TEXT] * 40))
 
     child = home.Process(target=work)
     child.start()
     assert ends.poll(60)
-    found, said = ends.recv()
+    found = ends.recv()
     child.join()
-    assert found == pytest.approx(wanted, abs=1e-6) and said == answers
+    assert found == pytest.approx(wanted, abs=1e-6)
     encoder.unload()
-    writer.unload()
 
 
 def test_the_encoder_of_an_index_needs_no_torch():
@@ -331,12 +267,3 @@ def test_a_precision_that_is_not_there():
         LightEvaluator.embedded(dtype="bfloat16")
     with pytest.raises(MissingExtraError, match="the option 'backend'"):
         LightEvaluator.embedded(backend="onnx")
-
-
-@pytest.mark.parametrize("mode", ["refine", "refresh"])
-def test_a_prompt_that_the_bundled_model_cannot_read_marks_the_row(mode):
-    passages = [Passage("1", f"{TEXT} " * 40, "Danube")]
-    writer = LightGenerator()
-    ports = Ports(lambda queries: [passages] * len(queries), generate=writer.generate)
-    context = run(ITRG(mode)(QUESTIONS[0], ports)).value
-    assert context.draft is None and "tokens of a prompt" in context.notes[-1]

@@ -5,6 +5,7 @@ import itertools
 import random
 
 import pytest
+from closed_book import GATE
 
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ActionThresholds, Crag, FitRag, IKnow
@@ -51,6 +52,11 @@ def embedded(kind):
     return getattr(importlib.import_module("fitrag_integrations.models"), kind).embedded()
 
 
+def ik_gate():
+    pytest.importorskip("torch")
+    return importlib.import_module("fitrag_integrations.models").IKClassifier.from_pretrained(GATE)
+
+
 def embedded_index():
     pytest.importorskip("torch")
     index = FaissIndex()
@@ -69,7 +75,7 @@ OURS = [
     *gate_checks(Overlap),
     *scorer_checks(lambda: embedded("BiLabelScorer")),
     *evaluator_checks(lambda: embedded("RetrievalEvaluator")),
-    *gate_checks(lambda: embedded("IKClassifier")),
+    *gate_checks(ik_gate),
     *retriever_checks(embedded_index),
     *compressor_checks(lambda: sentences_of(Overlap())),
     *compressor_checks(lambda: sentences_of(embedded("BiLabelScorer"))),

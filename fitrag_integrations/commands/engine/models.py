@@ -71,11 +71,13 @@ def load_reader(options: ModelOptions) -> Reader:
 
 
 def load_gate(options: ModelOptions) -> Gate:
-    """Load the gate of a folder by the kind in its `model.json`; IK without one."""
+    """Load the gate of a folder by the kind in its `model.json`; IK where that says none."""
+    if options.model is None:
+        raise InputError("Pass `--model`, the folder of a gate; `fitrag gate` also takes `--llm`.")
     allowed = "none for a gate, whose language model runs in torch"
     refuse_if(options.backend is not None, "--backend", options.backend, allowed)
-    kind = None if options.model is None else model_kind(Path(options.model))
-    return cast(Gate, _load(GATE_KINDS.get(kind or "", "IKClassifier"), options))
+    kind = model_kind(Path(options.model)) or ""
+    return cast(Gate, _load(GATE_KINDS.get(kind, "IKClassifier"), options))
 
 
 def load_detector(name: str | None) -> Any:

@@ -153,6 +153,16 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class GateOptions(ModelOptions):
+    """Gate to load, and how."""
+
+    model: Annotated[
+        str | None,
+        Option("Gate: a folder, or a Python file with a class of your own, which is run."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
     """Rows to process in this process, and what is reported."""
 

@@ -23,7 +23,7 @@ from fitrag_integrations.commands.evaluate.options import (
     settings_of,
 )
 from fitrag_integrations.commands.evaluate.tables import show, show_figures
-from fitrag_integrations.commands.label.options import EMBEDDED, Server, load_llm
+from fitrag_integrations.commands.label.options import Server, load_llm
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
@@ -57,9 +57,7 @@ class Judge:
 
     judge: Annotated[
         str | None,
-        Option(
-            "Model that answers Yes or No: embedded, a folder, a hub name, or a name on the server."
-        ),
+        Option("Model that answers Yes or No: a folder, a hub name, or a name on the server."),
     ] = None
     url: Annotated[
         str | None,
@@ -67,9 +65,10 @@ class Judge:
     ] = None
 
     def load(self) -> YesNo:
-        """Load it; the embedded one where none is named."""
-        name = self.judge or EMBEDDED
-        return Server(self.url).generator(name) or load_llm(name, Hardware())
+        """Load it; raise `InputError` where none is named."""
+        if self.judge is None:
+            raise InputError("Pass `--judge`: a language model says whether a text is right.")
+        return Server(self.url).generator(self.judge) or load_llm(self.judge, Hardware())
 
 
 @dataclass(frozen=True)

@@ -56,17 +56,15 @@ from fitrag_integrations.evaluation.figures.methods import (
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result, content_id
 from fitrag_integrations.methods.answering import Answering
-from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.prompts import EQUAL, instruction_named
 from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Template
 
-EVERY = (
-    "direct,fitrag,crag,iknow,slimplm,itrg,vanilla,cot,genread,refeed,selfeval,selfask,flare,"
-    "iterretgen,targ,replug"
-)
-"""What runs on what the package ships; skrknn wants a bank, selfrag a model of its own."""
+READ = "direct,fitrag,crag"
+WRITTEN = f"{READ},iknow,slimplm,itrg,vanilla,cot,genread,refeed,selfeval,selfask,iterretgen"
+"""What runs without and with a language model; skrknn wants a bank, flare, replug, selfrag and targ
+a model of their own."""
 COLUMNS = {
     "f1": "F1",
     "retrieval": "retrieved",
@@ -98,8 +96,12 @@ class EvaluateMethods:
         Path, Option("Answers to write: .jsonl or .jsonl.gz. A stopped run continues there.")
     ]
     methods: Annotated[
-        str, Option("Names or .toml files, separated by commas; the first is the baseline.")
-    ] = EVERY
+        str | None,
+        Option(
+            "Names or .toml files, separated by commas; the first is the baseline.",
+            default=f"{READ}; with --llm all that need no model of their own",
+        ),
+    ] = None
     search: Searching = Searching(k=10)
     limit: Annotated[int | None, Option("Maximum number of questions.", min=1, default="all")] = (
         None
@@ -108,8 +110,8 @@ class EvaluateMethods:
         str | None,
         Option(
             "Language model that answers and writes the texts that methods need: a hub name, a "
-            "folder, embedded, or LangChain's PROVIDER:MODEL.",
-            default="the embedded reader and generator",
+            "folder, or LangChain's PROVIDER:MODEL.",
+            default="the reader answers, and no method writes",
         ),
     ] = None
     reader: ReaderName = None
@@ -135,7 +137,7 @@ class EvaluateMethods:
         """Answer, judge and compare."""
         outcome = Outcome(self.result, self.plot, self.draws, self.json)
         self.check(outcome)
-        prices, recipes = self.price.prices(), named_recipes(self.methods)
+        prices, recipes = self.price.prices(), named_recipes(self._named)
         instruction = instruction_named(self.template)
         indexed = self.search.index is not None
         asked = question_rows(self.questions, self.shape, self.limit, indexed=indexed)
@@ -165,7 +167,7 @@ class EvaluateMethods:
         chosen = {
             **self._world(),
             "setups": {run.name: run.setup for run in runs},
-            "methods": self.methods,
+            "methods": self._named,
             "prices": prices and prices.to_dict(),
         }
         result = Result(
@@ -193,6 +195,10 @@ class EvaluateMethods:
         refuse_if(not is_rows, "--out", str(self.out), "a .jsonl or .jsonl.gz file")
         outcome.check("--result")
 
+    @property
+    def _named(self) -> str:
+        return self.methods or (READ if self.llm is None else WRITTEN)
+
     def _world(self) -> Row:
         """Return the settings on which every method's answers depend, with hashes of the files."""
         search = self.search
@@ -206,7 +212,7 @@ class EvaluateMethods:
     def _runs(self, recipes: Recipes, instruction: Template | None) -> list[Contender]:
         """Load what answers, and put each method before it."""
         found, reader = None, None
-        generate: Generates = EMBEDDED_GENERATOR
+        generate: Generates | None = None
         if self.search.index is not None:
             found = models.load_retriever(
                 self.search.index, ModelOptions(self.search.encoder), k=self.search.k

@@ -169,7 +169,7 @@ def refuse_errors(errors: Sequence[object]) -> None:
 
 
 SHIPPED = Path(fitrag_integrations.__file__).parent / "embedded"
-FOLDERS = {"scorer": "bilabel", "evaluator": "evaluator", "reader": "reader", "gate": "ik"}
+FOLDERS = {"scorer": "bilabel", "evaluator": "evaluator", "reader": "reader"}
 
 
 def settings_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
 
@@ -32,8 +31,8 @@ RowsOut: TypeAlias = Annotated[str, Option("Where to write: .jsonl or .jsonl.gz.
 LLM: TypeAlias = Annotated[
     str,
     Option(
-        "Model whose knowledge is labeled: a hub name, a folder, embedded, or with --url the "
-        "server's name for it."
+        "Model whose knowledge is labeled: a hub name, a folder, or with --url the server's name "
+        "for it."
     ),
 ]
 
@@ -88,7 +87,7 @@ class LabelPlan(NamedPlan):
 
     source: Annotated[str, Argument("Rows of question and answers: .jsonl, .jsonl.gz, or -.")]
     out: RowsOut
-    llm: LLM = EMBEDDED
+    llm: LLM
     server: Server = Server()
     hardware: Hardware = Hardware()
     how: RunOptions = RunOptions()
@@ -120,11 +119,10 @@ def load_llm(
     max_new_tokens: int | None = None,
     stop: tuple[str, ...] | None = None,
 ) -> LocalGenerator:
-    """Load the model that answers; `embedded` is the small one that ships with the package."""
-    kind = library.LocalGenerator
-    load = kind.embedded if name == EMBEDDED else partial(kind.from_pretrained, name)
+    """Load the model that answers."""
     try:
-        made: LocalGenerator = load(
+        made: LocalGenerator = library.LocalGenerator.from_pretrained(
+            name,
             device=hardware.device,
             dtype=hardware.dtype,
             batch_tokens=hardware.batch_tokens,

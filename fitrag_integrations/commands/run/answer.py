@@ -31,7 +31,6 @@ from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answering import Answered, Answering
 from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemplate
 from fitrag_integrations.methods.compose.recipe import EMBEDDED, method_from
-from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.ports import Retriever
 from fitrag_integrations.text.tokens import counter_for
 
@@ -54,8 +53,8 @@ class AnswerPlan:
     and trace. Given a question instead of files, prints its answer and how it was found.
 
     With --method, options such as --top-n set the method's fields. Name its models in a recipe;
-    --device, --dtype and --batch-tokens apply to the reader. Without --llm, the bundled language
-    model writes the texts that the method needs.
+    --device, --dtype and --batch-tokens apply to the reader. A method that writes texts needs
+    --llm.
     """
 
     source: Annotated[
@@ -175,8 +174,6 @@ class AnswerPlan:
             given = asdict(self.model)
             hardware = Hardware(**{each.name: given[each.name] for each in fields(Hardware)})
             generate = load_writer(self._llm, self.server, hardware)
-        elif self.method is not None or fitted is not None:
-            generate = EMBEDDED_GENERATOR
         chosen: dict[str, Any] = {
             "top_n": self.top_n,
             "max_tokens": self.max_tokens,

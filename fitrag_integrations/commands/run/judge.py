@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, ClassVar
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
 from fitrag_integrations.commands.engine.models import searched
+from fitrag_integrations.commands.engine.options import GateOptions, Hardware
 from fitrag_integrations.commands.engine.progress import ModelPlan, SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
+from fitrag_integrations.commands.label.options import Server, load_writer
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, Traced
 from fitrag_integrations.methods.crag.evaluator import (
     ActionJudge,
@@ -23,6 +26,7 @@ from fitrag_integrations.methods.crag.evaluator import (
 )
 from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of
+from fitrag_integrations.methods.ik.gates import AskGate
 from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, port_of
 from fitrag_integrations.types import BiLabelScore
 
@@ -60,12 +64,20 @@ class ScorePlan(SearchingPlan):
 class GatePlan(ModelPlan):
     """Decide for each question whether to retrieve.
 
-    Reads question and, where there is one, draft: the first words of the model's own answer. Adds
-    p_known in [0, 1], retrieve (false if p_known is above the threshold) and why. A failed row gets
-    a p_known of null and retrieve true.
+    A gate of --model decides, or what --llm says of itself. Reads question and, where there is one,
+    draft: the first words of the model's own answer. Adds p_known in [0, 1], retrieve (false if
+    p_known is above the threshold) and why. A failed row gets a p_known of null and retrieve true.
     """
 
     name: ClassVar = "gate"
+    model: GateOptions = GateOptions()
+    llm: Annotated[
+        str | None,
+        Option(
+            "Language model to ask in place of a gate: a hub name, a folder, or a LangChain "
+            "PROVIDER:MODEL."
+        ),
+    ] = None
     drafts: Annotated[
         bool,
         Option(
@@ -77,8 +89,18 @@ class GatePlan(ModelPlan):
     threshold: options.Threshold = None
 
     def verb(self) -> Verb[Decided]:
-        """Load the gate."""
-        return gate_verb(models.load_gate(self.model), drafts=self.drafts, threshold=self.threshold)
+        """Load the gate, or make one of the language model."""
+        if self.llm is not None and self.model.model is not None:
+            raise InputError("Pass `--model` or `--llm`, not both: each is a gate.")
+        gate: Gate
+        if self.llm is None:
+            gate = models.load_gate(self.model)
+        else:
+            given = asdict(self.model)
+            hardware = Hardware(**{each.name: given[each.name] for each in fields(Hardware)})
+            llm = load_writer(self.llm, Server(), hardware)
+            gate = AskGate(llm, drafter=llm, draft_tokens=32 * self.drafts)
+        return gate_verb(gate, drafts=self.drafts, threshold=self.threshold)
 
 
 def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None) -> Verb[Decided]:

@@ -97,6 +97,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @app.post("/gate")
     async def gate(row: Row) -> Response:
         """Add to a row what `fitrag gate` adds."""
+        if not given.gate:
+            reason = "this service has no gate: start it with --gate FOLDER"
+            return Reply(worded("NotFound", reason), 404)
         return Reply(await service.row("gate", row.fields()))
 
     @app.get("/health")

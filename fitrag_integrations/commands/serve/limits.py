@@ -54,9 +54,9 @@ HEALTHCHECK_SECONDS = 30  # for a process to answer uvicorn: a busy one that loa
 class Settings(Checked):
     """Models and limits of a service.
 
-    `model`, `evaluator` and `gate` are names or folders, blank for the embedded ones; `device` and
-    `dtype` say where and how they run, `backend` by what, blank for the models' own choice;
-    `model_kwargs` is a JSON object for their from_pretrained.
+    `model`, `evaluator` and `gate` are names or folders, blank for the embedded ones, and for no
+    gate; `device` and `dtype` say where and how they run, `backend` by what, blank for the models'
+    own choice; `model_kwargs` is a JSON object for their from_pretrained.
 
     `api_key` is asked for on every route; without one the service is open, which is for a private
     network. At most `concurrency` requests are open at once, the next is answered 429; each holds

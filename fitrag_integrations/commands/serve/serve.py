@@ -27,11 +27,11 @@ class ServePlan:
     """Serve the models over HTTP, in the shapes that rerank clients know.
 
     POST /rerank answers `texts` as TEI does and `documents` as Jina does, /v1/rerank as Jina and
-    vLLM, /v2/rerank as Cohere, with relevant_spans; /compress, /route and /gate add to a row what
-    the verbs of these names add. GET /health, /info, /metrics. The key that every route asks for
-    is read from FITRAG_SERVE_API_KEY; without one the service is open. SIGTERM lets what is being
-    answered end. With --mcp, the tools rerank,
-    compress, grade and, with --index, retrieve are offered to one agent.
+    vLLM, /v2/rerank as Cohere, with relevant_spans; /compress, /route and, with --gate, /gate add
+    to a row what the verbs of these names add. GET /health, /info, /metrics. The key that every
+    route asks for is read from FITRAG_SERVE_API_KEY; without one the service is open. SIGTERM lets
+    what is being answered end. With --mcp, the tools rerank, compress, grade and, with --index,
+    retrieve are offered to one agent.
     """
 
     host: Annotated[str, Option("Address to listen on.")] = "127.0.0.1"
@@ -39,7 +39,7 @@ class ServePlan:
     workers: Annotated[int, Option("Processes, each with its own models.", min=1)] = 1
     model: Model = None
     evaluator: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
-    gate: Annotated[str | None, Option("Its folder.", default="the embedded one")] = None
+    gate: Annotated[str | None, Option("Its folder.", default="none, and no /gate")] = None
     hardware: EncoderHardware = EncoderHardware()
     mcp: Annotated[
         bool, Option("Offer tools over the Model Context Protocol on stdin and stdout instead.")

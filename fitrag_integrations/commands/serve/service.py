@@ -196,8 +196,10 @@ class Service:
         self._verbs = {
             "compress": compress_verb(step, offsets=None),
             "route": route_verb(evaluator, chosen_thresholds(evaluator)),
-            "gate": gate_verb(models.load_gate(replace(self._options(given.gate), backend=None))),
         }
+        if given.gate:
+            gate = models.load_gate(replace(self._options(given.gate), backend=None))
+            self._verbs["gate"] = gate_verb(gate)
 
     def _options(self, model: str) -> ModelOptions:
         given = self._settings

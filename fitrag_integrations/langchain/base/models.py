@@ -38,7 +38,7 @@ def check_model(decider: Decider, runnable: object) -> None:
     """Refuse a decider whose threshold was fitted for another model than that of a Runnable."""
     llm = language_model(runnable)
     if llm is not None:
-        check_judged(decider, model_name(llm), type(llm).__name__)
+        check_judged(decider, model_name(llm))
 
 
 def language_model(runnable: object) -> BaseLanguageModel[Any] | None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.fields import Counter, Kept
-from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.langchain.base.retriever import Writing
-from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.itrg.method import ITRG
 
 K = ITRG.k  # documents of a round, as in the paper
@@ -21,7 +19,7 @@ class ITRGRetriever(Writing):
 
     Use it for questions whose second fact can only be found with the first. The ``context`` of the
     result has the query, documents and text of every round, and the last text as
-    ``details["document"]``. Without an ``llm`` the bundled model writes, a stand-in only.
+    ``details["document"]``.
 
     Example:
         >>> retriever = ITRGRetriever(base=store.as_retriever(), llm=llm, rounds=3)
@@ -60,10 +58,7 @@ class ITRGRetriever(Writing):
     and a note; "raise" raises the error."""
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Return ITRG's options as they are now."""
+        """Return ITRG's options as they are now; raise ``InputError`` without an ``llm``."""
+        if self.llm is None:
+            raise InputError("ITRG writes between its rounds: pass `llm=`, a language model.")
         return super().settings(**{"k": K if self.k is None else self.k, **given})
-
-    def offer(self) -> Offer:
-        """Return the I/O ITRG asks for."""
-        offer = super().offer()
-        return replace(offer, llm=cast(Any, EMBEDDED_GENERATOR)) if self.llm is None else offer

@@ -21,8 +21,8 @@ class SlimPLMRetriever(Writing):
     """Retriever for the claims and questions that a small proxy model could not answer (SlimPLM).
 
     It returns nothing if the judge finds that the question is known. The ``context`` of the result
-    has the decision, the claims with their verdicts, and the notes. Without a ``rewriter`` the
-    ``llm`` rewrites; without either, the question is the query.
+    has the decision, the claims with their verdicts, and the notes. The ``llm`` stands in
+    for a missing ``proxy``, ``judge`` or ``rewriter``.
 
     Example:
         >>> retriever = SlimPLMRetriever(base=store.as_retriever(), llm=llm)
@@ -34,9 +34,9 @@ class SlimPLMRetriever(Writing):
     proxy: Kept[Any] = None
     """Writes the heuristic answer: a chat model or another Runnable, an object with
     `answer(questions)`, or anything that continues prompts; None is the judge's own `drafter`, else
-    the bundled model."""
+    `llm`."""
     judge: Kept[Any] = None
-    """Judges whether question and claims are known; None is the bundled gate."""
+    """Judges whether question and claims are known; None asks `llm` for Yes or No."""
     rewriter: Kept[Any] = None
     """Writes claims and queries; None is `llm`."""
     rewriter_prompt: Kept[PromptTemplate | str | None] = None

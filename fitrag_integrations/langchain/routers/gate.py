@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
-from fitrag_integrations.langchain.base.fields import Kept
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Kept
 from fitrag_integrations.langchain.base.models import check_model, is_language_model
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import FlowRunnable
@@ -37,7 +37,7 @@ class GateFields(FromFitted, Condensing):
     made: ClassVar[type[Decider]] = Decider
 
     gate: Kept[Gate | None] = None
-    """Object with `p_known(questions, drafts)`; None is the bundled `IKClassifier`."""
+    """Object with `p_known(questions, drafts)`; None is `AskGate(llm)`."""
     drafter: Kept[Any] = None
     """Writes the draft that the gate reads: a chat model or another Runnable, a `Drafter`, an
     object with `generate`, a callable, or a `Port`; None is the gate's own. It is called only if
@@ -49,6 +49,8 @@ class GateFields(FromFitted, Condensing):
     names the failure; "raise" raises it."""
     allow_other_model: bool = False
     """Accept a threshold that was fitted for another model."""
+    llm: Kept[AnyRunnable | None] = None
+    """Language model that is asked whether it knows the answer where there is no gate."""
 
     def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
         """Check whether to retrieve for a question, in any form, and why."""
@@ -64,17 +66,29 @@ class GateFields(FromFitted, Condensing):
         return RetrievalGate(**{name: own for name, own in self if name in GateFields.model_fields})
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Return the options as they are now, with a port for a Runnable that drafts.
+        """Return the options as they are now, with ports for the Runnables that are asked.
 
         Raises ``InputError`` for a language model that was given as the gate.
         """
-        if isinstance(self.drafter, Runnable):
-            port = Backend(self.drafter, text_of).port(RunnableConfig(), "draft")
-            given = {"drafter": port, **given}
+        asked = {**_ports(self._backends(), RunnableConfig()), **given}
         if is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder):
-            allowed = "an object with a 'p_known' method, such as IKClassifier or AskGate"
+            allowed = "an object with a 'p_known' method; a language model goes in llm="
             raise InputError.of("gate", given=self.gate, allowed=allowed)
-        return super().settings(**given)
+        return super().settings(**asked)
+
+    def _backends(self) -> dict[str, Backend]:
+        return {
+            name: Backend(each, text_of)
+            for name, each in self
+            if name in ROLES and isinstance(each, Runnable)
+        }
+
+
+ROLES = {"drafter": "draft", "llm": "generate"}  # and their ports' names
+
+
+def _ports(backends: dict[str, Backend], config: RunnableConfig) -> dict[str, object]:
+    return {name: each.port(config, ROLES[name]) for name, each in backends.items()}
 
 
 class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
@@ -102,12 +116,11 @@ class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
             configs: The config of each call, in the same order.
             **options: Not used.
         """
-        deciders = [Decider(**self.settings())] * len(configs)
-        if deciders and isinstance(self.drafter, Runnable):  # drafts under each question's config
+        backends = self._backends()
+        asked = [_ports(backends, internal(config)) for config in configs]  # each under its own
+        deciders = [Decider(**self.settings(**ports)) for ports in asked]
+        if deciders and "drafter" in backends:
             check_model(deciders[0], self.drafter)  # a port has no name
-            llm = Backend(self.drafter, text_of)
-            ports = [llm.port(internal(config), "draft") for config in configs]
-            deciders = [Decider(**self.settings(drafter=port)) for port in ports]
         return list(map(self._flow, inputs, deciders, configs))
 
     def _flow(

@@ -42,7 +42,8 @@ class KnowledgeRouter(GateFields, Router):
     unknown: Kept[AnyRunnable]
     """Runnable that answers with retrieval."""
     llm: Kept[AnyRunnable | None] = None
-    """Language model for the default of `known`; its answers are returned as text."""
+    """Language model for the defaults of `known`, whose answers are returned as text, and of
+    `gate`."""
 
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``known`` or ``unknown``."""

@@ -47,12 +47,12 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     ``retrieval_decision``.
 
     Args:
-        gate: Object with ``p_known(questions, drafts)``; None is the bundled one.
+        gate: Object with ``p_known(questions, drafts)``; None is `AskGate(llm)`.
         tools: Names of the retrieval tools, or the tools.
         message: Answer to a call of a hidden tool; None lets the call through.
         question: Function from the messages to the question; None is the text of the user's last
             one.
-        options: ``drafter``, ``threshold``, ``on_error`` and ``allow_other_model`` of
+        options: ``llm``, ``drafter``, ``threshold``, ``on_error`` and ``allow_other_model`` of
             ``RetrievalGate``.
 
     Raises:

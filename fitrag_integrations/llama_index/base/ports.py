@@ -28,7 +28,7 @@ from fitrag_integrations.flow import Port
 from fitrag_integrations.llama_index.base.component import has_own
 from fitrag_integrations.llama_index.base.convert import passages_of
 from fitrag_integrations.methods.adapting import check_judged, pages_of
-from fitrag_integrations.methods.ik.decider import Decider
+from fitrag_integrations.methods.ik.decider import GateDecision
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.text.replies import astreamed, streamed
 from fitrag_integrations.types import Passage
@@ -189,10 +189,10 @@ class LLMDrafter:
         return await aeach(lambda prompt: one(text=prompt))(prompts)
 
 
-def check_model(decider: Decider, llm: Any) -> None:
+def check_model(decider: GateDecision, llm: Any) -> None:
     """Refuse a decider whose threshold was fitted for another model than the one that answers."""
     if isinstance(llm, LLM):
-        check_judged(decider, LLMDrafter(llm).name, type(llm).__name__)
+        check_judged(decider, LLMDrafter(llm).name)
     elif llm is not None:
         check_judged(decider, trait(llm, "name", str))
 

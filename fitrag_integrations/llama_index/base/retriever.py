@@ -46,8 +46,6 @@ class FlowRetriever(Configured, BaseRetriever):
     verbose: bool = False
     _caller: Caller = field(init=False)
     _method: Method = field(init=False)
-    _writer: ClassVar[object] = None
-    """The language model where the caller gives none."""
 
     def __post_init__(self) -> None:
         own = (self.callback_manager, self.object_map, self.objects, self.verbose)
@@ -56,7 +54,7 @@ class FlowRetriever(Configured, BaseRetriever):
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
         """Return one flow per query of ``bundles``; equal asks of one call join."""
-        ports = self._caller.ports(bundles, llm=self._writer)
+        ports = self._caller.ports(bundles)
         return [noted(self._method(bundle.query_str, ports)) for bundle in bundles]
 
     def nodes(self, context: Context) -> list[NodeWithScore]:

@@ -48,7 +48,7 @@ from fitrag_integrations.llama_index.prompts import Written, as_template
 from fitrag_integrations.methods.adapting import own_noted, summary
 from fitrag_integrations.methods.answering import Answered, own_answer
 from fitrag_integrations.methods.compose.fitted import FromFitted
-from fitrag_integrations.methods.ik.decider import Decider, OnError
+from fitrag_integrations.methods.ik.decider import GateDecision, OnError
 from fitrag_integrations.types import Context, Template
 from fitrag_integrations.values.excerpt import unique
 
@@ -214,10 +214,13 @@ class Deciding(FromFitted, Configured):
     threshold: float | None = None
     on_error: OnError = "retrieve"
     allow_other_model: bool = False
+    llm: Any = None
 
     def _prepare(self) -> None:
         super()._prepare()
-        self._decider = Decider(
+        if self.llm is not None:
+            generate_port(self.llm)
+        self._decider = GateDecision(
             self.gate,
             drafter=self.drafter,
             threshold=self.threshold,
@@ -232,7 +235,8 @@ class Deciding(FromFitted, Configured):
         no-retrieval one.
         """
         decider = self._decider
-        known = yield from decider(question)
+        llm = None if self.gate is not None else Settings.llm if self.llm is None else self.llm
+        known = yield from decider.decided(question, llm)
         return Context(
             question,
             decision=known.decision,

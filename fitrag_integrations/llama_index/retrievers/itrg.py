@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.llama_index.base.retriever import MethodOverBase
-from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.itrg.method import ITRG
 from fitrag_integrations.text.tokens import Encoder
 
@@ -22,7 +22,7 @@ class ITRGRetriever(MethodOverBase):
 
     Args:
         base: Retriever of every round.
-        llm: Language model that writes between rounds; None is the bundled one, a stand-in only.
+        llm: Language model that writes between rounds.
 
     The other options are those of ``fitrag_integrations.methods.ITRG``.
 
@@ -32,7 +32,6 @@ class ITRGRetriever(MethodOverBase):
     """
 
     made: ClassVar = ITRG
-    _writer: ClassVar = EMBEDDED_GENERATOR
 
     llm: object = None
     mode: Literal["refine", "refresh"] = "refine"
@@ -46,3 +45,8 @@ class ITRGRetriever(MethodOverBase):
     demonstrations: Iterable[object] = ()
     document_tokens: int = 200
     deduplicate: bool = True
+
+    def _prepare(self) -> None:
+        if self.llm is None:
+            raise InputError("ITRG writes between its rounds: pass `llm=`, a language model.")
+        super()._prepare()

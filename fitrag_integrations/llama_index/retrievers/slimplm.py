@@ -22,10 +22,11 @@ class SlimPLMRetriever(MethodOverBase):
 
     Args:
         base: Retriever to query.
-        proxy: Model that writes the heuristic answer; None is the bundled one.
-        judge: Model that decides whether that answer shows knowledge; None is the bundled one.
+        proxy: Model that writes the heuristic answer; None is ``llm``.
+        judge: Model that decides whether that answer shows knowledge; None is ``llm``, which says
+            Yes or No.
         rewriter: Model that turns the answer into claims and queries; None is ``llm``.
-        llm: Language model in place of a ``rewriter``; without either, the question is the query.
+        llm: Language model in place of a missing ``proxy``, ``judge`` or ``rewriter``.
 
     The other options are those of ``fitrag_integrations.methods.SlimPLM``.
 

@@ -35,9 +35,10 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
     ``metadata["fitrag"]`` has the decision and the steps.
 
     Args:
-        gate: Object with ``p_known(questions, drafts)``; None is the bundled one.
+        gate: Object with ``p_known(questions, drafts)``; None is ``AskGate(llm)``.
         retrieve: Query engine for unknown questions.
-        llm: Language model for known ones; None is ``Settings.llm``.
+        llm: Language model for known ones, which says what it knows where there is no gate; None is
+            ``Settings.llm``.
         streaming: Whether the answer of ``llm`` streams.
         template: Prompt of ``llm``: a template of this package, its name, or one of LlamaIndex's
             with ``{query_str}``; None is FIT-RAG's no-retrieval prompt.
@@ -67,7 +68,7 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        gate = "embedded" if self.gate is None else name_of(self.gate)
+        gate = "AskGate" if self.gate is None else name_of(self.gate)
         return f"{type(self).__name__}(gate={gate}, retrieve={name_of(self._engine)})"
 
     def _get_prompt_modules(self) -> PromptMixinType:

@@ -37,13 +37,15 @@ class KnowledgeSelector(Deciding, BaseSelector):
     threshold and why.
 
     Args:
-        gate: Object with ``p_known(questions, drafts)``; None is the bundled one.
+        gate: Object with ``p_known(questions, drafts)``; None is ``AskGate(llm)``.
         known: Index of the choice without retrieval, from 0.
         unknown: Index of the choice that retrieves.
         drafter: Model that writes the draft that the gate reads; may be a LlamaIndex LLM.
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
         on_error: "retrieve" retrieves if gate or drafter fails; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
+        llm: Language model that says what it knows where there is no gate; None is
+            ``Settings.llm``.
 
     Example:
         >>> tools = [model_tool, index_tool]
@@ -61,7 +63,7 @@ class KnowledgeSelector(Deciding, BaseSelector):
         refuse_if(self.known == self.unknown, "unknown", self.unknown, allowed)
 
     def __repr__(self) -> str:
-        gate = "embedded" if self.gate is None else name_of(self.gate)
+        gate = "AskGate" if self.gate is None else name_of(self.gate)
         return f"KnowledgeSelector(gate={gate}, known={self.known}, unknown={self.unknown})"
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:

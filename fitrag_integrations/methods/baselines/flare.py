@@ -19,7 +19,6 @@ from fitrag_integrations.core.checks import Count, Share, check_is
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.baselines._prompts import PLAIN, SENTENCES
-from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
 from fitrag_integrations.methods.writing import Generating, Rounds
 from fitrag_integrations.ports import Ports, pair_port
 from fitrag_integrations.text.sentences import split_sentences
@@ -84,8 +83,7 @@ class Flare(Generating):
     called.
 
     Args:
-        model: Object with `continue_with_logprobs`, such as `models.Continuer`; None is the
-            embedded one.
+        model: Object with `continue_with_logprobs`, such as `models.Continuer`.
         threshold: A sentence with a token below this probability is retrieved for.
         mask: Tokens below this probability are left out of the query.
         rounds: Maximum number of retrievals.
@@ -95,7 +93,7 @@ class Flare(Generating):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    model: object = None
+    model: object
     _: KW_ONLY
     threshold: Share = 0.8
     mask: Share = 0.4
@@ -148,7 +146,7 @@ class Flare(Generating):
 
     @cached_property
     def _port(self) -> Port[tuple[str, str], Continuation]:
-        return continue_port(EMBEDDED_MODEL if self.model is None else self.model)
+        return continue_port(self.model)
 
 
 def masked(tokens: Tokens, mask: float) -> str:

@@ -27,7 +27,6 @@ from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.baselines.direct import Direct
-from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
 from fitrag_integrations.methods.fitrag.recognizer import Bank, check_bank
 from fitrag_integrations.methods.ik.decider import OnError, decide
 from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
@@ -66,7 +65,8 @@ class Gated(IKnow):
     """Method behind a gate that runs another method for unknown questions: `IKnow` (IK, section 3).
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None is the bundled `IKClassifier`.
+        gate: Gate with `p_known(questions, drafts)`; None asks the caller's
+            language model.
         drafter: Writes the draft that the gate reads; None is the gate's own.
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
         on_error: "retrieve" retrieves if gate or drafter fails, "raise" raises the error.
@@ -143,8 +143,7 @@ class Targ(Gating):
     """Retrieve only where the model is unsure of its own first tokens.
 
     Args:
-        drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`;
-            None is the embedded generator.
+        drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
         kind: "margin", "entropy" or "likelihood" of the first tokens.
         threshold: A question is known above this number; None is 0.5, which means little before
             one was fitted (`fitrag calibrate`).
@@ -153,7 +152,7 @@ class Targ(Gating):
     """
 
     shown: ClassVar = "kind"
-    drafter: Drafter | None = None
+    drafter: Drafter
     _: KW_ONLY
     kind: Literal["margin", "entropy", "likelihood"] = "margin"
     threshold: float | None = None
@@ -163,9 +162,8 @@ class Targ(Gating):
     @cached_property
     def inner(self) -> IKnow:
         """The method with the gate of this kind."""
-        gate = GATES[self.kind](EMBEDDED_MODEL if self.drafter is None else self.drafter)
-        given, on_error = self.threshold, self.on_error
-        return IKnow(gate, threshold=given, method=self.method, on_error=on_error)
+        gate, given = GATES[self.kind](self.drafter), self.threshold
+        return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from typing import Annotated, TypeAlias
 from fitrag_integrations.core.checks import Count, check_number
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
-from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
 from fitrag_integrations.methods.writing import (
     NO_ANSWER,
     Generating,
@@ -43,7 +42,7 @@ class Replug(Generating):
 
     Args:
         model: Object with `ensemble(items)`, such as `models.ReplugGenerator`, or a callable, from
-            (prompts, weights) to texts; None is the embedded generator.
+            (prompts, weights) to texts.
         k: Number of passages.
         temperature: Divides the scores before the softmax.
         template: Renders the prompt of one passage.
@@ -52,7 +51,7 @@ class Replug(Generating):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    model: object = None
+    model: object
     _: KW_ONLY
     k: Count = 10
     temperature: Annotated[float, partial(check_number, low=1e-6)] = 1.0
@@ -88,8 +87,7 @@ class Replug(Generating):
 
     @cached_property
     def _port(self) -> Port[Item, str]:
-        model = EMBEDDED_MODEL if self.model is None else self.model
-        return port_of("ensemble", model, "ensemble", argument="model")
+        return port_of("ensemble", self.model, "ensemble", argument="model")
 
 
 def softmax(scores: Sequence[float]) -> tuple[float, ...]:

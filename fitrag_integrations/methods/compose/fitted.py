@@ -59,7 +59,7 @@ class FittedTemplate:
 class Fitted(Record):
     """Folder that `fitrag fit` wrote.
 
-    `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`, `ik`,
+    `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`,
     `ask`, `p_true` or one of `GATES`, blank for none, with its `threshold`. `thresholds` are
     CRAG's. `llm` names the language model, `promise` says what was asked for and what was
     certified, `corpus` counts the passages that were searched, None where only a retriever was
@@ -139,11 +139,11 @@ class Fitted(Record):
         assert self.threshold is not None
         allowed = f"the language model, {self.llm}, whom the gate asks"
         refuse_if(self.gate in asking and llm is None, "llm", None, allowed)
-        gate: Any = None
-        if self.gate == "neighbours":
-            gate = NeighbourGate(self._model("SkrKnn", "bank"), NEIGHBOURS)
-        elif self.gate in asking:
+        gate: Gate
+        if self.gate in asking:
             gate = asking[self.gate](llm)
+        else:
+            gate = NeighbourGate(self._model("SkrKnn", "bank"), NEIGHBOURS)
         return Decider(gate, threshold=self.threshold.value)
 
     def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:

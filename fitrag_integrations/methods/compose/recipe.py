@@ -26,13 +26,11 @@ from fitrag_integrations.flow import Flow, Port, run_many
 from fitrag_integrations.methods.adapting import template_of
 from fitrag_integrations.methods.baselines import MODULE_OF
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
-from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
 from fitrag_integrations.methods.fitrag.recognizer import (
     RECOGNIZER,
     RecognizerThresholds,
     SelfKnowledgeRecognizer,
 )
-from fitrag_integrations.methods.ik.gates import GATES
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -59,7 +57,7 @@ OF_METHOD: Mapping[str, str] = {
 """What the field `model` holds, by method; Self-RAG's has to be given in Python."""
 
 MODEL_FIELDS = frozenset((*KINDS, "model", "bank"))
-NO_DEFAULT = ("rewriter", "bank")  # nothing of the kind is shipped
+BUNDLED = ("scorer", "evaluator", "detector")  # what "embedded" names
 
 
 class Models:
@@ -72,15 +70,11 @@ class Models:
     def named(self, method: str, field: str, name: str, at: str) -> Any:
         """Return the model of a method's field.
 
-        `embedded` is the shipped one; `margin`, `entropy` and `likelihood` are gates over the
-        probabilities of the embedded generator.
+        `embedded` is the shipped one, which a method has as its default.
         """
         if name == EMBEDDED:
-            if field in NO_DEFAULT or (field == "model" and method not in OF_METHOD):
-                raise InputError.of(f"{at}{field}", given=name, allowed="a folder or a hub name")
-            return EMBEDDED_MODEL if field in ("model", "drafter") else None
-        if field == "gate" and name in GATES:
-            return GATES[name](EMBEDDED_MODEL)
+            refuse_if(field not in BUNDLED, f"{at}{field}", name, "a folder or a hub name")
+            return None
         beside = None if self._beside is None else self._beside / name
         found = str(beside) if beside is not None and beside.is_dir() else name
         if field == "bank":

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fitrag_integrations.core.checks import (
     Checked,
     Share,
     Text,
-    can,
     check_is,
     check_number,
     check_text,
@@ -23,17 +22,14 @@ from fitrag_integrations.core.checks import (
 )
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.core.show import describe_error
-from fitrag_integrations.errors import ThresholdMismatchError
-from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.defaults import EMBEDDED_GATE
-from fitrag_integrations.ports import Gate, gate_port, model_name, port_of
-from fitrag_integrations.text.replies import strip_thoughts
-from fitrag_integrations.types import Draft, RetrievalDecision
-from fitrag_integrations.values.prompt import LimitedPrompt
+from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.flow import Flow
+from fitrag_integrations.methods.ik.gates import AskGate, check_fitted, draft_port, write_draft
+from fitrag_integrations.ports import Gate, gate_port
+from fitrag_integrations.types import RetrievalDecision
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 OnError = Literal["retrieve", "raise"]
-DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompts
 KNOWN = "{model} seems to know it"
 UNKNOWN = "{model} does not seem to know it"
 
@@ -57,12 +53,12 @@ class Decided(Record, Checked):
 class GateDecision(Checked):
     """A gate with its inputs; base of whatever calls a gate before retrieval.
 
-    `gate` None is the embedded `IKClassifier`. `drafter` is a `Drafter`, or writes the draft from a
-    prompt: an object with `generate`, a callable, a `Port`. It is asked only by a gate whose
-    `draft_tokens` is not 0; None is the gate's own `drafter`, where it has one. `threshold` None is
-    the gate's, or 0.5. With `on_error` "retrieve" a gate or drafter that fails, and a blank draft,
-    end in the decision to retrieve, whose `why` names what failed; "raise" raises it. A threshold
-    that was fitted for another model is refused unless `allow_other_model`.
+    `gate` None is `AskGate` over the caller's language model. `drafter` is a `Drafter`, or writes
+    the draft from a prompt: an object with `generate`, a callable, a `Port`. It is asked only by a
+    gate whose `draft_tokens` is not 0; None is the gate's own `drafter`, where it has one.
+    `threshold` None is the gate's, or 0.5. With `on_error` "retrieve" a gate or drafter that fails,
+    and a blank draft, end in the decision to retrieve, whose `why` names what failed; "raise"
+    raises it. A threshold that was fitted for another model is refused unless `allow_other_model`.
     """
 
     gate: Gate | None = None
@@ -74,34 +70,40 @@ class GateDecision(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        gate_port(self._gate)
+        if self.gate is not None:
+            gate_port(self.gate)
         if self.drafter is not None:
             draft_port(self.drafter)
 
-    def decided(self, question: str) -> Flow[Decided]:
+    def decided(self, question: str, llm: object = None) -> Flow[Decided]:
         """Return the flow that ends in the decision; it never retrieves.
 
-        The flow raises `InputError` for a blank question and `ThresholdMismatchError` where the
-        gate's threshold was fitted for another model than the drafter's, at any `on_error`.
+        Where there is no gate, `llm` is asked. The flow raises `InputError` for a blank question
+        and where there is neither, and `ThresholdMismatchError` where the gate's threshold was
+        fitted for another model than the drafter's, at any `on_error`.
         """
         check_text("question", question, blank=False)
+        gate = self._gate(llm)
         draft, threshold, asked = None, self.threshold, "gate"
         try:
-            threshold = limit_of(self._gate, self.threshold)
+            threshold = limit_of(gate, self.threshold)
             drafter = None
-            if trait(self._gate, "draft_tokens", int) != 0:
+            if trait(gate, "draft_tokens", int) != 0:
                 own = self.drafter is None
-                drafter = trait(self._gate, "drafter", object) if own else self.drafter
+                drafter = trait(gate, "drafter", object) if own else self.drafter
             if self.threshold is None:
                 judged = self.drafter if drafter is None else drafter
-                check_fitted(self._gate, judged, allow_other_model=self.allow_other_model)
+                check_fitted(gate, judged, allow_other_model=self.allow_other_model)
             if drafter is not None:
                 asked = "drafter"
-                tokens = trait(self._gate, "draft_tokens", int)
+                tokens = trait(gate, "draft_tokens", int)
                 draft = yield from write_draft(question, drafter, tokens)
                 asked = "gate"
-            (answer,) = yield from gate_port(self._gate).ask([(question, draft or "")])
-            fitted = trait(self._gate, "fitted", FittedThreshold)
+            if self.gate is None:  # a flow itself, whose asks those of other questions join
+                answer = yield from gate.known(question, draft or "")
+            else:
+                (answer,) = yield from gate_port(gate).ask([(question, draft or "")])
+            fitted = trait(gate, "fitted", FittedThreshold)
             return Decided(decide(answer, threshold, fitted.model if fitted else ""), draft)
         except ThresholdMismatchError:
             raise
@@ -113,12 +115,18 @@ class GateDecision(Checked):
 
     def details(self, decided: Decided) -> dict[str, object]:
         """Return what was `decided` by (threshold, length of draft), for `Context.details`."""
-        used = 0 if decided.draft is None else trait(self._gate, "draft_tokens", int)
+        gate = AskGate if self.gate is None else self.gate
+        used = 0 if decided.draft is None else trait(gate, "draft_tokens", int)
         return {"threshold": decided.decision.threshold, "draft_tokens": used}
 
-    @property
-    def _gate(self) -> Gate:
-        return EMBEDDED_GATE if self.gate is None else self.gate
+    def _gate(self, llm: object) -> Any:
+        if self.gate is not None:
+            return self.gate
+        if llm is None:
+            raise InputError(
+                "Pass `gate=` or `llm=` (`--llm`): one of them says whether a question is known."
+            )
+        return AskGate(llm, drafter=llm)  # which writes, whatever it is
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ class Decider(GateDecision):
     """Decision whether a question is known, from a gate and, if it needs one, the model's draft.
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None is the bundled `IKClassifier`.
+        gate: Gate with `p_known(questions, drafts)`; None is `AskGate(llm)`.
         drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
             callable, or a `Port`; None is the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
@@ -134,32 +142,30 @@ class Decider(GateDecision):
         on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
             `why` names the failure; "raise" raises it.
         allow_other_model: Accept a threshold that was fitted for another model.
+        llm: Language model that is asked where there is no gate, as `AskGate` takes it.
 
     Raises:
-        InputError: If an argument is of the wrong kind or out of range.
+        InputError: If an argument is of the wrong kind or out of range, or neither `gate` nor `llm`
+            is given.
     """
+
+    _: KW_ONLY
+    llm: object = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gate is None:
+            _ = self._gate(self.llm)
 
     def __call__(self, question: str) -> Flow[Decided]:
         """Return the flow that ends in the decision, as `decided` does."""
-        return self.decided(question)
+        return self.decided(question, self.llm)
 
 
 def limit_of(gate: object, given: float | None = None) -> float:
     """Find the threshold in use: the one given, else the gate's own, else 0.5."""
     found = trait(gate, "threshold", object) if given is None else given
     return 0.5 if found is None else check_number("threshold", found)
-
-
-def check_fitted(gate: object, judged: object, *, allow_other_model: bool = False) -> None:
-    """Refuse a gate's own threshold where it was fitted for another model than the one `judged`.
-
-    That is a model, the port of one, or its name; where it has none there is nothing to refuse.
-    """
-    fitted = trait(gate, "fitted", FittedThreshold)
-    if fitted is not None:
-        name = judged if isinstance(judged, str) else model_name(judged)
-        allow = allow_other_model or bool(trait(gate, "allow_other_model", bool))
-        fitted.check(name, allow_other=allow)
 
 
 def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecision:
@@ -172,20 +178,3 @@ def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecis
     known = number > threshold
     why = (KNOWN if known else UNKNOWN).format(model=model or "the model")
     return RetrievalDecision(not known, number, threshold, why)
-
-
-def write_draft(question: str, drafter: object, tokens: int | None = None) -> Flow[str]:
-    """Return the flow that ends in the model's first words, as many tokens as the gate reads.
-
-    A blank draft raises `InputError`.
-    """
-    item = question if can(drafter, "draft") else DRAFT_PROMPT.format(question=question)
-    (answer,) = yield from draft_port(drafter).ask([LimitedPrompt(item, tokens=tokens)])
-    text = answer.text if isinstance(answer, Draft) else answer
-    return check_text("draft", strip_thoughts(check_text("draft", text)), blank=False)
-
-
-def draft_port(drafter: object) -> Port[str, Draft | str]:
-    """Build the port of a drafter; all but a `Drafter` are asked with `DRAFT_PROMPT` filled."""
-    verb = "draft" if can(drafter, "draft") else "generate"
-    return port_of("draft", drafter, verb, argument="drafter")

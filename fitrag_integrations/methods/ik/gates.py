@@ -30,15 +30,17 @@ from fitrag_integrations.core.checks import (
     check_many,
     check_number,
     check_text,
+    trait,
 )
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port, arun_many, run_many
-from fitrag_integrations.methods.ik.decider import check_fitted, draft_port, write_draft
-from fitrag_integrations.ports import Drafter, port_of, rescore_port, writer_of
+from fitrag_integrations.ports import Drafter, model_name, port_of, rescore_port, writer_of
 from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.thresholds import FittedThreshold
+
+DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompts
 
 
 @dataclass(frozen=True)
@@ -204,9 +206,6 @@ class AskGate(_SelfGate):
         return float(said)
 
 
-__all__ = ["AskGate", "EntropyGate", "LikelihoodGate", "MarginGate", "PTrueGate"]
-
-
 @dataclass(frozen=True)
 class _DraftGate(FlowGate):
     """Measure a draft token by token: the caller's words re-scored, or the drafter's own.
@@ -325,3 +324,32 @@ GATES: Mapping[str, type[_DraftGate]] = {
     "entropy": EntropyGate,
     "likelihood": LikelihoodGate,
 }
+
+
+def check_fitted(gate: object, judged: object, *, allow_other_model: bool = False) -> None:
+    """Refuse a gate's own threshold where it was fitted for another model than the one `judged`.
+
+    That is a model, the port of one, or its name; where it has none there is nothing to refuse.
+    """
+    fitted = trait(gate, "fitted", FittedThreshold)
+    if fitted is not None:
+        name = judged if isinstance(judged, str) else model_name(judged)
+        allow = allow_other_model or bool(trait(gate, "allow_other_model", bool))
+        fitted.check(name, allow_other=allow)
+
+
+def write_draft(question: str, drafter: object, tokens: int | None = None) -> Flow[str]:
+    """Return the flow that ends in the model's first words, as many tokens as the gate reads.
+
+    A blank draft raises `InputError`.
+    """
+    item = question if can(drafter, "draft") else DRAFT_PROMPT.format(question=question)
+    (answer,) = yield from draft_port(drafter).ask([LimitedPrompt(item, tokens=tokens)])
+    text = answer.text if isinstance(answer, Draft) else answer
+    return check_text("draft", strip_thoughts(check_text("draft", text)), blank=False)
+
+
+def draft_port(drafter: object) -> Port[str, Draft | str]:
+    """Build the port of a drafter; all but a `Drafter` are asked with `DRAFT_PROMPT` filled."""
+    verb = "draft" if can(drafter, "draft") else "generate"
+    return port_of("draft", drafter, verb, argument="drafter")

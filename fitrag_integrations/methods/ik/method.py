@@ -20,7 +20,8 @@ class IKnow(GateDecision):
     A known question ends in a context without excerpts, whose prompt is the no-retrieval one.
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None is the bundled `IKClassifier`.
+        gate: Gate with `p_known(questions, drafts)`; None asks the caller's language model, as
+            `AskGate` does.
         drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
             callable, or a `Port`; None is the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
@@ -42,11 +43,12 @@ class IKnow(GateDecision):
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.
 
-        The flow raises `InputError` for a blank question. Notes and excerpts of an unknown one are
+        The flow raises `InputError` for a blank question, and without a gate where the caller has
+        no language model. Notes and excerpts of an unknown one are
         those of `method`.
         """
         # does the model know it? (section 3)
-        decided = yield from self.decided(question)
+        decided = yield from self.decided(question, ports.generate or None)
         context = Context(question)
 
         # retrieve for what it does not know (section 4.2)

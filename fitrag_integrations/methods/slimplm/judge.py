@@ -14,13 +14,14 @@ from fitrag_integrations.core.checks import Checked, Share, can, trait
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import AnyPort
-from fitrag_integrations.methods.defaults import EMBEDDED_GATE
-from fitrag_integrations.methods.ik.decider import check_fitted, decide, limit_of
+from fitrag_integrations.methods.ik.decider import decide, limit_of
+from fitrag_integrations.methods.ik.gates import TRUE_PROMPT, check_fitted
 from fitrag_integrations.methods.slimplm.claims import JUDGE
 from fitrag_integrations.ports import pair_port, port_of
-from fitrag_integrations.text.replies import strip_thoughts
+from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, RetrievalDecision
+from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.slimplm import read_verdict
 
 KNOWN = "the judge says that the model knows it"
@@ -28,6 +29,7 @@ UNKNOWN = "the judge says that the model does not know it"
 UNREADABLE = "the judge's verdict could not be read: retrieving"
 VERDICT = "Known (True)"
 """What a judge that gives bare verdicts is taken to have written, in the account of tokens."""
+ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True)
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,15 @@ class NecessityCheck(Checked):
 
     `judge` is a gate with `p_known`, whose number is compared with `threshold`, else with its own,
     else with 0.5; an object with `judge(questions, drafts)`, which gives True, False or None; or
-    one with `generate`, a callable or a `Port`, which continues the paper's prompt. None is the
-    embedded gate.
+    one with `generate`, a callable or a `Port`, which continues the paper's prompt or, if it is
+    `instructed`, says Yes or No.
     """
 
-    judge: object = None
+    judge: object
     _: KW_ONLY
     threshold: Share | None = None
     allow_other_model: bool = False
+    instructed: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,12 +73,13 @@ class NecessityCheck(Checked):
         """Return the flow that ends in a verdict for each pair of question and text."""
         items: list[object] = list(pairs)
         if self._kind == "generate":
-            items = [JUDGE.render(Context(question, draft=text)) for question, text in pairs]
+            prompt = ASK if self.instructed else JUDGE
+            items = [prompt.render(Context(question, draft=text)) for question, text in pairs]
         answers = yield from self._port.ask(items)
         if items and self._kind == "gate":
-            limit = limit_of(self._judge, self.threshold)
+            limit = limit_of(self.judge, self.threshold)
             return [Verdict(decide(answer, limit)) for answer in answers]
-        return [_verdict(answer) for answer in answers]
+        return [self._verdict(answer) for answer in answers]
 
     def reads(self, text: str, count: TokenCounter) -> tuple[str, ...]:
         """Note where the judge reads the beginning of a text alone, by its ``draft_tokens``."""
@@ -87,32 +91,31 @@ class NecessityCheck(Checked):
     def check_model(self, proxy: object) -> None:
         """Refuse the judge's own threshold where it was fitted for another model than the proxy."""
         if self._kind == "gate" and self.threshold is None:
-            check_fitted(self._judge, proxy, allow_other_model=self.allow_other_model)
-
-    @property
-    def _judge(self) -> object:
-        return EMBEDDED_GATE if self.judge is None else self.judge
+            check_fitted(self.judge, proxy, allow_other_model=self.allow_other_model)
 
     @cached_property
     def _kind(self) -> Literal["gate", "judge", "generate"]:
         """Return how the judge is asked."""
-        if can(self._judge, "p_known"):
+        if can(self.judge, "p_known"):
             return "gate"
-        return "judge" if can(self._judge, "judge") else "generate"
+        return "judge" if can(self.judge, "judge") else "generate"
 
     @cached_property
     def _port(self) -> AnyPort:
         if self._kind == "generate":
             return port_of("judge", self.judge, "generate", argument="judge")
         verb = "p_known" if self._kind == "gate" else "judge"
-        return pair_port(self._kind, self._judge, verb)
+        return pair_port(self._kind, self.judge, verb)
 
-
-def _verdict(answer: object) -> Verdict:
-    """Read a verdict; one that cannot be read is none."""
-    if not isinstance(answer, str | bool | None):
-        raise PortError(f"a judge gives True, False, None or a text, this one gave {answer!r:.80}")
-    written = answer if isinstance(answer, str) else VERDICT
-    known = read_verdict(strip_thoughts(answer)) if isinstance(answer, str) else answer
-    why = {None: UNREADABLE, True: KNOWN, False: UNKNOWN}[known]
-    return Verdict(RetrievalDecision(not known, why=why), written)
+    def _verdict(self, answer: object) -> Verdict:
+        """Read a verdict; one that cannot be read is none."""
+        if not isinstance(answer, str | bool | None):
+            given = f"this one gave {answer!r:.80}"
+            raise PortError(f"a judge gives True, False, None or a text, {given}")
+        if isinstance(answer, str):
+            read = read_yes_no if self.instructed else read_verdict
+            written, known = answer, read(strip_thoughts(answer))
+        else:
+            written, known = VERDICT, answer
+        why = {None: UNREADABLE, True: KNOWN, False: UNKNOWN}[known]
+        return Verdict(RetrievalDecision(not known, why=why), written)

@@ -18,15 +18,16 @@ from typing import Annotated, Literal
 from fitrag_integrations.core.checks import (
     Checked,
     Count,
+    Share,
     check_many,
     check_number,
     check_text,
     trait,
 )
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Budget, Counting
-from fitrag_integrations.methods.defaults import EMBEDDED_GENERATOR
 from fitrag_integrations.methods.ik.decider import OnError
 from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.methods.slimplm.steps import (
@@ -64,10 +65,10 @@ class SlimPLM(Counting, Checked):
 
     Args:
         proxy: Writes the heuristic answer: an object with `answer(questions)`, a `Drafter`, or
-            anything that continues prompts; None is the judge's own `drafter`, else the bundled
-            model.
-        judge: Judges whether question and claims are known, as in `NecessityCheck`; None is the
-            bundled gate.
+            anything that continues prompts; None is the judge's own `drafter`, else the caller's
+            language model.
+        judge: Judges whether question and claims are known, as in `NecessityCheck`; None asks the
+            caller's language model for Yes or No.
         rewriter: Writes claims and queries, as in `Rewriter`; None is the caller's language model.
         rewriter_prompt: A template or the name of one: paper, released or instruct.
         threshold: Threshold of a judge that is a gate, in [0, 1]; None is its own, or 0.5.
@@ -102,7 +103,7 @@ class SlimPLM(Counting, Checked):
     _: KW_ONLY
     rewriter: object = None
     rewriter_prompt: PromptTemplate | str | None = None
-    threshold: float | None = None
+    threshold: Share | None = None
     k: Count | None = 5
     per_query: Count | None = None
     rrf_k: Annotated[float, partial(check_number, low=0.0)] = RRF_K
@@ -121,7 +122,7 @@ class SlimPLM(Counting, Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self._judge, self._rewriter
+        _ = self._judge, self._rewriter  # which check what is given
         if self.proxy is not None:
             proxy_port(self.proxy)
 
@@ -129,42 +130,40 @@ class SlimPLM(Counting, Checked):
         """Return the flow that ends in the context for one question.
 
         A known one ends without excerpts. Excerpts are whole passages, best first. Raises
-        `InputError` for a blank question, and `ThresholdMismatchError` where the judge's threshold
-        was fitted for another model than the proxy's, at any `on_error`.
+        `InputError` for a blank question or a missing model, and `ThresholdMismatchError` where the
+        judge's threshold was fitted for another model than the proxy's, at any `on_error`.
         """
         check_text("question", question, blank=False)
         strict = self.on_error == "raise"
 
         # the proxy's heuristic answer (section 3.1), unless it would not be used
-        heuristic = Heuristic()
+        heuristic, judge = Heuristic(), None
         if self.judge_question or self.rewrite:
-            proxy = self.proxy
-            if proxy is None:
-                proxy = trait(self.judge, "drafter", object) or EMBEDDED_GENERATOR
-            if self.judge_question or self.filter:
-                self._judge.check_model(proxy)
+            proxy, judge = self._models(ports)
             writing = heuristic_answer(question, proxy, most=self.max_draft, strict=strict)
             heuristic = yield from writing
 
         # the judge: does it show the question to be known? (section 3.2)
         decision, failed = RetrievalDecision(True, why=NOT_JUDGED), heuristic.failed
         verdicts = list[Verdict]()
-        if self.judge_question and not failed:
-            judging = self._judge([(question, heuristic.text)])
+        if self.judge_question and judge and not failed:
+            judging = judge([(question, heuristic.text)])
             judged, error = yield from attempt(judging, strict=strict)
             verdicts, failed = judged or [], failure("judge", error)
         if failed:
             decision = RetrievalDecision(True, why=f"{failed}: retrieving")
         elif verdicts:
             decision = verdicts[0].decision
-        notes = (*heuristic.notes, *self._judge.reads(heuristic.text, self.counter))
+        notes = heuristic.notes
+        if judge:
+            notes = (*notes, *judge.reads(heuristic.text, self.counter))
 
         # the rewriter's claims and queries, and which of them are known (section 3.3)
         followed, queries = Followed(), tuple[str, ...]()
         if decision.retrieve:
             followed = Followed(notes=(heuristic.failed,) * bool(heuristic.failed))
             if self.rewrite and not heuristic.failed:
-                parts = self._rewriter, self._judge if self.filter else None, ports
+                parts = self._rewriter, judge if self.filter else None, ports
                 followed = yield from follow(question, heuristic.text, *parts, strict=strict)
             queries, more = self._asked(question, followed)
             verdicts, notes = [*verdicts, *followed.verdicts], (*notes, *more)
@@ -196,7 +195,9 @@ class SlimPLM(Counting, Checked):
         )
 
     @cached_property
-    def _judge(self) -> NecessityCheck:
+    def _judge(self) -> NecessityCheck | None:
+        if self.judge is None:
+            return None
         return NecessityCheck(
             self.judge, threshold=self.threshold, allow_other_model=self.allow_other_model
         )
@@ -204,6 +205,21 @@ class SlimPLM(Counting, Checked):
     @cached_property
     def _rewriter(self) -> Rewriter:
         return Rewriter(self.rewriter, prompt=self.rewriter_prompt)
+
+    def _models(self, ports: Ports) -> tuple[object, NecessityCheck | None]:
+        """Return who writes the heuristic answer, and who judges: the caller's, where not given."""
+        proxy = trait(self.judge, "drafter", object) if self.proxy is None else self.proxy
+        judged = self.judge_question or self.filter
+        if not ports.generate and (proxy is None or (judged and self.judge is None)):
+            raise InputError(
+                "SlimPLM asks a language model where it has no proxy or no judge: pass `llm=` "
+                "(`--llm`), or `proxy= and `judge=`."
+            )
+        proxy = ports.generate if proxy is None else proxy
+        judge = self._judge or NecessityCheck(ports.generate, instructed=True)
+        if judged:
+            judge.check_model(proxy)
+        return proxy, judge if judged else None
 
     def _asked(self, question: str, followed: Followed) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what is retrieved for: nothing where all is known, the question where who

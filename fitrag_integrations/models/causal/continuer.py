@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Self
 
 from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.core.http import finish
@@ -47,11 +46,6 @@ class Continuer:
             allowed = "'completions', where an answer that was begun can be gone on with"
             refuse_if(generator._api != "completions", "generator.api", generator._api, allowed)
         self.generator = generator
-
-    @classmethod
-    def embedded(cls, **options: Any) -> Self:
-        """Load the small closed-book generator that ships with the package."""
-        return cls(LocalGenerator.embedded(**options))
 
     @property
     def name(self) -> str:

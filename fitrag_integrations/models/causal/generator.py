@@ -56,7 +56,6 @@ class LocalGenerator(Writer, CausalModel):
     """
 
     kind = "generator"
-    ships_as = "closed_book"
 
     def __init__(
         self,

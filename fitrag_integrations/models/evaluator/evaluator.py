@@ -34,7 +34,7 @@ from fitrag_integrations.models.runtime.folder import (
     reading,
     write_manifest,
 )
-from fitrag_integrations.models.runtime.saved import SavedModel, remembered
+from fitrag_integrations.models.runtime.saved import Bundled, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.ports import Scorer, scorer_as_evaluator
 from fitrag_integrations.values.score import Label
@@ -93,7 +93,7 @@ class ScorerView:
 Grader: TypeAlias = HeadGrader | SequenceGrader | ScorerView
 
 
-class RetrievalEvaluator(SavedModel):
+class RetrievalEvaluator(Bundled):
     """Grade (question, passage) pairs: 1 is surely an answer, -1 surely none.
 
     Load one with `embedded()` or `from_pretrained`, train one with `fitrag train evaluator`, or

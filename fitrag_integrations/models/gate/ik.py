@@ -49,9 +49,9 @@ VARIANTS = ("lora", "full", "head")
 class IKClassifier(CausalGate):
     """Gate that estimates how likely a language model knows each answer (IK, section 3).
 
-    Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train ik`. It
-    reads the question, and the first `draft_tokens` tokens of the model's own answer where a draft
-    is given; a blank draft is none. Questions of all callers share one forward pass, padded on the
+    Load one with `from_pretrained(folder)`, train one with `fitrag train ik`. It reads
+    the question, and the first `draft_tokens` tokens of the model's own answer where a draft is
+    given; a blank draft is none. Questions of all callers share one forward pass, padded on the
     left, in which only the last position is scored. The draft is read again in that pass, because
     an adapter changes what the key-value cache of the drafting holds.
 
@@ -62,7 +62,7 @@ class IKClassifier(CausalGate):
         head: Head on the states of the frozen base, for the variant "head".
 
     Example:
-        >>> gate = IKClassifier.embedded()
+        >>> gate = IKClassifier.from_pretrained("my-gate")
         >>> gate.p_known(["What is the capital of Mongolia?"], [""])
     """
 

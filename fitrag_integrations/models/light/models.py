@@ -40,7 +40,7 @@ from fitrag_integrations.models.runtime.folder import (
     read_arrays,
     read_manifest,
 )
-from fitrag_integrations.models.runtime.saved import Origin, SavedModel, embedded_folder
+from fitrag_integrations.models.runtime.saved import Bundled, Origin, SavedModel, embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.items import (
     CALIBRATED,
@@ -55,29 +55,7 @@ from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 
-class Shipped(SavedModel):
-    """A model of which there is one, the one that ships: nothing is chosen or saved."""
-
-    @classmethod
-    def embedded(cls, **options: Any) -> Self:
-        """Load what ships; raise `MissingExtraError` for an option: all need PyTorch."""
-        if options:
-            raise torch_needed(ModuleNotFoundError(name="torch"), f"the option {min(options)!r}")
-        return cls()
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
-        """Raise `MissingExtraError`: another model than the one that ships needs PyTorch."""
-        raise torch_needed(ModuleNotFoundError(name="torch"), f"the {cls.kind} in {folder}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), ()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-
-class LightModel(Shipped):
+class LightModel(Bundled):
     """A head over an engine that models of the same precision share, both as they ship.
 
     Args:
@@ -98,7 +76,14 @@ class LightModel(Shipped):
     @classmethod
     def embedded(cls, *, dtype: str | None = None, **options: Any) -> Self:
         """Load what ships; raise `MissingExtraError` for another option: those need PyTorch."""
-        return cls(dtype) if not options else super().embedded(**options)
+        if options:
+            raise torch_needed(ModuleNotFoundError(name="torch"), f"the option {min(options)!r}")
+        return cls(dtype)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
+        """Raise `MissingExtraError`: another model than the one that ships needs PyTorch."""
+        raise torch_needed(ModuleNotFoundError(name="torch"), f"the {cls.kind} in {folder}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.dtype,)

@@ -50,7 +50,6 @@ class SavedModel:
     """
 
     kind: ClassVar[str]
-    ships_as: ClassVar[str | None] = None  # the folder in the package, where it is not the kind's
     from_pretrained: ClassVar[Callable[..., Any]]
     _engine: Any
 
@@ -58,16 +57,6 @@ class SavedModel:
         self.manifest = dict(manifest or {})
         self._origin: Origin | None = None
         self._unloaded = False
-
-    @classmethod
-    def embedded(cls, **options: Any) -> Self:
-        """Load the model that ships with the package, over MiniLM where it is over an encoder.
-
-        `options` are those of `from_pretrained`. MiniLM comes with the extra `offline`, or from the
-        hub.
-        """
-        folder = embedded_folder(cls.ships_as or cls.kind)
-        return cast(Self, cls.from_pretrained(folder, **options))
 
     def unload(self) -> None:
         """Free the memory of the weights; a later call raises `ModelLoadError`.
@@ -112,6 +101,22 @@ class SavedModel:
 
     def _details(self) -> list[str]:
         return []
+
+
+class Bundled(SavedModel):
+    """A model of a kind of which one ships with the package."""
+
+    ships_as: ClassVar[str | None] = None  # its folder in the package, where it is not the kind's
+
+    @classmethod
+    def embedded(cls, **options: Any) -> Self:
+        """Load the model that ships with the package, over MiniLM where it is over an encoder.
+
+        `options` are those of `from_pretrained`. MiniLM comes with the extra `offline`, or from the
+        hub.
+        """
+        folder = embedded_folder(cls.ships_as or cls.kind)
+        return cast(Self, cls.from_pretrained(folder, **options))
 
 
 def embedded_folder(name: str) -> Path:

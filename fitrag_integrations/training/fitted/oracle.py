@@ -17,7 +17,6 @@ from fitrag_integrations.core.checks import can
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.methods.compose.fitted import FittedTemplate
 from fitrag_integrations.methods.ik.gates import GATES, KNOW_PROMPT, TRUE_PROMPT
-from fitrag_integrations.models import LocalGenerator
 from fitrag_integrations.ports import AnswerLike
 from fitrag_integrations.training.asking_llm import AskLLM, AskReader
 from fitrag_integrations.training.collecting import Failed, Told
@@ -161,11 +160,9 @@ class Oracle:
             self.tell(message)
 
     def _read(self, asker: AskReader, contexts: Open) -> None:
-        """Read the excerpts; what has none is for the small language model that is embedded."""
-        bare = {prompt: c.question for prompt, c in contexts.items() if not c.excerpts}
-        answers = LocalGenerator.embedded().answer(list(bare.values())) if bare else []
-        for prompt, answer in zip(bare, answers, strict=True):
-            self.journal.keep(prompt, Told(str(answer)))
+        """Read the excerpts; where there are none there is no answer."""
+        for prompt in (prompt for prompt, c in contexts.items() if not c.excerpts):
+            self.journal.keep(prompt, Told(""))
         read = {prompt: c for prompt, c in contexts.items() if c.excerpts}
         own = {
             prompt: [(c.question, _bare(each)) for each in c.excerpts] for prompt, c in read.items()

@@ -22,7 +22,7 @@ from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
 from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT
-from fitrag_integrations.models import BiLabelScorer, IKClassifier
+from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.once import (
@@ -155,21 +155,16 @@ def ask_bank(table: Table, bank: QuestionBank, banked: Sequence[int]) -> None:
 
 
 def ask_model(table: Table, oracle: Oracle) -> None:
-    """Store the probability that the language model knows each answer, by itself or by its gate."""
-    questions = [one.question for one in table.questions]
-    if oracle.writes:
-        table.p_known["ask"] = np.array(says_it_knows(questions, oracle))
-        prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
-        table.asked["ask"] = float(np.mean([approximate_tokens(each) for each in prompts]))
-        for name, sure in surenesses(questions, oracle).items():
-            table.p_known[name] = np.array(sure)
-            table.asked[name] = table.asked["ask"] * (2 if name == P_TRUE else 1)
+    """Store the probability that the language model knows each answer; a reader knows nothing."""
+    if not oracle.writes:
         return
-    gate = IKClassifier.embedded()  # it knows the embedded language model, which is asked here
-    assert gate.drafter is not None
-    drafts = [each.text for each in gate.drafter.draft(questions)]
-    table.p_known["ik"] = np.array(gate.p_known(questions, drafts), float)
-    table.asked["ik"] = 0.0
+    questions = [one.question for one in table.questions]
+    table.p_known["ask"] = np.array(says_it_knows(questions, oracle))
+    prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
+    table.asked["ask"] = float(np.mean([approximate_tokens(each) for each in prompts]))
+    for name, sure in surenesses(questions, oracle).items():
+        table.p_known[name] = np.array(sure)
+        table.asked[name] = table.asked["ask"] * (2 if name == P_TRUE else 1)
 
 
 def behind_gates(

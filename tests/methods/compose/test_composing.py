@@ -16,11 +16,9 @@ from fitrag_integrations.methods import (
     method_from,
     method_named,
 )
-from fitrag_integrations.methods.baselines import Flare, Gated, GenRead, Refeed, SelfEval, Targ
+from fitrag_integrations.methods.baselines import Gated, GenRead, SelfEval
 from fitrag_integrations.methods.compose.recipe import NAMES, Models
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
-from fitrag_integrations.methods.defaults import EMBEDDED_MODEL
-from fitrag_integrations.methods.ik.gates import EntropyGate
 from fitrag_integrations.methods.prompts import TEMPLATES
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Passage
@@ -89,7 +87,11 @@ class World:
 
 
 def test_every_method_has_a_name():
-    needing = {"skrknn": "bank", "selfrag": "model"}
+    needing = {
+        **dict.fromkeys(("flare", "replug", "selfrag"), "model"),
+        "skrknn": "bank",
+        "targ": "drafter",
+    }
     for name in NAMES:
         if name in needing:
             with pytest.raises(InputError, match=f"^`{needing[name]}` must be"):
@@ -138,18 +140,13 @@ def test_fields_given_beside_a_recipe_stand_over_its_own(tmp_path):
     assert mapping == {"method": "crag"}
 
 
-def test_texts_stand_for_counters_templates_gates_and_embedded_models():
+def test_texts_stand_for_counters_templates_and_embedded_models():
     assert method_from("fitrag", count_tokens="approximate") == FitRag(
         count_tokens=approximate_tokens
     )
     template = next(iter(TEMPLATES))
     assert method_from("vanilla", template=template).template == TEMPLATES[template]
-    assert method_from("iknow", gate="entropy").gate == EntropyGate(EMBEDDED_MODEL)
-    assert method_from("fitrag", scorer="embedded", gate="margin").scorer is None
-    assert method_from("refeed", model="embedded") == Refeed(model=EMBEDDED_MODEL)
-    assert method_from("targ", kind="entropy", inner="direct") == Targ(
-        kind="entropy", method=Direct()
-    )
+    assert method_from("fitrag", scorer="embedded").scorer is None
 
 
 def test_models_are_loaded_by_role_and_once(tmp_path, monkeypatch):
@@ -309,5 +306,5 @@ def test_over_wants_methods(arguments):
 
 
 def test_the_types_of_the_short_names():
-    kinds = {"slimplm": SlimPLM, "flare": Flare, "selfeval": SelfEval, "gated": Gated}
+    kinds = {"slimplm": SlimPLM, "selfeval": SelfEval, "gated": Gated}
     assert {name: type(method_named(name)) for name in kinds} == kinds

@@ -117,7 +117,6 @@ def embedded(monkeypatch):
     monkeypatch.setitem(sys.modules, home.__name__, home)
     monkeypatch.setitem(_defaults.HOMES, "evaluator", (home.__name__, "Home"))
     monkeypatch.setattr(_defaults, "torch_sees_gpu", lambda: True)
-    monkeypatch.setattr(_defaults, "installed", lambda module: True)
     monkeypatch.setattr(_defaults, "_loaded", {})
     return loaded
 

@@ -9,9 +9,9 @@ from gate_fakes import QUESTIONS, AsyncGate, DigitDrafter, LengthGate
 
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
 from fitrag_integrations.flow import Port, arun, arun_many, run, run_many
-from fitrag_integrations.methods import Decided, Decider, FitRag
-from fitrag_integrations.methods import defaults as defaults
-from fitrag_integrations.methods.ik.decider import DRAFT_PROMPT, decide
+from fitrag_integrations.methods import Decided, Decider, FitRag, IKnow
+from fitrag_integrations.methods.ik.decider import decide
+from fitrag_integrations.methods.ik.gates import DRAFT_PROMPT
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Draft, Passage, RetrievalDecision
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -241,23 +241,25 @@ def test_a_threshold_fitted_for_this_model_or_for_none_named_is_used():
         assert run(Decider(gate, drafter=DigitDrafter())(QUESTION)).value.draft
 
 
-def test_without_a_gate_the_embedded_one_is_loaded_when_first_asked(monkeypatch):
-    own = DigitDrafter()
-    gate = LengthGate(threshold=0.75, drafter=own)
-    monkeypatch.setattr(defaults, "_loaded", {})
-    decider = Decider()
-    assert not defaults._loaded
-    defaults._loaded["gate"] = gate
-    decided = run(decider(QUESTION)).value
-    assert (decided.decision.p_known, decided.decision.threshold) == (0.8, 0.75)
-    assert own.drafted == [[QUESTION]]
+def test_without_a_gate_the_language_model_is_asked_in_one_batch_a_step():
+    batches = []
+
+    def llm(prompts):
+        batches.append(len(prompts))
+        return ["Yes" if "Yes or No" in prompt else "about ninety" for prompt in prompts]
+
+    decided = run(Decider(llm=llm)(QUESTION)).value
+    assert (decided.decision.retrieve, decided.draft, batches) == (False, "about ninety", [1, 1])
+    ports = Ports(generate=llm)
+    found = run_many([IKnow()(question, ports) for question in (QUESTION, "And Bridge 7?")])
+    assert [one.value.decision.p_known for one in found] == [1.0, 1.0] and batches[2:] == [2, 2]
+    assert found[0].value.details == {"threshold": 0.5, "draft_tokens": 32}
 
 
-def test_an_embedded_gate_that_cannot_be_loaded_retrieves_and_says_so(monkeypatch):
-    monkeypatch.setattr(defaults, "_loaded", {})
-    monkeypatch.setitem(defaults.LIGHT, "gate", ("no_such_module_of_gates", "Gate"))
-    decision = run(Decider()(QUESTION)).value.decision
-    assert decision.retrieve and "ModuleNotFoundError" in decision.why
+@pytest.mark.parametrize("asks", [Decider, lambda: run(IKnow()(QUESTION, Ports())).value])
+def test_without_a_gate_and_a_language_model_an_error_names_both(asks):
+    with pytest.raises(InputError, match="Pass `gate=` or `llm=`"):
+        asks()
 
 
 def test_fitrag_asks_its_gate_the_same_way():

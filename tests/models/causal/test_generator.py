@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 import torch
+from closed_book import LLM
 from tiny_causal import QUESTIONS, TEXTS, write_gpt2, write_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -326,8 +327,8 @@ def test_a_folder_without_a_model_is_told(tmp_path):
         LocalGenerator.from_pretrained(tmp_path)
 
 
-def test_the_embedded_model_answers():
-    made = LocalGenerator.embedded(device="cpu")
+def test_the_closed_book_model_answers():
+    made = LocalGenerator.from_pretrained(LLM, device="cpu")
     (draft,) = made.draft(["In which town was Lorcan Rudgrave born?"])
     assert draft.text and len(draft.logprobs) <= made.draft_tokens
     assert made.name == "fitrag-closed-book" and made.stop == ("\n",)

@@ -10,6 +10,7 @@ import textwrap
 import time
 
 import pytest
+from closed_book import GATE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -24,7 +25,7 @@ LOADED = """
         for n in (1, 3, 60)
     ]
     scorer = BiLabelScorer.embedded(device="cpu")
-    gate = IKClassifier.embedded(device="cpu")
+    gate = IKClassifier.from_pretrained(os.environ["GATE"], device="cpu")
 
     def answers():
         scores = scorer.score(PAIRS)
@@ -39,6 +40,7 @@ def run(folder, script, *command, threads=2, **how):
     path.write_text(textwrap.dedent(LOADED) + textwrap.dedent(script))
     environment = os.environ | {
         "OMP_NUM_THREADS": str(threads),
+        "GATE": str(GATE),
         "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
     }
     return subprocess.Popen(

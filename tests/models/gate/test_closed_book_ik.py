@@ -1,11 +1,10 @@
-"""The gate that ships: small, offline, and right about facts shown often against never."""
+"""The gate of the notebooks: right about facts shown often against never."""
 
 import json
-from importlib import resources
-from pathlib import Path
 from statistics import fmean
 
 import pytest
+from closed_book import GATE, LLM
 
 from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import run_many
@@ -13,20 +12,19 @@ from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.models import IKClassifier, LocalGenerator
 from fitrag_integrations.ports import Gate
 
-HOME = Path(str(resources.files("fitrag_integrations"))) / "embedded"
-LLM = "fitrag-closed-book"
+NAME = "fitrag-closed-book"
 
 
 @pytest.fixture(scope="module")
 def gate():
-    made = IKClassifier.embedded(device="cpu")
+    made = IKClassifier.from_pretrained(GATE, device="cpu")
     yield made
     made.unload()
 
 
 def asked(shown, count=24):
     """Give questions that were not trained on, about facts shown so often."""
-    lines = (HOME / "closed_book" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (LLM / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     chosen = [r["question"] for r in rows if r["shown"] == shown and r["split"] == "test"]
     return chosen[:: len(chosen) // count][:count]
@@ -44,13 +42,13 @@ def test_facts_shown_often_are_known(gate, drafted):
     assert means[64] - means[0] > 0.4
 
 
-def test_the_threshold_is_for_the_embedded_model(gate):
+def test_the_threshold_is_for_its_model(gate):
     assert isinstance(gate, Gate)
-    assert gate.fitted is not None and gate.fitted.model == gate.model_name == LLM
+    assert gate.fitted is not None and gate.fitted.model == gate.model_name == NAME
     assert gate.fitted.low < gate.threshold == gate.fitted.value < gate.fitted.high
-    assert gate.drafter.name == LLM and gate.draft_tokens == 32
-    with pytest.raises(ThresholdMismatchError, match=LLM):
-        IKClassifier.embedded(device="cpu", for_model="some-other-model")
+    assert gate.drafter.name == NAME and gate.draft_tokens == 32
+    with pytest.raises(ThresholdMismatchError, match=NAME):
+        IKClassifier.from_pretrained(GATE, device="cpu", for_model="some-other-model")
 
 
 def test_it_decides_with_its_own_drafter(gate):
@@ -63,7 +61,7 @@ def test_it_decides_with_its_own_drafter(gate):
 
 
 def test_beside_the_generator_there_is_one_copy_of_the_weights(gate):
-    generator = LocalGenerator.embedded(device="cpu")
+    generator = LocalGenerator.from_pretrained(LLM, device="cpu")
     try:
         own, its = dict(generator._engine.model.named_parameters()), gate._engine.model
         for name, weight in its.named_parameters():
@@ -74,11 +72,3 @@ def test_beside_the_generator_there_is_one_copy_of_the_weights(gate):
         assert generator.answer(asked(64, 1)) == [answer]
     finally:
         generator.unload()
-
-
-def test_it_is_small_and_names_no_place():
-    files = [path for path in (HOME / "ik").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 1e6
-    manifest = json.loads((HOME / "ik" / "model.json").read_text(encoding="utf-8"))
-    assert manifest["base"] == "../closed_book"
-    assert '"/' not in json.dumps(manifest)

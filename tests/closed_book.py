@@ -1,0 +1,6 @@
+"""The tests' language model, which knows a made-up world, and its gate."""
+
+from pathlib import Path
+
+DATA = Path(__file__).parent.parent / "notebooks" / "data"
+LLM, GATE = DATA / "closed_book", DATA / "ik"
