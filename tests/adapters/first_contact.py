@@ -96,8 +96,8 @@ class Kit:
         made = {
             "fitrag": self.retriever("FitRagRetriever"),
             "corrective": self.retriever("CorrectiveRetriever"),
-            "slimplm": self.retriever("SlimPLMRetriever"),
-            "itrg": self.retriever("ITRGRetriever", rounds=2),
+            "slimplm": self.retriever("SlimPLMRetriever", llm=self.llm),
+            "itrg": self.retriever("ITRGRetriever", llm=self.llm, rounds=2),
         }
         if self.ours is langchain:
             steps = [langchain.BiLabelReranker()]

@@ -6,12 +6,14 @@ import operator
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from fakes import FixedGate
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelCallLimitMiddleware, TodoListMiddleware
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -102,12 +104,16 @@ class Scripted(BaseChatModel):
 
 
 def test_an_agent_with_middleware_over_four_turns(retriever):
-    known = "Which housekeeper tells the story of Heathcliff?"  # as the bundled gate finds
+    known = "Which housekeeper tells the story of Heathcliff?"
+    knowing = RunnableLambda(lambda prompt: "Yes" if known in prompt else "No")
     tool = create_retriever_tool(retriever, "search", "Search the pages.")
     agent = create_agent(
         Scripted(),
         [tool],
-        middleware=[RetrievalGateMiddleware(tools=[tool]), ModelCallLimitMiddleware(run_limit=4)],
+        middleware=[
+            RetrievalGateMiddleware(llm=knowing, tools=[tool]),
+            ModelCallLimitMiddleware(run_limit=4),
+        ],
         checkpointer=InMemorySaver(),
     )
     config = {"configurable": {"thread_id": "talk"}}
@@ -143,7 +149,7 @@ class Planner(Scripted):
 @pytest.mark.parametrize("host", ["langchain", "deepagents"])
 def test_a_planner_hands_parts_to_a_finder_with_a_gate(retriever, host):
     search = create_retriever_tool(retriever, "search", "Search the pages.")
-    gate = RetrievalGateMiddleware(tools=[search])
+    gate = RetrievalGateMiddleware(FixedGate(0.1), tools=[search])
     if host == "deepagents":
         finder = {"name": "finder", "description": "Answers one question.", "tools": [search]}
         finder |= {"system_prompt": "Search.", "model": Scripted(), "middleware": [gate]}

@@ -66,7 +66,7 @@ ROLES = {
         lc.WebSearchRetriever(search=OverlapBase(), rewrite=True, llm=llm).invoke(QUESTION).context
     ),
     "rewriter": lambda llm: (
-        lc.SlimPLMRetriever(base=OverlapBase(), rewriter=llm, judge=FixedGate(0.1))
+        lc.SlimPLMRetriever(base=OverlapBase(), proxy=llm, rewriter=llm, judge=FixedGate(0.1))
         .invoke(QUESTION)
         .context
     ),

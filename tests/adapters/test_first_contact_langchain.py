@@ -13,6 +13,7 @@ from inspect import Parameter, signature
 from uuid import uuid4
 
 import pytest
+from fakes import FixedGate
 from first_contact import LANGCHAIN, NAMES, QUESTION, ROWS, Overlap, overlap
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
@@ -26,7 +27,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
 
 import fitrag_integrations.langchain as ours
-from fitrag_integrations.errors import PortError, ThresholdMismatchError
+from fitrag_integrations.errors import PortError
 from fitrag_integrations.langchain import (
     BiLabelReranker,
     CorrectiveRetriever,
@@ -44,6 +45,7 @@ from fitrag_integrations.text.tokens import approximate_tokens
 
 Shelf, retrievers = LANGCHAIN.shelf, LANGCHAIN.retrievers
 NAMES = (*NAMES, "compressing")
+WRITER = FakeListChatModel(responses=["No"])
 
 
 def tokens(context):
@@ -71,27 +73,6 @@ def test_documents_carry_flat_values_and_no_run(name):
     assert found.explain().startswith("question: Who designed")
     again = pickle.loads(pickle.dumps(found))
     assert (again, again.explain()) == (found, found.explain())
-
-
-# --- 5: the gate judges another model than the one that answers
-
-
-class Named(FakeListChatModel):
-    model_name: str = "gpt-9"
-
-
-@pytest.mark.parametrize("llm", [Named(responses=["a"]), FakeListChatModel(responses=["a"])])
-async def test_the_demo_gate_does_not_answer_for_another_model(llm):
-    for made in (
-        RetrievalGate(drafter=llm),
-        KnowledgeRouter(llm=llm, unknown=str.upper),
-        KnowledgeRouter(known=RunnablePassthrough() | llm, unknown=str.upper),
-    ):
-        with pytest.raises(ThresholdMismatchError, match=r"fitrag calibrate.*allow_other_model"):
-            made.invoke(QUESTION)
-        with pytest.raises(ThresholdMismatchError):
-            await made.ainvoke(QUESTION)
-    assert KnowledgeRouter(llm=llm, unknown=str.upper, allow_other_model=True).invoke(QUESTION)
 
 
 # --- 6: callbacks and configurable
@@ -138,7 +119,7 @@ def test_what_is_set_afterwards_counts():
     before = sum(len(document.page_content) for document in retriever.invoke(QUESTION))
     retriever.max_tokens = 25
     assert sum(len(document.page_content) for document in retriever.invoke(QUESTION)) < before
-    gate = RetrievalGate()
+    gate = RetrievalGate(llm=WRITER)
     gate.threshold = 0.0
     assert gate.invoke(QUESTION)["threshold"] == 0.0
     encoder = ours.BiLabelCrossEncoder()
@@ -245,10 +226,11 @@ def test_a_blank_tool_query_finds_nothing(name):
     ],
 )
 def test_a_question_in_any_form(given):
-    decided, plainly = RetrievalGate().invoke(given), RetrievalGate().invoke(QUESTION)
+    gate = RetrievalGate(llm=WRITER)
+    decided, plainly = gate.invoke(given), gate.invoke(QUESTION)
     assert decided["why"].startswith(plainly["why"])  # a note may follow
     assert {**decided, "why": ""} == {**plainly, "why": ""}
-    router = KnowledgeRouter(known=lambda _: "known", unknown=lambda _: "unknown")
+    router = KnowledgeRouter(known=lambda _: "known", unknown=lambda _: "unknown", llm=WRITER)
     assert router.invoke(given) == "unknown"
     assert MethodRunnable(method=FitRag(), retriever=Shelf()).invoke(given).value.question
 
@@ -281,8 +263,11 @@ class Runs(BaseCallbackHandler):
         (lambda: FitRagRetriever(base=Shelf()), {"score_sentences"}),
         (lambda: FitRagRetriever(base=Shelf(), scoring="windows"), {"score"}),
         (lambda: CorrectiveRetriever(base=Shelf()), {"evaluate"}),
-        (lambda: SlimPLMRetriever(base=Shelf()), {"draft", "gate"}),
-        (lambda: RetrievalGate(), {"draft", "gate"}),
+        (
+            lambda: SlimPLMRetriever(base=Shelf(), proxy=WRITER, judge=FixedGate(0.1)),
+            {"draft", "gate"},
+        ),
+        (lambda: RetrievalGate(gate=AskGate(WRITER)), {"draft", "gate"}),
     ],
 )
 async def test_what_models_are_asked_is_a_child_run(make, asked, how):
@@ -295,11 +280,11 @@ async def test_what_models_are_asked_is_a_child_run(make, asked, how):
 
 
 def test_a_router_explains():
-    router = KnowledgeRouter(known=str.upper, unknown=str.lower)
+    router = KnowledgeRouter(known=str.upper, unknown=str.lower, llm=WRITER)
     assert "branch" in router.explain(QUESTION)
     router.invoke(QUESTION)
     assert "gate" in router.explain()
-    assert "p_known" in RetrievalGate().explain(QUESTION)
+    assert "p_known" in RetrievalGate(llm=WRITER).explain(QUESTION)
 
 
 @pytest.mark.parametrize(
@@ -391,6 +376,7 @@ def test_signatures_are_there_before_the_first_instance():
 @pytest.mark.parametrize("wrong", [True, "2"])
 def test_a_truth_or_a_text_is_no_number(kind, option, wrong):
     base = {"base": Shelf()} if "base" in kind.model_fields else {}
+    base |= {"llm": WRITER} if kind is RetrievalGate else {}
     with pytest.raises(ValidationError, match=option):
         kind(**base, **{option: wrong})
 
@@ -417,7 +403,7 @@ class MyReranker(BiLabelReranker):
 @pytest.mark.parametrize("how", ["invoke", "ainvoke", "batch", "abatch"])
 async def test_what_a_subclass_overrides_is_called(how):
     reranked = ours.CompressingRetriever(base=Shelf(), compressors=[MyReranker()])
-    for made in (Mine(base=Shelf()), MineToo(), reranked):
+    for made in (Mine(base=Shelf()), MineToo(llm=WRITER), reranked):
         found = getattr(made, how)([QUESTION, QUESTION] if "batch" in how else QUESTION)
         found = await found if how.startswith("a") else found
         for one in found if "batch" in how else [found]:

@@ -21,7 +21,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import Document, ImageNode, MediaResource, Node, NodeWithScore
 
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.llama_index import (
     BiLabelReranker,
     CompressionEvent,
@@ -36,7 +36,7 @@ from fitrag_integrations.llama_index import (
     SlimPLMRetriever,
     SubDocumentCompressor,
 )
-from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods import AskGate, FitRag
 
 Shelf, retrievers = LLAMA_INDEX.shelf, LLAMA_INDEX.retrievers
 RETRIEVERS = [FitRagRetriever, CorrectiveRetriever, SlimPLMRetriever, ITRGRetriever]
@@ -65,27 +65,6 @@ async def test_an_evaluator_that_matches_by_id(name):
     assert result.metric_vals_dict["hit_rate"] == 1.0
 
 
-# --- 5: the gate judges another model than the one that answers
-
-
-class Named(MockLLM):
-    @property
-    def metadata(self):
-        return super().metadata.model_copy(update={"model_name": "gpt-9"})
-
-
-@pytest.mark.parametrize("llm", [Named(), MockLLM()])
-async def test_the_demo_gate_does_not_answer_for_another_model(llm):
-    engine = RetrieverQueryEngine.from_args(Shelf(), llm=MockLLM())
-    made = KnowledgeRouterQueryEngine(retrieve=engine, llm=llm)
-    with pytest.raises(ThresholdMismatchError, match=r"fitrag calibrate.*allow_other_model"):
-        made.query(QUESTION)
-    with pytest.raises(ThresholdMismatchError):
-        await made.aquery(QUESTION)
-    made.allow_other_model = True
-    assert str(made.query(QUESTION))
-
-
 def test_what_is_set_afterwards_counts():
     made = FitRagRetriever(Shelf())
     before = made.retrieve(QUESTION)
@@ -100,7 +79,7 @@ def test_what_is_set_afterwards_counts():
 
 
 def test_what_is_set_on_routers_and_engines_counts():
-    selector = KnowledgeSelector()
+    selector = KnowledgeSelector(llm=MockLLM())
     selector.threshold = 0.01
     choices = ["from memory", "from the pages"]
     assert selector.select(choices, QUESTION).selections
@@ -124,7 +103,7 @@ def test_what_is_set_on_routers_and_engines_counts():
 
 
 async def test_a_language_model_drafts_for_a_gate():
-    selector = KnowledgeSelector(drafter=MockLLM(), allow_other_model=True)
+    selector = KnowledgeSelector(AskGate(MockLLM()), drafter=MockLLM())
     choices = ["from memory", "from the pages"]
     assert "p_known" in selector.select(choices, QUESTION).selections[0].reason
     assert "p_known" in (await selector.aselect(choices, QUESTION)).selections[0].reason

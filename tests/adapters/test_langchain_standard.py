@@ -39,6 +39,10 @@ def shelved():
     return {"base": LANGCHAIN.shelf()}
 
 
+def writing():
+    return {"llm": LANGCHAIN.llm, **shelved()}
+
+
 # the suite counts documents, of which CRAG drops those below this grade
 ALL = {"strip_threshold": -1.0}
 MADE = {
@@ -63,8 +67,8 @@ MADE = {
     ),
     "default fitrag": (FitRagRetriever, shelved),
     "default corrective": (CorrectiveRetriever, lambda: {**shelved(), **ALL}),
-    "default slimplm": (SlimPLMRetriever, shelved),
-    "default itrg": (ITRGRetriever, shelved),
+    "default slimplm": (SlimPLMRetriever, writing),
+    "default itrg": (ITRGRetriever, writing),
 }
 
 

@@ -27,10 +27,10 @@ LANGCHAIN: list[Any] = [
     lc.BiLabelReranker(top_n=1, weight=0.0),
     lc.SubDocumentCompressor(max_tokens=20, max_share=None),
     lc.KnowledgeRefiner(),
-    lc.RetrievalGate(threshold=0.4),
+    lc.RetrievalGate(llm=PROMPT, threshold=0.4),
     lc.RetrievalJudge(thresholds=ActionThresholds(0.5, -0.5)),
     lc.RetrievalJudge(thresholds="popqa"),
-    lc.KnowledgeRouter(known=PROMPT, unknown=StrOutputParser(), gate="embedded"),
+    lc.KnowledgeRouter(known=PROMPT, unknown=StrOutputParser(), llm=PROMPT),
     lc.SubDocumentCompressor().as_runnable() | PROMPT,
 ]
 

@@ -74,11 +74,12 @@ def shelf():
     return store().as_retriever(search_kwargs={"k": 5})
 
 
+WRITER = FakeListChatModel(responses=["No"])
 RETRIEVERS = {
     "fitrag": lambda base: FitRagRetriever(base=base),
     "corrective": lambda base: CorrectiveRetriever(base=base),
-    "slimplm": lambda base: SlimPLMRetriever(base=base),
-    "itrg": lambda base: ITRGRetriever(base=base, rounds=2),
+    "slimplm": lambda base: SlimPLMRetriever(base=base, llm=WRITER),
+    "itrg": lambda base: ITRGRetriever(base=base, llm=WRITER, rounds=2),
     "method": lambda base: MethodRetriever(base=base, method=FitRag()),
     "compressing": lambda base: CompressingRetriever(
         base=base, compressors=[kind() for kind in COMPRESSORS]
@@ -289,7 +290,7 @@ async def test_gate_judge_and_routers_are_nodes_of_a_graph_of_messages():
         action: str
 
     graph = StateGraph(State)
-    graph.add_node("gate", RetrievalGate())
+    graph.add_node("gate", RetrievalGate(llm=WRITER))
     found = RunnableLambda(lambda _: QUESTION) | FitRagRetriever(base=shelf())
     graph.add_node("find", RunnableParallel(documents=found))
     graph.add_node("judge", RetrievalJudge())
@@ -306,7 +307,7 @@ async def test_gate_judge_and_routers_are_nodes_of_a_graph_of_messages():
 
 
 def test_routers_in_chains():
-    known = KnowledgeRouter(known=lambda _: "known", unknown=lambda _: "unknown")
+    known = KnowledgeRouter(known=lambda _: "known", unknown=lambda _: "unknown", llm=WRITER)
     assert (RunnablePassthrough() | known).invoke({"messages": [("user", QUESTION)]}) == "unknown"
     routed = known.as_key() | RouterRunnable({"known": RunnableLambda(len), "unknown": shelf()})
     assert ANSWER in text_of(routed.invoke(QUESTION))
@@ -321,7 +322,7 @@ def test_routers_in_chains():
 
 def test_the_middleware_in_an_agent():
     search = create_retriever_tool(FitRagRetriever(base=shelf()), "pages", "Search the pages.")
-    gate = RetrievalGateMiddleware(tools=[search])
+    gate = RetrievalGateMiddleware(llm=WRITER, tools=[search])
     state = create_agent(Agent(), [search], middleware=[gate]).invoke(
         {"messages": [HumanMessage(QUESTION)]}
     )

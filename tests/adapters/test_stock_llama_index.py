@@ -96,8 +96,8 @@ def shelf():
 RETRIEVERS = {
     "fitrag": FitRagRetriever,
     "corrective": CorrectiveRetriever,
-    "slimplm": SlimPLMRetriever,
-    "itrg": lambda base: ITRGRetriever(base, rounds=2),
+    "slimplm": lambda base: SlimPLMRetriever(base, llm=MockLLM()),
+    "itrg": lambda base: ITRGRetriever(base, llm=MockLLM(), rounds=2),
     "method": lambda base: MethodRetriever(base, method=FitRag()),
     "faiss": lambda base: FaissRetriever.from_nodes(nodes()),
 }
@@ -123,7 +123,7 @@ def router_engine(retriever):
     plain = QueryEngineTool.from_defaults(answering(shelf()), description="from memory")
     tool = QueryEngineTool.from_defaults(answering(retriever), description="from the pages")
     made = RouterQueryEngine(
-        selector=KnowledgeSelector(), query_engine_tools=[plain, tool], llm=MockLLM()
+        selector=KnowledgeSelector(llm=MockLLM()), query_engine_tools=[plain, tool], llm=MockLLM()
     )
     return made.query(QUESTION)
 
@@ -131,7 +131,7 @@ def router_engine(retriever):
 def router_retriever(retriever):
     plain = RetrieverTool.from_defaults(shelf(), description="from memory")
     tool = RetrieverTool.from_defaults(retriever, description="from the pages")
-    made = RouterRetriever(KnowledgeSelector(), [plain, tool], llm=MockLLM())
+    made = RouterRetriever(KnowledgeSelector(llm=MockLLM()), [plain, tool], llm=MockLLM())
     return made.retrieve(QUESTION)
 
 
@@ -348,7 +348,7 @@ def test_sentence_windows_are_put_back_before_they_are_cut():
 async def test_routers_and_engines_are_tools_and_answer():
     plain = answering(FitRagRetriever(shelf()))
     engines = [
-        KnowledgeRouterQueryEngine(retrieve=plain, llm=MockLLM(), allow_other_model=True),
+        KnowledgeRouterQueryEngine(retrieve=plain, llm=MockLLM()),
         CorrectiveRouterQueryEngine(shelf(), correct=plain, incorrect=plain),
         MethodQueryEngine(FitRag(), shelf(), llm=MockLLM()),
     ]

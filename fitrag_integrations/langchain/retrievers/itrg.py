@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.fields import Counter, Kept
 from fitrag_integrations.langchain.base.retriever import Writing
 from fitrag_integrations.methods.itrg.method import ITRG
@@ -58,7 +57,5 @@ class ITRGRetriever(Writing):
     and a note; "raise" raises the error."""
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Return ITRG's options as they are now; raise ``InputError`` without an ``llm``."""
-        if self.llm is None:
-            raise InputError("ITRG writes between its rounds: pass `llm=`, a language model.")
+        """Return ITRG's options as they are now."""
         return super().settings(**{"k": K if self.k is None else self.k, **given})

@@ -27,6 +27,7 @@ from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.record import plain
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, Traced, arun, run
 from fitrag_integrations.llama_index.base.component import (
     Configured,
@@ -235,7 +236,14 @@ class Deciding(FromFitted, Configured):
         no-retrieval one.
         """
         decider = self._decider
-        llm = None if self.gate is not None else Settings.llm if self.llm is None else self.llm
+        llm = self.llm
+        if self.gate is None and llm is None:
+            try:
+                llm = Settings.llm
+            except ImportError as error:  # the framework's own choice is not installed
+                raise InputError(
+                    f"Pass `gate=` or `llm=`, or set `Settings.llm`: {error}"
+                ) from error
         known = yield from decider.decided(question, llm)
         return Context(
             question,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.llama_index.base.retriever import MethodOverBase
 from fitrag_integrations.methods.itrg.method import ITRG
 from fitrag_integrations.text.tokens import Encoder
@@ -45,8 +44,3 @@ class ITRGRetriever(MethodOverBase):
     demonstrations: Iterable[object] = ()
     document_tokens: int = 200
     deduplicate: bool = True
-
-    def _prepare(self) -> None:
-        if self.llm is None:
-            raise InputError("ITRG writes between its rounds: pass `llm=`, a language model.")
-        super()._prepare()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Annotated, Literal, cast
 
 from fitrag_integrations.core.checks import Count, check_many, check_one
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.itrg.prompts import (
     Demonstration,
@@ -126,12 +127,12 @@ class ITRG(Generating):
         """Return the flow that ends in the context for one question.
 
         Its excerpts are the passages of the last round, whole; its draft is the last document, or
-        the answer where one was written here. Raises ``InputError`` for a blank question,
-        ``PortError`` without a language model, and what the first retrieval raises.
+        the answer where one was written here. Raises ``InputError`` for a blank question and
+        without a language model, and what the first retrieval raises.
         """
         work, done = Rounds(self, question, ports, "itrg"), list[Round]()
         if not ports.generate:
-            yield from ports.generate.ask([question])  # raises: rather now than after a retrieval
+            raise InputError("ITRG writes between its rounds: pass `llm=` (`--llm`), who writes.")
         query, why = question, ""
         while not why:
             # retrieve with the question and the last document: R_t (section 2.2)

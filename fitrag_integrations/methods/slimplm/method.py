@@ -213,7 +213,7 @@ class SlimPLM(Counting, Checked):
         if not ports.generate and (proxy is None or (judged and self.judge is None)):
             raise InputError(
                 "SlimPLM asks a language model where it has no proxy or no judge: pass `llm=` "
-                "(`--llm`), or `proxy= and `judge=`."
+                "(`--llm`), or `proxy=` and `judge=`."
             )
         proxy = ports.generate if proxy is None else proxy
         judge = self._judge or NecessityCheck(ports.generate, instructed=True)

@@ -93,7 +93,7 @@ def test_methods_leave_answers_costs_and_traces(tmp_path, monkeypatch, run):
     monkeypatch.setattr(models, "load_reader", lambda options: reader)
     reader.abstain_below = None
     monkeypatch.setattr(
-        evaluate_methods, "EMBEDDED_GENERATOR", lambda prompts: ["Ann"] * len(prompts)
+        evaluate_methods, "load_writer", lambda *how: lambda prompts: ["Ann"] * len(prompts)
     )
     rows = [
         {"question": f"who wrote {i}?", "answers": ["Ann"], "passages": passages(f"Ann wrote {i}.")}
@@ -103,7 +103,17 @@ def test_methods_leave_answers_costs_and_traces(tmp_path, monkeypatch, run):
     told = json.loads(
         run(
             *("methods", source, "--out", out, "--result", tmp_path / "m.json", "--quiet"),
-            *("--methods", "direct,vanilla", "--price-in", 1, "--price-search", 2, "--traces"),
+            *(
+                "--methods",
+                "direct,vanilla",
+                "--llm",
+                "w",
+                "--price-in",
+                1,
+                "--price-search",
+                2,
+                "--traces",
+            ),
             "--json",
         )
     )

@@ -15,6 +15,9 @@ ROW = {
 }
 
 
+LLM = ("--llm", "a-writer")
+
+
 class Writer:
     def generate(self, prompts):
         return [f"Written for {len(prompt.split())} words." for prompt in prompts]
@@ -27,7 +30,7 @@ class Trusted(FirstWord):
 @pytest.fixture
 def one(tmp_path, monkeypatch, fitrag):
     monkeypatch.setattr(models, "load_reader", lambda options: Trusted())
-    monkeypatch.setattr(command, "EMBEDDED_GENERATOR", Writer())
+    monkeypatch.setattr(command, "load_writer", lambda *how: Writer())
 
     def run(*arguments, row=ROW, code=0):
         source = write(tmp_path / "in.jsonl", [row])
@@ -51,7 +54,7 @@ def test_a_method_by_name(one):
 
 
 def test_a_method_that_writes_its_own_answer_keeps_it(one):
-    got = one("--method", "genread")
+    got = one("--method", "genread", *LLM)
     assert got["answer"].startswith("Written for ")
     assert [step["port"] for step in got["trace"]["steps"]] == ["generate", "generate"]
     assert got["trace"]["draft"] == got["answer"]
@@ -65,13 +68,13 @@ def test_a_method_from_a_file(one, tmp_path):
         '[retriever]\nmethod = "itrg"\nrounds = 1\nk = 3',
         encoding="utf-8",
     )
-    got = one("--method", path)
+    got = one("--method", path, *LLM)
     assert len(got["context"]) == 2
     assert [step["port"] for step in got["trace"]["steps"]] == [
         "generate",
         "retrieve",
         "generate",
-        "read",
+        "generate",
     ]
     assert got["trace"]["method"] == "selfeval"
     assert got["trace"]["decision"]["retrieve"] is True
@@ -82,18 +85,23 @@ def test_a_known_question_is_left_to_the_writer(one, tmp_path, monkeypatch):
         def generate(self, prompts):
             return ["Yes" for _ in prompts]
 
-    monkeypatch.setattr(command, "EMBEDDED_GENERATOR", Knowing())
-    got = one("--method", "selfeval")
+    monkeypatch.setattr(command, "load_writer", lambda *how: Knowing())
+    got = one("--method", "selfeval", *LLM)
     assert (got["answer"], got["context"]) == ("Yes", [])
     assert got["trace"]["decision"]["retrieve"] is False
 
 
 def test_options_that_were_given_are_the_methods_fields(one):
-    assert one("--method", "itrg", code=0)["trace"]["details"]["mode"] == "refine"
+    assert one("--method", "itrg", *LLM)["trace"]["details"]["mode"] == "refine"
     told = one("--method", "direct", "--top-n", 1, code=2)
     assert "top_n` must be one of method, k, retriever" in told
-    told = one("--method", "itrg", "--tokenizer", "approximate")
+    told = one("--method", "itrg", *LLM, "--tokenizer", "approximate")
     assert told["trace"]["method"] == "itrg"
+
+
+@pytest.mark.parametrize("method", ["genread", "itrg", "iknow", "slimplm"])
+def test_a_method_that_writes_says_that_it_needs_the_llm(one, method):
+    assert "`--llm`" in one("--method", method, code=1)["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from threading import get_ident
 import httpx
 import pytest
 import uvicorn
+from closed_book import GATE
 from starlette.testclient import TestClient
 
 from fitrag_integrations import InputError, Passage, PortError
@@ -41,8 +42,14 @@ ROUTES = {"/rerank", "/v1/rerank", "/v2/rerank", "/compress", "/route", "/gate"}
 
 @pytest.fixture(scope="module")
 def client():
-    with TestClient(create_app(Settings(api_key=KEY, documents=50)), headers=HEADERS) as made:
+    settings = Settings(api_key=KEY, documents=50, gate=str(GATE))
+    with TestClient(create_app(settings), headers=HEADERS) as made:
         yield made
+
+
+def test_a_service_without_a_gate_says_how_to_get_one():
+    reply = TestClient(create_app(Settings())).post("/gate", json={"question": QUESTION})
+    assert reply.status_code == 404 and "--gate FOLDER" in reply.json()["error"]
 
 
 @pytest.fixture(scope="module")
