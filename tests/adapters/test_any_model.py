@@ -223,7 +223,7 @@ def test_an_answer_that_is_no_text_is_an_error_of_ours(reply):
 
 def test_methods_take_any_model_too():
     llm = chat("<Q> Who? [Search(Who)]").with_retry()
-    context = run(SlimPLM(rewriter=llm, judge=FixedGate(0.0))(QUESTION, Ports(retrieve=nothing)))
+    context = run(SlimPLM(llm, FixedGate(0.0), rewriter=llm)(QUESTION, Ports(retrieve=nothing)))
     assert context.steps and isinstance(writer_of(llm), Writer)
 
 

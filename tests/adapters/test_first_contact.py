@@ -44,8 +44,8 @@ def test_one_scale_on_every_drop_in(kit):
     [
         *((kit, name, {}) for kit in (LANGCHAIN, LLAMA_INDEX) for name in COMPRESSORS),
         (LANGCHAIN, "FitRagRetriever", {"base": LANGCHAIN.shelf()}),
-        (LANGCHAIN, "RetrievalGate", {}),
-        (LANGCHAIN, "KnowledgeRouter", {"known": str.upper, "unknown": str.upper}),
+        (LANGCHAIN, "RetrievalGate", {"llm": str.upper}),
+        (LANGCHAIN, "KnowledgeRouter", {"llm": str.upper, "unknown": str.upper}),
         (LANGCHAIN, "MethodRunnable", {"method": FitRag()}),
         (LANGCHAIN, "BiLabelCrossEncoder", {}),
         (LLAMA_INDEX, "CorrectiveRetriever", {"base": LLAMA_INDEX.shelf()}),

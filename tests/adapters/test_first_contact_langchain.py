@@ -13,7 +13,6 @@ from inspect import Parameter, signature
 from uuid import uuid4
 
 import pytest
-from fakes import FixedGate
 from first_contact import LANGCHAIN, NAMES, QUESTION, ROWS, Overlap, overlap
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
@@ -263,11 +262,8 @@ class Runs(BaseCallbackHandler):
         (lambda: FitRagRetriever(base=Shelf()), {"score_sentences"}),
         (lambda: FitRagRetriever(base=Shelf(), scoring="windows"), {"score"}),
         (lambda: CorrectiveRetriever(base=Shelf()), {"evaluate"}),
-        (
-            lambda: SlimPLMRetriever(base=Shelf(), proxy=WRITER, judge=FixedGate(0.1)),
-            {"draft", "gate"},
-        ),
-        (lambda: RetrievalGate(gate=AskGate(WRITER)), {"draft", "gate"}),
+        (lambda: SlimPLMRetriever(base=Shelf(), proxy=WRITER, judge=WRITER), {"draft", "judge"}),
+        (lambda: RetrievalGate(llm=WRITER), {"generate"}),
     ],
 )
 async def test_what_models_are_asked_is_a_child_run(make, asked, how):

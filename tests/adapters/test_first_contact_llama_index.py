@@ -36,7 +36,7 @@ from fitrag_integrations.llama_index import (
     SlimPLMRetriever,
     SubDocumentCompressor,
 )
-from fitrag_integrations.methods import AskGate, FitRag
+from fitrag_integrations.methods import FitRag
 
 Shelf, retrievers = LLAMA_INDEX.shelf, LLAMA_INDEX.retrievers
 RETRIEVERS = [FitRagRetriever, CorrectiveRetriever, SlimPLMRetriever, ITRGRetriever]
@@ -103,7 +103,9 @@ def test_what_is_set_on_routers_and_engines_counts():
 
 
 async def test_a_language_model_drafts_for_a_gate():
-    selector = KnowledgeSelector(AskGate(MockLLM()), drafter=MockLLM())
+    gate = FixedGate(0.1)
+    gate.draft_tokens = 8
+    selector = KnowledgeSelector(gate, drafter=MockLLM())
     choices = ["from memory", "from the pages"]
     assert "p_known" in selector.select(choices, QUESTION).selections[0].reason
     assert "p_known" in (await selector.aselect(choices, QUESTION)).selections[0].reason

@@ -12,7 +12,6 @@ from fitrag_integrations.commands.engine.models import searched
 from fitrag_integrations.commands.engine.options import GateOptions, Hardware
 from fitrag_integrations.commands.engine.progress import ModelPlan, SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.commands.label.options import Server, load_writer
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
@@ -96,6 +95,9 @@ class GatePlan(ModelPlan):
         if self.llm is None:
             gate = models.load_gate(self.model)
         else:
+            # what labels brings NumPy, which `fitrag score --help` does without
+            from fitrag_integrations.commands.label.options import Server, load_writer
+
             given = asdict(self.model)
             hardware = Hardware(**{each.name: given[each.name] for each in fields(Hardware)})
             llm = load_writer(self.llm, Server(), hardware)

@@ -241,9 +241,8 @@ class Deciding(FromFitted, Configured):
             try:
                 llm = Settings.llm
             except ImportError as error:  # the framework's own choice is not installed
-                raise InputError(
-                    f"Pass `gate=` or `llm=`, or set `Settings.llm`: {error}"
-                ) from error
+                missing = f"Pass `gate=` or `llm=`, or set `Settings.llm`: {error}"
+                raise InputError(missing) from error
         known = yield from decider.decided(question, llm)
         return Context(
             question,

@@ -4,6 +4,7 @@ import json
 from functools import partial
 
 import pytest
+from closed_book import LLM
 from command_fakes import write
 
 from fitrag_integrations.evaluation.result import Result
@@ -129,10 +130,10 @@ def test_a_judge_reads_the_answers(tmp_path, tell):
     source = write(
         tmp_path / "run.jsonl", [{"question": "?", "answers": ["a b"], "prediction": " "}]
     )
-    told = json.loads(tell(source, "--judge", "embedded", "--apart", "--json"))
+    told = json.loads(tell(source, "--judge", LLM, "--apart", "--json"))
     assert figure(told, "LLM judge")["value"] == 0.0 and figure(told, "STR-EM")["value"] == 0.0
     said = write(tmp_path / "said.jsonl", rows({0, 1}))
-    judged = figure(json.loads(tell(said, "--judge", "embedded", "--json")), "LLM judge")
+    judged = figure(json.loads(tell(said, "--judge", LLM, "--json")), "LLM judge")
     assert 0 < judged["value"] < 1 and judged["questions"] == 6
 
 
@@ -151,7 +152,9 @@ def test_facts_are_measured_and_written_for_others(tmp_path, evaluate):
     ]
     source = write(tmp_path / "bio.jsonl", texts)
     out, export = tmp_path / "out.jsonl", tmp_path / "export.jsonl"
-    found = json.loads(evaluate("facts", source, "--out", out, "--export", export, "--json"))
+    found = json.loads(
+        evaluate("facts", source, "--out", out, "--export", export, "--judge", LLM, "--json")
+    )
     assert found["texts"] == 2 and found["answered"] == 0.5
     exported = [json.loads(line) for line in export.read_text().splitlines()]
     assert exported[0] == {"topic": "Ilse", "output": "Ilse is a painter. She sings."}

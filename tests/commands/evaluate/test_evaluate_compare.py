@@ -103,18 +103,8 @@ def test_methods_leave_answers_costs_and_traces(tmp_path, monkeypatch, run):
     told = json.loads(
         run(
             *("methods", source, "--out", out, "--result", tmp_path / "m.json", "--quiet"),
-            *(
-                "--methods",
-                "direct,vanilla",
-                "--llm",
-                "w",
-                "--price-in",
-                1,
-                "--price-search",
-                2,
-                "--traces",
-            ),
-            "--json",
+            *("--methods", "direct,vanilla", "--price-in", 1, "--price-search", 2, "--traces"),
+            *("--llm", "w", "--json"),
         )
     )
     direct, plain = told["methods"]

@@ -160,7 +160,9 @@ def test_a_local_model_is_labeled(base, tmp_path, verb, answers, more):
 
 def test_an_unknown_teacher_is_named(tmp_path):
     source = write(tmp_path / "q.jsonl", ROWS)
-    done = run("label", "ik", source, "--out", tmp_path / "o.jsonl", "--teacher", "oracle")
+    done = run(
+        "label", "ik", source, "--out", tmp_path / "o.jsonl", "--llm", "m", "--teacher", "oracle"
+    )
     assert isinstance(done.exception, InputError)
     assert "--teacher` must be one of match, recall, judge" in str(done.exception)
 

@@ -7,6 +7,7 @@ from command_fakes import read, write
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import ModelOptions
+from fitrag_integrations.errors import InputError
 
 PARTS = "who wrote part {} ?"
 
@@ -253,7 +254,8 @@ def test_the_folder_says_which_gate_it_holds(monkeypatch, folder, text, name):
     (folder / "model.json").write_text(text)
     monkeypatch.setattr(models, "_load", lambda name, options: (name, options.model))
     assert models.load_gate(ModelOptions(str(folder))) == (name, str(folder))
-    assert models.load_gate(ModelOptions()) == ("IKClassifier", None)
+    with pytest.raises(InputError, match="Pass `--model`"):
+        models.load_gate(ModelOptions())
 
 
 def test_evaluate_as_json(fitrag, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import ITRG, Crag, Demonstration, MethodPort
 from fitrag_integrations.methods.answering import Answering
@@ -386,7 +386,7 @@ def test_a_retriever_that_fails_later_leaves_what_was_found():
 
 def test_without_a_model_or_a_question_nothing_is_retrieved():
     world = World()
-    with pytest.raises(PortError, match="needs a generate port"):
+    with pytest.raises(InputError, match="pass `llm=`"):
         _ = run(ITRG()(QUESTION, Ports(retrieve=world))).value
     with pytest.raises(InputError, match="question` must be"):
         _ = run(ITRG()(" ", world.ports)).value
