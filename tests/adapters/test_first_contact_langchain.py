@@ -47,6 +47,10 @@ NAMES = (*NAMES, "compressing")
 WRITER = FakeListChatModel(responses=["No"])
 
 
+def said(prompts):
+    return ["No"] * len(prompts)
+
+
 def tokens(context):
     """Count the tokens of the prompt a chain sends."""
     prompt = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
@@ -262,8 +266,11 @@ class Runs(BaseCallbackHandler):
         (lambda: FitRagRetriever(base=Shelf()), {"score_sentences"}),
         (lambda: FitRagRetriever(base=Shelf(), scoring="windows"), {"score"}),
         (lambda: CorrectiveRetriever(base=Shelf()), {"evaluate"}),
-        (lambda: SlimPLMRetriever(base=Shelf(), proxy=WRITER, judge=WRITER), {"draft", "judge"}),
-        (lambda: RetrievalGate(llm=WRITER), {"generate"}),
+        (
+            lambda: SlimPLMRetriever(base=Shelf(), proxy=said, judge=FixedGate(0.1)),
+            {"draft", "gate"},
+        ),
+        (lambda: RetrievalGate(gate=FixedGate(0.1)), {"gate"}),
     ],
 )
 async def test_what_models_are_asked_is_a_child_run(make, asked, how):
