@@ -13,6 +13,7 @@ from inspect import Parameter, signature
 from uuid import uuid4
 
 import pytest
+from fakes import FixedGate
 from first_contact import LANGCHAIN, NAMES, QUESTION, ROWS, Overlap, overlap
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
