@@ -8,6 +8,7 @@ from tiny import write_bert, write_modernbert, write_t5
 from tiny_causal import DRAFTS, QUESTIONS, write_gpt2, write_ik, write_judge, write_rotary
 from transformers import AutoModel, AutoModelForCausalLM, BertModel, T5ForConditionalGeneration
 
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import IKClassifier, NecessityJudge
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.encoder.encoders import load_base
@@ -214,6 +215,14 @@ def test_emulated_bfloat16_is_not_the_default(monkeypatch, native):
     )
     expected = torch.bfloat16 if native else torch.float32
     assert Options(device="cuda").resolved()[1] == expected
+
+
+@pytest.mark.parametrize(("device", "count"), [("cuda", 0), ("cuda:2", 2)])
+def test_a_device_that_is_hidden_or_not_there_is_refused(monkeypatch, device, count):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    with pytest.raises(InputError, match=f"of the {count} CUDA devices .*, got '{device}'"):
+        Options.checked(device)
 
 
 class OnHost:

@@ -142,7 +142,11 @@ class Options:
             max_length=None if max_length is None else check_whole("max_length", max_length, low=1),
             **given,
         )
-        made.resolved()
+        placed = made.resolved()[0]
+        count = torch.cuda.device_count() if placed.type == "cuda" else 1
+        allowed = f"cpu, or one of the {count} CUDA devices that torch finds; CUDA_VISIBLE_DEVICES "
+        allowed += "hides others, and a driver older than torch hides all (nvidia-smi shows both)"
+        refuse_if((placed.index or 0) >= count, "device", device, allowed)
         return made
 
     def checkpoint(self, source: str, what: str) -> Checkpoint:
