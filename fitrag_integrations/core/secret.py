@@ -93,9 +93,10 @@ class Secret:
     def _checked(self, given: object) -> str:
         if isinstance(given, str) and _PRINTABLE.fullmatch(given.strip()):
             return given.strip()
-        what = type(given).__name__
         allowed = "a key of printable ASCII without blanks inside, or None"
-        raise InputError(f"{self.variable or 'api_key'}: given {what}, allowed {allowed}")
+        raise InputError(
+            f"`{self.variable or 'api_key'}` must be {allowed}; its value is not shown"
+        )
 
     def __repr__(self) -> str:
         return f"Secret({HIDDEN})"

@@ -219,7 +219,7 @@ def test_odd_nodes_count_as_empty(kind, fields):
 )
 @pytest.mark.parametrize("plain", [rerank, compress])
 def test_what_is_no_list_of_texts_is_named(plain, texts):
-    with pytest.raises(FitRagError, match="^texts"):
+    with pytest.raises(FitRagError, match="^`texts"):
         plain(QUESTION, texts)
 
 

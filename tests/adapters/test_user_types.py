@@ -71,7 +71,7 @@ def engines(base: BaseRetriever, engine: BaseQueryEngine, count: Callable[[str],
     retriever = li.FitRagRetriever(base, max_tokens=80, ids="source", count_tokens=count)
     nodes: list[NodeWithScore] = retriever.retrieve("Who?")
     retriever.max_tokens = 40
-    print(retriever.explain(), retriever.last_run, retriever.top_n + 1)
+    print(retriever.explain(), retriever.last_run, (retriever.top_n or 0) + 1)
     reranker = li.BiLabelReranker(top_n=10)
     compressor = li.SubDocumentCompressor(max_tokens=800, max_share=0.5)
     print(reranker.top_n, compressor.postprocess_nodes(nodes, query_str="Who?"))

@@ -12,6 +12,7 @@ from fitrag_integrations import Passage
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.models.encoder.heads import ReaderHead
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues
+from fitrag_integrations.text.cleaning import has_text
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def reload(reader, folder):
         st.one_of(st.sampled_from(" .the riverÉ\n" + MARKS), st.characters(codec="utf-8")),
         min_size=1,
         max_size=80,
-    ).filter(str.strip),
+    ).filter(has_text),
     st.text(max_size=9),
 )
 def test_an_answer_is_a_slice_and_never_empty(reader, text, title):

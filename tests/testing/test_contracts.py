@@ -10,7 +10,8 @@ from closed_book import GATE
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ActionThresholds, Crag, FitRag, IKnow
 from fitrag_integrations.methods.baselines import GenRead, Vanilla
-from fitrag_integrations.methods.fitrag.method import compress, score_port
+from fitrag_integrations.methods.fitrag.reducer import compress
+from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.retrieval import FaissIndex
 from fitrag_integrations.retrieval.index import IndexRetriever
 from fitrag_integrations.testing import (
