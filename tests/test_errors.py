@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 SOURCES = sorted((ROOT / "fitrag_integrations").rglob("*.py"))
 # Kinds of a documented one, and what ends a verb or a request: nobody outside catches these.
-WITHIN = {"PassingError", "RequestError", "RobotsError", "Refusal", "Terminated"}
+WITHIN = {"PassingError", "RequestError", "RobotsError", "Refusal", "TemplateError", "Terminated"}
 # What Python's protocols ask for, what ends the command, and what a reader of files turns into one
 # of ours where it is caught.
 PYTHONS = {"AttributeError", "NotImplementedError", "TypeError", "ValueError", "AssertionError"}

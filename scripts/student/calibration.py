@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measure import RETRIEVED, key, retrieved  # noqa: E402
 
 from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E402
-from fitrag_integrations.training.calibration import (  # noqa: E402
+from fitrag_integrations.evaluation.thresholds.scores import (  # noqa: E402
     LABELS,
     chances,
     fit_line,

@@ -65,11 +65,6 @@ def test_an_answer_has_at_most_24_tokens(reader):
         assert len(answer.text.split()) <= 24
 
 
-def test_a_text_of_no_token_gives_its_first_word(bert):
-    (answer,) = make_reader(bert).read([("who", Passage("1", " \x00\x00 \x00"))])
-    assert (answer.text, answer.start, answer.end) == ("\x00\x00", 1, 3)
-
-
 def test_the_title_is_read_but_not_quoted(reader):
     titled, bare = (Passage("1", "the king of rome", title) for title in ("danube river", ""))
     one, other = reader.read([("what river", titled), ("what river", bare)])

@@ -41,9 +41,13 @@ class FlowRetriever(Configured, BaseRetriever):
     """
 
     callback_manager: CallbackManager | None = None  # type: ignore[assignment]
+    """LlamaIndex's own: receives the events of a run."""
     object_map: dict[str, Any] | None = None  # type: ignore[assignment]
+    """LlamaIndex's own: objects that index nodes stand for, by id."""
     objects: list[IndexNode] | None = None
+    """LlamaIndex's own: index nodes whose objects are retrieved from."""
     verbose: bool = False
+    """LlamaIndex's own: prints which object answers."""
     _caller: Caller = field(init=False)
     _method: Method = field(init=False)
 

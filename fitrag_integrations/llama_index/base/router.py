@@ -70,7 +70,8 @@ class Router(FromFitted, Configured, BaseQueryEngine):
     batches too.
     """
 
-    callback_manager: Any = None  # a `CallbackManager`
+    callback_manager: Any = None
+    """LlamaIndex's own `CallbackManager`: receives the events of a run."""
 
     def __post_init__(self) -> None:
         BaseQueryEngine.__init__(self, self.callback_manager)

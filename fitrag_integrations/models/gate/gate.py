@@ -59,7 +59,8 @@ class CausalGate(KnowledgeGate, CausalModel):
     def generator(self, **options: Any) -> LocalGenerator:
         """Make a generator of the base, over the same copy of its weights; unload it on its own.
 
-        `options` are those of `LocalGenerator` beside device, dtype and batch_tokens.
+        `options` are those of `LocalGenerator` beside device, dtype and batch_tokens. Raises
+        `TypeError` if the adapter is merged into the base.
         """
         self._worker()  # an unloaded gate has no weights to share
         if self._merged:

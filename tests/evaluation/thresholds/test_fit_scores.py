@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.training.calibration import (
+from fitrag_integrations.evaluation.thresholds.scores import (
     chances,
     fit_line,
     fit_scores,
