@@ -158,7 +158,7 @@ class Bench:
         self.a_pair = sum(map(len, read["input_ids"])) / len(self.pairs)  # tokens, in the mean
         read = self.tokenizer([q for q, _ in self.pairs])
         self.a_question = sum(map(len, read["input_ids"])) / len(self.pairs)
-        self.rate, self.bandwidth = rates() if device == "cuda" else (None, None)
+        self.rate, self.bandwidth = rates() if device == "cuda" else (0.0, 0.0)
 
     def figures(self) -> Iterator[Figure]:
         """Take the figures, the cheapest first; what fails is kept in `failed`, with the rest."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -125,9 +125,9 @@ def _list_layers(model: Any) -> None:
     model.adapted = [
         (path, part) for path, part in model.named_modules() if isinstance(part, BaseTunerLayer)
     ]
-    for _, layer in model.adapted:
+    for _, layer in cast(list[tuple[str, Any]], model.adapted):
         if type(layer) is Linear:
-            layer.forward = partial(_product, layer)
+            vars(layer)["forward"] = partial(_product, layer)
 
 
 def _product(layer: Any, states: Tensor, *given: Any, **named: Any) -> Tensor:
@@ -141,4 +141,6 @@ def _product(layer: Any, states: Tensor, *given: Any, **named: Any) -> Tensor:
             low = F.linear(states.flatten(0, -2), first.weight)
             scale, flat = layer.scaling[name], result.flatten(0, -2)
             result = torch.addmm(flat, low, second.weight.T, alpha=scale).view_as(result)
-    return type(layer).forward(layer, states, *given, **named) if result is None else result
+    if result is None:
+        result = type(layer).forward(layer, states, *given, **named)
+    return cast(Tensor, result)

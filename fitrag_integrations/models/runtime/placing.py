@@ -83,7 +83,8 @@ def fused(model: M) -> M:
     transformers gives attention a position bias whose last dimension is not contiguous, which no
     fused kernel takes, and computes a norm in six kernels.
     """
-    for part in model.modules():
+    parts: Iterator[Any] = model.modules()
+    for part in parts:
         if hasattr(part, "compute_bias"):
             part.compute_bias = partial(_contiguous_bias, type(part), part)
         if type(part).__name__.endswith("T5LayerNorm"):
@@ -117,7 +118,8 @@ class _Attention(AbstractContextManager[None]):
     """Reentrant choice of attention's kernels that threads share."""
 
     def __init__(self) -> None:
-        self._lock, self._inside, self._chosen = threading.Lock(), 0, nullcontext[None]()
+        self._lock, self._inside = threading.Lock(), 0
+        self._chosen: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> None:
         with self._lock:
