@@ -20,7 +20,7 @@ from fitrag_integrations.training.rows import write_jsonl
 from fitrag_integrations.types import Context
 from fitrag_integrations.values.slimplm import Lead, Leads, render
 
-TOY = {"epochs": 10.0, "rate": 2e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
+TOY = {"epochs": 15.0, "rate": 2e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
 TOY |= {"validation": 0.2, "max_new_tokens": 90, "draft_tokens": 24}
 PLACES = ["Rome", "Danube", "Black Sea", "ocean"]
 
@@ -206,7 +206,7 @@ def test_label_claims_from_the_command_line(base, tmp_path):
     assert row["id"] == 1 and ("error" in row) == (row["claims"] is None)
     assert done.exit_code == int("error" in row) and "1 rows" in done.stderr, done.output
     done = CliRunner().invoke(
-        app, ["label", "claims", str(source), "--out", str(out), "--prompt", "mine"]
+        app, ["label", "claims", str(source), "--out", str(out), *how, "--prompt", "mine"]
     )
     assert isinstance(done.exception, InputError)
     assert "rewriter_prompt` must be" in str(done.exception)
