@@ -71,11 +71,12 @@ def index(args: argparse.Namespace) -> list[Row]:
         exact: list[set[int]] = []
         for kind in _store.KINDS:
             began = time.process_time()
-            made = _store.add_to(_store.empty(kind, WIDTH), kind, vectors)
+            made = _store.empty(kind, WIDTH)
+            made.add(vectors)
             built, times, found = time.process_time() - began, [], []
             for query in queries:
                 began = time.process_time()
-                found.append(set(_store.search(made, kind, query[None], WANTED)[1][0].tolist()))
+                found.append(set(made.search(query[None], WANTED)[1][0].tolist()))
                 times.append(time.process_time() - began)
             exact = exact or found
             right = sum(len(a & b) for a, b in zip(found, exact, strict=True))

@@ -89,7 +89,8 @@ def without_weights(model):
 def eight_bits_graph(config):
     """Build the graph whose products are of whole numbers, from ONNX Runtime's own operators."""
     width, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
-    nodes, held = [], {}
+    nodes: list[Any] = []
+    held: dict[str, Any] = {}
 
     def weight(name, kind, *dims):
         held[name] = tensor = onnx.TensorProto(name=name, data_type=kind, dims=dims)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from fitrag_integrations.core.checks import (
     Checked,
@@ -205,7 +205,7 @@ class Reranking(RankingOptions):
         """Return the flow that ends in the best ``passages`` for a ``question``, best first."""
         asked = Windows(score_port(self.scorer), self.weight)
         reading = self.read(asked, question, passages)
-        scored = yield from reading.asked.wholes(reading.passages)
+        scored = yield from cast(Windows, reading.asked).wholes(reading.passages)
         selection, ordered = reading.asked.selection, reading.ranked(reading.once(scored))
         if self.deduplicate:
             ordered = apart(ordered, selection=selection)
@@ -480,7 +480,8 @@ def rerank(
     Returns:
         The flow that ends in whole passages, best first; equals keep their order.
     """
-    context = yield from Reranking(score, **settings).context(question, passages)
+    reranking = Reranking(cast(Any, score), **settings)  # a port serves as a scorer
+    context = yield from reranking.context(question, passages)
     return list(context.excerpts)
 
 
@@ -499,6 +500,6 @@ def compress(
     Returns:
         The flow that ends in the excerpts kept, best first.
     """
-    reducer = TokenReducer(scorer=score, **{"top_n": None, **settings})
+    reducer = TokenReducer(scorer=cast(Any, score), **{"top_n": None, **settings})
     context = yield from reducer.context(question, passages)
     return list(context.excerpts)
