@@ -72,7 +72,7 @@ def test_another_file_is_refused_by_its_name(tmp_path, data, told):
 def test_names_of_files_are_checked(tmp_path):
     with pytest.raises(InputError, match=r"\.json, \.json\.gz"):
         result().write(tmp_path / "out.txt")
-    with pytest.raises(InputError, match="a file that is there"):
+    with pytest.raises(InputError, match="Result not found"):
         Result.read(tmp_path / "away.json")
     (tmp_path / "cut.json.gz").write_bytes(b"no gzip")
     with pytest.raises(InputError, match=r"cut\.json\.gz"):

@@ -44,7 +44,7 @@ def test_prices_are_named_as_those_of_the_other_commands(fitrag, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "out", "told"),
     [
-        ("gate.json", None, "report.html", "a file that is there"),
+        ("gate.json", None, "report.html", "Result not found"),
         ("gate.json", "[1]", "report.html", "gate.json: "),
         ("gate.json", "{}", "report.pdf", "--out"),
     ],

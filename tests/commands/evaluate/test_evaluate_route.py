@@ -83,4 +83,4 @@ def test_bad_input_is_told(tmp_path, evaluator, tell):
     unlabelled = write(tmp_path / "bare.jsonl", [{"question": "who?", "answers": []}])
     assert "passages" in tell(unlabelled, code=2)
     wrong = [{**row, "action": "perhaps"} for row in rows()]
-    assert "row 1: action" in tell(write(tmp_path / "w.jsonl", wrong), code=2)
+    assert "row 1: `action`" in tell(write(tmp_path / "w.jsonl", wrong), code=2)

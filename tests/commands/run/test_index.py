@@ -62,7 +62,7 @@ def test_index_builds_adds_and_answers(tmp_path, letters, scorer, fitrag):
     [
         ("corpus.jsonl", ".index.faiss.0123.tmp", 1, "0 passages"),  # as a killed run leaves it
         ("corpus.jsonl", "notes.txt", 2, "OUT_DIR"),
-        ("nothing", "", 2, "corpus"),
+        ("nothing", "", 2, "Corpus not found"),
     ],
 )
 def test_no_index_is_made_of_nothing_or_over_other_files(

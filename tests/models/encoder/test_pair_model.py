@@ -93,7 +93,7 @@ async def test_nothing_asked_is_nothing(model):
         (("who", "rome"), r"pairs\[1\]` must be a \(question, Passage\) tuple"),
         (["who", PAIRS[0][1]], r"pairs\[1\]` must be"),
         (("who",), r"pairs\[1\]"),
-        ("who", r"pairs\[1\]` must be .*\(str\)"),
+        ("who", r"pairs\[1\]` must be .*got "),
     ],
 )
 async def test_a_wrong_pair_is_named(model, pair, named):
@@ -118,7 +118,7 @@ def test_a_wrong_option_is_named(load, options, named):
 
 
 @pytest.mark.parametrize(
-    "text", ["\x00", "\u200b", "👩‍👩‍👧‍👦", "אבגד مرحبا", "e\u0301" * 99, "x" * 5000, "[SEP] </s>"]
+    "text", ["a\x00", "\u200bb", "👩‍👩‍👧‍👦", "אבגד مرحبا", "e\u0301" * 99, "x" * 5000, "[SEP] </s>"]
 )
 @pytest.mark.parametrize("question", ["who", "\x00?", "x" * 5000, "מי"])
 def test_any_text_is_answered(model, question, text):

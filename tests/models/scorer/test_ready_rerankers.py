@@ -239,7 +239,7 @@ def test_each_architecture_has_its_scale(monot5, cross):
         BiLabelScorer.from_reranker(monot5, scale="logit")
     with pytest.raises(ModelLoadError, match="a t5 checkpoint of"):
         BiLabelScorer.from_reranker(monot5, family="classifier")
-    with pytest.raises(InputError, match="family` must be monot5, qwen3, "):
+    with pytest.raises(InputError, match="family` must be one of monot5, qwen3, "):
         BiLabelScorer.from_reranker(cross, family="colbert")
     with pytest.raises(InputError, match="scale` must be"):
         BiLabelScorer.from_reranker(cross, scale="cosine")
@@ -269,7 +269,7 @@ def test_probabilities_are_taken_as_they_are_and_checked(cross):
 @pytest.mark.parametrize("words", [("true",), ("false",)])
 def test_words_that_are_no_single_tokens_are_refused(words, tmp_path):
     folder = write_monot5(tmp_path, words=words)
-    with pytest.raises(ModelLoadError, match="must be one token of its vocabulary"):
+    with pytest.raises(ModelLoadError, match="allowed one token of its vocabulary"):
         BiLabelScorer.from_reranker(folder)
 
 
