@@ -160,7 +160,9 @@ def test_it_equals_the_published_recipe(folder, family, batch_tokens):
 def test_an_instruction_goes_into_the_prompt(folder, family):
     instruction = "Find the passage on {query} rivers"
     if family == "bge-gemma":
-        with pytest.raises(InputError, match="instruction` must be none: .* 'bge-gemma' has no place for one"):
+        with pytest.raises(
+            InputError, match="instruction` must be none: .* 'bge-gemma' has no place for one"
+        ):
             BiLabelScorer.from_reranker(folder, instruction=instruction)
         return
     scorer = BiLabelScorer.from_reranker(folder, instruction=instruction)
