@@ -128,7 +128,9 @@ def test_hostile_texts_do_nothing_and_are_all_there(opened):
     open_all(page)
     assert page.title() == report_pages.HOSTILE[0] + report_pages.HOSTILE[4]
     assert page.locator("script").count() == page.locator("style").count() == 1
-    assert page.locator("iframe, img, object, embed, form").count() == 0
+    assert page.locator("iframe, object, embed, form").count() == 0
+    pictures = page.locator("img").evaluate_all("all => all.map(one => one.src)")
+    assert pictures and all(source.startswith("data:image/svg+xml") for source in pictures)
     assert page.locator("main").count() == page.locator("h1").count() == 1
     assert page.locator("#questions .question").count() == len(report_pages.HOSTILE)
     shown = page.locator("#questions").text_content()
