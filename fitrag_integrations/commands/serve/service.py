@@ -275,7 +275,7 @@ class Service:
     def _passages(self, asked: Rerank) -> list[Passage]:
         given = asked.texts if asked.documents is None else asked.documents
         if given is None or (asked.texts is not None and asked.documents is not None):
-            raise InputError("documents: given both or none of texts and documents, allowed one")
+            raise InputError("`documents` or `texts` must be given, and not both")
         count, most = len(given), self._settings.documents
         refuse_if(not 1 <= count <= most, "documents", count, f"1 to {most}, set by the server")
         titled = "title" in asked.rank_fields

@@ -241,9 +241,9 @@ def _checked_url(given: object) -> str:
     url = check_text("base_url", given, blank=False).rstrip("/")
     parts = urlsplit(url)
     if parts.username or parts.password:  # not repeated: it is a secret
-        raise InputError("base_url: given one with a user or password, allowed: pass api_key")
+        raise InputError("`base_url` must have no user or password: pass the key as api_key")
     if parts.query or parts.fragment:  # where a key may stand, and no path can follow
-        raise InputError("base_url: given one with a query, allowed: pass a key as api_key")
+        raise InputError("`base_url` must have no query: pass a key as api_key")
     refuse_if(
         parts.scheme not in ("http", "https") or not parts.hostname,
         "base_url",

@@ -238,7 +238,7 @@ def test_what_the_inner_method_drops_is_in_the_selection_with_its_reason():
         ("River 0", True, ""),
         ("River 1", False, "k=1"),
     ]
-    assert "dropped 3. River 2 0.00: k=2, by direct" in context.explain()
+    assert "dropped 3. River 2 0.00: k=2, by direct" in context.explain(dropped=True)
     rounds = Over(ITRG("refresh", rounds=2), retriever=Direct(k=1))
     context = run(rounds(QUESTIONS[0], Ports(ports.retrieve, generate=lambda p: ["long"]))).value
     assert len([row for row in context.selection if row.name == "River 3"]) == 1
