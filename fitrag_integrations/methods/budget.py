@@ -38,6 +38,8 @@ from fitrag_integrations.values.windows import fit
 Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 NAMED = 3
 """Skipped excerpts that a note names."""
+ROUNDING = 2
+"""Tokens by which an estimate may exceed what a text adds to a prompt."""
 PASSES = 16
 """Times that room left by an estimate is offered again."""
 
@@ -105,6 +107,10 @@ class Budget:
     def _documents(self, shown: Sequence[Excerpt]) -> int:
         titled_so = [remade(one, passage=titled(one.passage)) for one in shown]
         return self._count(render_excerpts(titled_so, merged=False))
+
+    def _beside(self, alike: Sequence[Excerpt], one: Excerpt) -> int:
+        """Estimate what an excerpt adds; the rule before web pages stands once for all of them."""
+        return self._documents([*alike, one]) - (self._documents(alike) if alike else 0)
 
     def _count(self, text: str) -> int:
         if text not in self._known:
@@ -178,8 +184,9 @@ class Budget:
                     passed.append(at)
                     continue
                 more = costs.more(rest[at]) if self.share else 0
-                alone = self._documents([rest[at]]) if self.max_tokens else 0
-                fits = more <= room and alone <= space
+                alike = [one for one in shown if is_web(one.passage) == is_web(rest[at].passage)]
+                alone = self._beside(alike[:1], rest[at]) if self.max_tokens else 0
+                fits = more <= room + ROUNDING and alone <= space + ROUNDING
                 (tried if fits else passed).append(at)
                 if fits:
                     room, space = room - more, space - alone
