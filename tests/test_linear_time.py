@@ -31,6 +31,7 @@ from fitrag_integrations.methods.writing import final_answer, read_answer, read_
 from fitrag_integrations.retrieval.corpus.documents import _title
 from fitrag_integrations.text.asked import asked_note, asked_of
 from fitrag_integrations.text.blocks import blocks_of, trimmed
+from fitrag_integrations.text.bm25 import words
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, has_text, site_of
 from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
@@ -122,6 +123,7 @@ READERS = {
     "title": lambda text: _title(text, Path("a.md")),
     "visible": visible,
     "clipped": lambda text: clipped(text, 30),
+    "words": words,
 }
 # Runs of what the patterns look for, with a word before, amid and after them.
 UNITS = [" ", "\t", "\n", "\n\n", "\r", "a", "a ", "A. ", ".", "1. ", "\n1. ", '"', '"ab" ']

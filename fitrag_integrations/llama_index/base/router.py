@@ -234,7 +234,7 @@ class Deciding(FromFitted, Configured):
         """Return the flow for a ``question`` that ends in a context without excerpts.
 
         Whatever its decision says, the rest is the caller's. The prompt of a known question is the
-        no-retrieval one.
+        no-retrieval one. Raises `InputError` without a gate and a language model.
         """
         decider = self._decider
         llm = self.llm
