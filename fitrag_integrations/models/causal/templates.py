@@ -112,8 +112,8 @@ def _serve() -> None:
     for line in sys.stdin.buffer:
         asked = json.loads(line)
         try:
-            texts, _ = render_jinja_template(**asked)
-            text = texts[0]
+            rendered: Any = render_jinja_template(**asked)
+            text = rendered[0][0]
             over = len(text) - len(asked["conversations"][0][0]["content"])
             said = {"text": text}
             if over > GROWTH:
