@@ -122,7 +122,7 @@ def test_numbers_come_out_as_plain_python():
         (lambda: Passage(7, "t"), r"Passage\.id` must be a string"),
         (lambda: Passage("a", None), r"Passage\.text` must be a string"),
         (lambda: Passage("a", "t", metadata=[1]), r"Passage\.metadata` must be a mapping"),
-        (lambda: BiLabelScore(1.5), r"has_answer` must be .* from 0 to 1"),
+        (lambda: BiLabelScore(1.5), r"has_answer` must be .*from 0 to 1"),
         (lambda: BiLabelScore(True), r"has_answer` must be .*got True"),
         (lambda: BiLabelScore(0.5, float("nan")), r"llm_prefer` must be"),
         (lambda: LABELS.combine(2), r"weight` must be"),

@@ -104,7 +104,7 @@ def test_a_model_that_cannot_write_has_no_draft_to_ask_about():
         def p_yes(self, prompts):
             return [0.9] * len(prompts)
 
-    with pytest.raises(InputError, match="draft` must be .* a model that also writes"):
+    with pytest.raises(InputError, match="draft` must be .*a model that also writes"):
         SelfEval(OnlyYes(), draft=True)
 
 

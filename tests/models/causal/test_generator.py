@@ -215,7 +215,7 @@ def test_a_pickle_is_the_folder_and_the_options(generator):
     [
         ({"max_new_tokens": 0}, "max_new_tokens` must be"),
         ({"draft_tokens": 0}, "draft_tokens` must be"),
-        ({"prompt": "Answer:"}, r"prompt` must be .* a text with \{question\}"),
+        ({"prompt": "Answer:"}, r"prompt` must be .*a text with \{question\}"),
         ({"stop": "\n"}, "stop` must be"),
         ({"device": "nowhere"}, "device` must be"),
     ],

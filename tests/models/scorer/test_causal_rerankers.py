@@ -200,7 +200,7 @@ def test_a_question_may_fill_a_quarter_of_the_input(folder, family):
 
 
 def test_lengths_that_cannot_be_are_refused(folder):
-    with pytest.raises(InputError, match="max_length` must be .* to 4096"):
+    with pytest.raises(InputError, match="max_length` must be .*to 4096"):
         BiLabelScorer.from_reranker(folder, max_length=4097)
     with pytest.raises(InputError, match=r"max_length` must be at least \d+: the prompt"):
         BiLabelScorer.from_reranker(folder, max_length=64)

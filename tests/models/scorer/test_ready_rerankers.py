@@ -233,9 +233,9 @@ def test_it_serves_where_a_scorer_does(ready):
 def test_each_architecture_has_its_scale(monot5, cross):
     assert BiLabelScorer.from_reranker(monot5).scale == "tokens"
     assert BiLabelScorer.from_reranker(cross).scale == "logit"
-    with pytest.raises(InputError, match="scale` must be .* for a bert"):
+    with pytest.raises(InputError, match="scale` must be .*for a bert"):
         BiLabelScorer.from_reranker(cross, scale="tokens")
-    with pytest.raises(InputError, match="scale` must be .* for a t5"):
+    with pytest.raises(InputError, match="scale` must be .*for a t5"):
         BiLabelScorer.from_reranker(monot5, scale="logit")
     with pytest.raises(ModelLoadError, match="a t5 checkpoint of"):
         BiLabelScorer.from_reranker(monot5, family="classifier")

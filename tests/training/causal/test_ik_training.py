@@ -222,7 +222,7 @@ def test_a_base_in_four_bits_is_loaded_for_a_gpu(base, tmp_path, monkeypatch):
 
 
 def test_what_four_bits_need_is_told(base, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="four_bit` must be .* where all weights are trained"):
+    with pytest.raises(InputError, match="four_bit` must be .*where all weights are trained"):
         fit_whole(None, None, tmp_path, AdapterPlan(four_bit=True))
     with pytest.raises(InputError, match="four_bit` must be a GPU, where gradients"):
         own_engine(base, "cpu", four_bit=True)
