@@ -79,7 +79,7 @@ def test_a_method_is_one_file(fitrag):
 def test_a_recipe_of_tables_runs_no_file(fitrag, tmp_path):
     (tmp_path / "one.toml").write_text('method = "guessing.py"\n')
     for recipe in ("one.toml", {"method": "guessing.py"}, {"method": "crag", "retriever": "a.py"}):
-        with pytest.raises(InputError, match=r"given '\w+\.py'"):
+        with pytest.raises(InputError, match=r"got '\w+\.py'"):
             method_from(recipe)
 
 
@@ -87,7 +87,7 @@ def test_a_recipe_of_tables_runs_no_file(fitrag, tmp_path):
     ("reference", "told"),
     [
         ("nothing.py", "a Python file with one class"),
-        ("words.py:Other", "given 'words.py:Other'"),
+        ("words.py:Other", "got 'words.py:Other'"),
         ("two.py", "One, Two"),
     ],
 )

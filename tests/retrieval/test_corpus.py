@@ -208,7 +208,7 @@ def test_dprs_passages_are_read(tmp_path):
     path.write_bytes(gzip.compress(b'id\ttext\ttitle\n1\t"The ""Iller"" ends."\tIller\n2\tx\n'))
     first, second = read_corpus(path, on_bad="yield")
     assert (first.id, first.text, first.title) == ("1", 'The "Iller" ends.', "Iller")
-    assert "line 3` must be 3 columns" in str(second)
+    assert "line 3: `columns` must be 3" in str(second)
     other = tmp_path / "other.tsv"
     other.write_text("a\tb\n1\t2\n")
     with pytest.raises(InputError, match="columns` must be one named text"):
