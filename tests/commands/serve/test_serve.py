@@ -20,7 +20,7 @@ from closed_book import GATE
 from starlette.testclient import TestClient
 
 from fitrag_integrations import InputError, Passage, PortError
-from fitrag_integrations.commands.serve import Settings, create_app
+from fitrag_integrations.commands.serve import Settings, create_app, limits
 from fitrag_integrations.commands.serve.limits import ELEMENTS, Door, Metrics, limits_table
 from fitrag_integrations.commands.serve.serve import ServePlan
 from fitrag_integrations.core import http, jsonl
@@ -479,8 +479,11 @@ def test_a_wrong_setting_is_named(given, told):
     ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8000_TCP",
      "PORT_8000_TCP_ADDR", "DOCS_SERVICE_PORT"],
 )  # fmt: skip
-def test_what_kubernetes_sets_for_a_service_is_no_setting(name, caplog):
-    caplog.set_level("INFO")
+def test_what_kubernetes_sets_for_a_service_is_no_setting(name, caplog, monkeypatch):
+    # a server that ran before it may have set the logger up
+    monkeypatch.setattr(limits.log, "handlers", [caplog.handler])
+    monkeypatch.setattr(limits.log, "disabled", False)
+    caplog.set_level("INFO", limits.log.name)
     given = {f"FITRAG_SERVE_{name}": "tcp://10.0.0.1:8000", "FITRAG_SERVE_DOCUMENTS": "7"}
     assert Settings.from_environment(given).documents == 7
     assert f"FITRAG_SERVE_{name} is ignored" in caplog.text
