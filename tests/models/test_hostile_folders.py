@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from closed_book import GATE
 from tiny import write_bert
 from tiny_causal import write_llama
 
@@ -96,12 +97,12 @@ def changed(fields, path, value):
 def folder(request, tmp_path):
     """A copy of a folder that ships, whose encoder, scorer or base stays where it is."""
     kind = request.param
-    made = tmp_path / kind
-    shutil.copytree(HOME / kind, made, ignore=shutil.ignore_patterns("encoder"))
+    home, made = (GATE if kind == "ik" else HOME / kind), tmp_path / kind
+    shutil.copytree(home, made, ignore=shutil.ignore_patterns("encoder"))
     fields = json.loads((made / "model.json").read_text())
     for name in ("encoder", "scorer", "base"):
-        if isinstance(fields.get(name), str) and (HOME / kind / fields[name]).is_dir():
-            fields[name] = str((HOME / kind / fields[name]).resolve())
+        if isinstance(fields.get(name), str) and (home / fields[name]).is_dir():
+            fields[name] = str((home / fields[name]).resolve())
     (made / "model.json").write_text(json.dumps(fields))
     return made
 

@@ -293,7 +293,7 @@ def test_w_stays_within_its_bounds():
     ],
 )
 def test_plans_that_make_no_sense_are_refused(field, value):
-    with pytest.raises(InputError, match="allowed"):
+    with pytest.raises(InputError, match="must be"):
         Imbalance(**{field: value})
 
 
@@ -304,7 +304,7 @@ def test_other_optimizers_are_refused():
         torch.optim.SGD([p], momentum=0.9, dampening=0.1),
         torch.optim.AdamW([p], amsgrad=True),
     ):
-        with pytest.raises(InputError, match="allowed"):
+        with pytest.raises(InputError, match="must be"):
             step_change(optimizer, [p], [torch.ones(1)])
 
 
