@@ -11,7 +11,6 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from closed_book import GATE
 from tiny import write_bert
 from tiny_causal import write_llama
 
@@ -26,7 +25,6 @@ from fitrag_integrations.models import (
     BiLabelScorer,
     EligibilityDetector,
     ExtractiveReader,
-    IKClassifier,
     LocalGenerator,
     OnePassScorer,
     RetrievalEvaluator,
@@ -51,7 +49,6 @@ ASK = {
     "onepass": (OnePassScorer, lambda model: model.score_sentences([(*PAIRS[0], [(0, 10)])])),
     "reader": (ExtractiveReader, lambda model: model.read(PAIRS)),
     "eligibility": (EligibilityDetector, lambda model: model.eligible([[SCORE]])),
-    "ik": (IKClassifier, lambda model: model.p_known(["Who wrote Faust?"], ["Goethe"])),
 }
 VALUES = [
     None,
@@ -97,7 +94,7 @@ def changed(fields, path, value):
 def folder(request, tmp_path):
     """A copy of a folder that ships, whose encoder, scorer or base stays where it is."""
     kind = request.param
-    home, made = (GATE if kind == "ik" else HOME / kind), tmp_path / kind
+    home, made = HOME / kind, tmp_path / kind
     shutil.copytree(home, made, ignore=shutil.ignore_patterns("encoder"))
     fields = json.loads((made / "model.json").read_text())
     for name in ("encoder", "scorer", "base"):
@@ -142,7 +139,7 @@ def test_any_field_of_a_manifest_may_be_anything(folder):
     kept.unload()
 
 
-@pytest.mark.parametrize("folder", ["bilabel", "eligibility", "ik"], indirect=True)
+@pytest.mark.parametrize("folder", ["bilabel", "eligibility"], indirect=True)
 def test_any_byte_of_the_weights_may_be_another(folder):
     kind = folder.name
     kept = ASK[kind][0].embedded()

@@ -152,7 +152,7 @@ def test_bfloat16_trains_too(bert, tmp_path):
 def test_judged_rows_come_back():
     for row in judged_rows():
         assert judged_row(judged_json(row)) == row
-    with pytest.raises(InputError, match="passages` must be .*[\\]"):
+    with pytest.raises(InputError, match="passages` must be"):
         judged_row({"question": "who", "passages": []})
 
 
