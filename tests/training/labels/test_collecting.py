@@ -88,7 +88,7 @@ def test_patterns_fold_and_keep_to_whole_words(text, pattern, found):
 
 
 def test_a_pattern_that_never_ends_is_told():
-    with pytest.raises(InputError, match=r"answers: .* in 2 s"):
+    with pytest.raises(InputError, match=r"answers` must be .*in 2 s"):
         matches_pattern("a" * 60 + "!", [r"(a|aa|aaa)+b"])
 
 
