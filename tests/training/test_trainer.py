@@ -213,18 +213,6 @@ def test_a_run_killed_between_the_batches_of_a_step_goes_on(bert, optimizer, tmp
     assert whole["weigher.w"].item() != 0.5 or optimizer == "sgd"
 
 
-def test_two_processes_are_one_with_twice_the_batches(bert, tmp_path):
-    sgd = {"optimizer": "sgd", "rate": 0.3}  # AdamW's first steps make rounding large
-    codes, said = start(bert, tmp_path / "two", {"accumulate": 2, **sgd}, count=2)
-    assert codes == [0, 0], said
-    alone = train(bert, tmp_path / "one", accumulate=4, **sgd)
-    for rank in (0, 1):
-        found = load_file(tmp_path / "two" / f"weights-{rank}.safetensors")
-        assert found.keys() == alone.keys() and found["weigher.w"] != 0.5
-        for name, value in alone.items():
-            torch.testing.assert_close(found[name], value, atol=1e-6, rtol=1e-5)
-
-
 def test_the_verb_in_two_processes_saves_and_reports_once(tmp_path, bert):
     write_jsonl(tmp_path / "rows.jsonl", map(judged_json, judged_rows()))
     # AdamW divides by how large gradients were: where they are 0, by rounding alone
