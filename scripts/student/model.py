@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evidence.lexical import AVERAGE_LENGTH, K1, WINDOW, B
+from fitrag_integrations.models.light.engine import LEVELS
 from fitrag_integrations.models.runtime.engine import multiplies_bfloat16
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 
@@ -43,6 +44,30 @@ ATTENTION = "eager" if HALVES else "sdpa"  # the fused one is slower in bfloat16
 def halved(device: str = "cpu") -> torch.autocast:
     """Compute in bfloat16 where that is faster."""
     return torch.autocast(device, torch.bfloat16, enabled=HALVES or device != "cpu")
+
+
+def rounded(encoder: nn.Module) -> nn.Module:
+    """Let products of the layers be rounded as the bundled engine rounds them.
+
+    Weights have seven bits with a scale for each output, activations eight bits with a scale for
+    each token (`models/light/engine.py`); gradients pass straight through (Bengio et al., 2013).
+    """
+
+    def near(x: Tensor, levels: int, lowest: int) -> Tensor:
+        step = x.detach().abs().amax(-1, keepdim=True).clamp(min=1e-9) / levels
+        return x + ((x / step).round().clamp(min=lowest) * step - x).detach()
+
+    def product(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+        wide = layer.in_features > layer.out_features  # behind GELU few numbers are below zero
+        zero = 32 if wide else 128
+        return lambda x: F.linear(
+            near(x, 255 - zero, -zero), near(layer.weight, LEVELS, -LEVELS), layer.bias
+        )
+
+    for name, layer in encoder.named_modules():
+        if isinstance(layer, nn.Linear) and "layer." in name:
+            layer.forward = product(layer)  # type: ignore[method-assign]
+    return encoder
 
 
 class Clues(nn.Module):

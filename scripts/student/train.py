@@ -41,6 +41,7 @@ from model import (
     batched,
     halved,
     kept,
+    rounded,
     save,
     teachers_student,
 )  # noqa: E402
@@ -78,6 +79,7 @@ def main() -> None:
     parser.add_argument("--synonyms", type=Path, default=None, help="WordNet's files")
     parser.add_argument("--reworded", type=float, default=0.4, help="items asked in other words")
     parser.add_argument("--misled", type=float, default=0.0, help="lists where words mislead")
+    parser.add_argument("--rounded", action="store_true", help="products as on a CPU: eight bits")
     parser.add_argument("--full", action="store_true", help="float32 in any case")
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
@@ -102,6 +104,8 @@ def main() -> None:
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains(name))
     teacher = Teacher(teachers_student(attention=ATTENTION)[0].eval(), args.first)
+    if args.rounded:
+        rounded(model.encoder)
     for one in (model, teacher.second):
         one.to(args.device)
         if not args.full:
