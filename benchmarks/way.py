@@ -1,125 +1,154 @@
-"""Walk with a question through `FitRag`: the files it enters, and the calls it costs.
+"""Walk with a question along the three main roads: what it enters, and how often it moves on.
 
     python benchmarks/way.py [--calls]
 
-Three passages, a scorer that counts words, no model. Told are all calls within the package, those
-that count tokens and those that check a value; and the way of the question itself, by the calls
-that are given it: the files it enters, and how often it comes back to one it had left. With
-`--calls` every function is named with the number of its calls.
+Twenty passages, the bundled scorer, and a question that was asked before ("warm"), through
+LangChain's `FitRagRetriever`, the LlamaIndex class of that name, and one row of `fitrag compress`
+without its start. Counted by `sys.setprofile` on all threads is what runs in the package: files
+entered, functions entered, calls, and moves (a call into another file of the package than that of
+the function that last ran on the thread). With `--calls` every function is named.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tempfile
+import threading
 from collections import Counter
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import fitrag_integrations
-from fitrag_integrations.flow import run
-from fitrag_integrations.methods import FitRag
-from fitrag_integrations.ports import Pair, Ports
-from fitrag_integrations.types import BiLabelScore, Passage
+from fitrag_integrations.cli import main as fitrag
 
 ROOT = Path(fitrag_integrations.__file__).parent
-QUESTION = "Who wrote the score of Amarcord?"
-PASSAGES = (
-    Passage(
-        "film",
-        "Amarcord is a film of 1973. Nino Rota wrote the score. It won a prize in America. Many "
-        "know its tune. It was shot in Rome. The town in it was built in a studio.",
-        "Amarcord",
-    ),
-    Passage(
-        "rota",
-        "Nino Rota was born in Milan. He wrote an oratorio as a child. Later he taught in Bari. "
-        "Films made him famous. He died in Rome in 1979.",
-        "Nino Rota",
-    ),
-    Passage(
-        "rain",
-        "Rain falls on the hills. The river carries it to the sea. Nobody minds. Boats wait at "
-        "the quay. In autumn the water is high.",
-        "Weather",
-    ),
-)
-
-
-class Words:
-    """Score a text by the words it shares with the question."""
-
-    def score(self, pairs: Sequence[Pair]) -> list[BiLabelScore]:
-        """Give the share of the question's words, for both labels."""
-        asked = [
-            (set(question.lower().split()), set(passage.text.lower().split()))
-            for question, passage in pairs
-        ]
-        shares = [len(words & text) / len(words) for words, text in asked]
-        return [BiLabelScore(share, share) for share in shares]
-
-    def score_sentences(self, items: Sequence[Any]) -> list[Any]:
-        """Give the shares of each passage, and of each of its spans."""
-        return [
-            (
-                self.score([(question, passage)])[0],
-                self.score([(question, Passage("", passage.text[a:b])) for a, b in spans]),
-            )
-            for question, passage, spans in items
-        ]
+QUESTION = "Which port do the metrics use?"
+TEXTS = [
+    f"Chapter {i} is about volume {i}. It was written in {1990 + i}. {more}"
+    for i in range(10)
+    for more in (
+        "The web interface runs on port 8461. Owners need a second factor to log in.",
+        "Prometheus metrics are served on port 9464. They need no key.",
+    )
+]
 
 
 class Walk:
-    """Write down every call within the package, and those that are given the question."""
+    """Count the calls within the package, and the moves between its files."""
 
     def __init__(self) -> None:
         self.calls: Counter[tuple[str, str]] = Counter()
-        self.way: list[str] = []
-        self.frames: set[FrameType] = set()  # a generator comes back to its own
+        self.moves = 0
+        self.last: dict[int, str] = {}
+        self.names: dict[str, str | None] = {}
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        """Note a call; what is resumed, as a generator is, was noted before."""
+        """Note a call into the package; a comprehension is part of its function."""
         code = frame.f_code
-        path = Path(code.co_filename)
-        if event != "call" or not path.is_relative_to(ROOT) or frame in self.frames:
+        if event != "call" or code.co_name.startswith("<"):
             return
-        if code.co_name.startswith("<"):  # a comprehension is part of its function
-            return
-        self.frames.add(frame)
-        file = str(path.relative_to(ROOT))
-        self.calls[file, code.co_qualname] += 1
-        given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if any(frame.f_locals.get(name) is QUESTION for name in given):
-            self.way.append(file)
+        if code.co_filename not in self.names:
+            path = Path(code.co_filename)
+            inside = path.is_relative_to(ROOT)
+            self.names[code.co_filename] = str(path.relative_to(ROOT)) if inside else None
+        file = self.names[code.co_filename]
+        if file is not None:
+            self.calls[file, code.co_qualname] += 1
+            thread = threading.get_ident()
+            self.moves += self.last.get(thread, file) != file
+            self.last[thread] = file
+
+
+def langchain() -> Callable[[], object]:
+    """Return a question to LangChain's retriever."""
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+
+    from fitrag_integrations.langchain import FitRagRetriever
+
+    class Listed(BaseRetriever):
+        def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+            return [Document(text) for text in TEXTS]
+
+    retriever = FitRagRetriever(base=Listed(), max_tokens=60)
+    return lambda: retriever.invoke(QUESTION)
+
+
+def llama_index() -> Callable[[], object]:
+    """Return a question to the LlamaIndex retriever."""
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    from fitrag_integrations.llama_index import FitRagRetriever
+
+    class Listed(BaseRetriever):
+        def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
+            return [NodeWithScore(node=TextNode(text=text), score=1.0) for text in TEXTS]
+
+    retriever = FitRagRetriever(Listed(), max_tokens=60)
+    return lambda: retriever.retrieve(QUESTION)
+
+
+def command() -> Callable[[int], object]:
+    """Return the command over a number of rows."""
+    folder = Path(tempfile.mkdtemp())
+    row = {"question": QUESTION, "passages": [{"text": text} for text in TEXTS]}
+
+    def run(rows: int) -> object:
+        given, made = folder / "in.jsonl", folder / "out.jsonl"
+        given.write_text((json.dumps(row) + "\n") * rows)
+        made.unlink(missing_ok=True)
+        try:
+            fitrag(["compress", str(given), str(made), "--max-tokens", "60"])
+        except SystemExit as end:
+            assert not end.code, made
+        return made.read_text()
+
+    return run
+
+
+def walked(call: Callable[[], object]) -> Walk:
+    """Walk through a call that was made before."""
+    walk = Walk()
+    threading.setprofile_all_threads(walk) if sys.version_info >= (3, 12) else threading.setprofile(
+        walk
+    )
+    sys.setprofile(walk)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return walk
 
 
 def main() -> None:
-    """Walk once to load what is loaded lazily, then once to count."""
+    """Print the counts of the three roads."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--calls", action="store_true", help="name every function")
     named = parser.parse_args().calls
-    method = FitRag(Words(), window=3, scoring="windows", max_tokens=60)
-    ports = Ports(lambda queries: [list(PASSAGES) for _ in queries])
-    _ = run(method(QUESTION, ports)).value
-    walk = Walk()
-    sys.setprofile(walk)
-    traced = run(method(QUESTION, ports))
-    sys.setprofile(None)
-    files = {file for file, _ in walk.calls}
-    tokens = sum(n for (file, _), n in walk.calls.items() if file.startswith("text/"))
-    checks = sum(n for (file, _), n in walk.calls.items() if file == "core/checks.py")
-    print(f"{len(files)} files, {walk.calls.total()} calls, {tokens} in text/, {checks} checks")
-    entered = [file for file, _ in groupby(file for file in walk.way if file != "core/checks.py")]
-    returns = len(entered) - len(set(entered))
-    print(f"the question: {len(set(entered))} files entered, {returns} returns")
-    print("  " + " > ".join(entered))
-    print(f"kept {[excerpt.text for excerpt in traced.value.excerpts]}")
-    if named:
-        for (file, name), count in walk.calls.most_common():
-            print(f"{count:5} {file}: {name}")
+    walks = {}
+    for name, road in (("LangChain", langchain), ("LlamaIndex", llama_index)):
+        call = road()
+        call()
+        walks[name] = walked(call)
+    run = command()
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        run(1)
+        one, two = walked(lambda: run(1)), walked(lambda: run(2))
+    print("| road | files | functions | calls | moves |\n| --- | --- | --- | --- | --- |")
+    for name, walk in [*walks.items(), ("fitrag compress, one row", one), ("a row more", two)]:
+        files = len({file for file, _ in walk.calls})
+        print(f"| {name} | {files} | {len(walk.calls)} | {walk.calls.total()} | {walk.moves} |")
+        if named:
+            for (file, function), count in walk.calls.most_common():
+                print(f"{count:5} {file}: {function}")
 
 
 if __name__ == "__main__":

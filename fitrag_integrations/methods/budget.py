@@ -7,10 +7,9 @@ one. A share bounds the first of these.
 
 from __future__ import annotations
 
-from bisect import bisect, insort
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TypeAlias
 
 from fitrag_integrations.core.record import remade
@@ -32,16 +31,13 @@ from fitrag_integrations.text.tokens import (
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.excerpt import place
 from fitrag_integrations.values.passage import is_web, titled
-from fitrag_integrations.values.prompt import ELLIPSIS, WEB_RULE, render_excerpts
+from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.windows import fit
 
 Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 NAMED = 3
 """Skipped excerpts that a note names."""
-ROUNDING = 2
-"""Tokens by which an estimate may exceed what a text adds to a prompt."""
-PASSES = 16
-"""Times that room left by an estimate is offered again."""
+ROUNDING = 2  # tokens by which a text alone may count more than it adds
 
 
 class Counting:
@@ -101,16 +97,9 @@ class Budget:
     def returned(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts in the longest form in which they are returned."""
         shown = self.arrange(excerpts)
-        texts = sum(self._count(one.text) for one in shown)
-        return max(self._count(render_excerpts(shown)), self._documents(shown), texts)
-
-    def _documents(self, shown: Sequence[Excerpt]) -> int:
-        titled_so = [remade(one, passage=titled(one.passage)) for one in shown]
-        return self._count(render_excerpts(titled_so, merged=False))
-
-    def _beside(self, alike: Sequence[Excerpt], one: Excerpt) -> int:
-        """Estimate what an excerpt adds; the rule before web pages stands once for all of them."""
-        return self._documents([*alike, one]) - (self._documents(alike) if alike else 0)
+        documents = [remade(one, passage=titled(one.passage)) for one in shown]
+        forms = (render_excerpts(shown), render_excerpts(documents, merged=False))
+        return max(sum(self._count(one.text) for one in shown), *map(self._count, forms))
 
     def _count(self, text: str) -> int:
         if text not in self._known:
@@ -169,39 +158,31 @@ class Budget:
     ) -> tuple[list[int], list[int]]:
         """Return the places in ``rest`` of what still fits behind ``kept``, and of what does not.
 
-        A pass adds what fits by an estimate of its own cost, and keeps of that the longest part
-        whose real text fits: a few renderings, however many excerpts there are.
+        Most are too long by themselves, and not rendered among the others.
         """
-        added, left, waiting = list[int](), list[int](), list(range(len(rest)))
-        for _ in range(PASSES):
-            shown = [*kept, *(rest[at] for at in added)]
-            costs = _Costs(shown, self._count)
-            room = self.share - self.cost(shown) if self.share else inf
-            space = self.max_tokens - self.returned(shown) if self.max_tokens else inf
-            tried, passed = list[int](), list[int]()
-            for at in waiting:
-                if min(room, space) <= 0:
-                    passed.append(at)
-                    continue
-                more = costs.more(rest[at]) if self.share else 0
-                alike = [one for one in shown if is_web(one.passage) == is_web(rest[at].passage)]
-                alone = self._beside(alike[:1], rest[at]) if self.max_tokens else 0
-                fits = more <= room + ROUNDING and alone <= space + ROUNDING
-                (tried if fits else passed).append(at)
-                if fits:
-                    room, space = room - more, space - alone
-                    costs.add(rest[at])
-            if not tried:
-                break
+        shown, added, left = list(kept), list[int](), list[int]()
+        room = self._room(shown)
+        for at, one in enumerate(rest):
+            # in a merged text only its own characters are new; the rule of the web stands once
+            line = self.max_tokens and not is_web(one.passage)
+            text = render_excerpts([one]) if line else one.body
+            overlaps = not line and any(
+                each.passage is one.passage and each.start < one.end and one.start < each.end
+                for each in shown
+            )
+            if (overlaps or self._count(text) <= room) and self.fits([*shown, one]):
+                shown.append(one)
+                added.append(at)
+                room = self._room(shown)
+            else:
+                left.append(at)
+        return added, left
 
-            def behind(some: Sequence[Excerpt], shown: list[Excerpt] = shown) -> float:
-                return self.load([*shown, *some])
-
-            length = len(fit([rest[at] for at in tried], max_tokens=1, cost=behind))
-            added += tried[:length]
-            left += tried[length : length + 1]  # too long as a prompt shows it
-            waiting = sorted([*passed, *tried[length + 1 :]])
-        return added, sorted([*left, *waiting])
+    def _room(self, shown: Sequence[Excerpt]) -> int:
+        """Return the tokens that are left, a few more: counts of parts do not quite add up."""
+        if self.max_tokens:
+            return self.max_tokens - self.returned(shown) + ROUNDING
+        return (self.share or 0) - self.cost(shown) + ROUNDING
 
     def _bare(self, excerpt: Excerpt, before: Sequence[Excerpt]) -> Excerpt | None:
         """Return an excerpt without what it is shown under, if it has that and fits without."""
@@ -251,41 +232,6 @@ class Budget:
             if fitting := bisect(begun, most, key=lambda part: self.returned([part])):
                 return begun[fitting - 1]
         return None
-
-
-class _Costs:
-    """Estimate what one more excerpt adds to the text of those shown, without rendering all."""
-
-    def __init__(self, shown: Sequence[Excerpt], count: TokenCounter) -> None:
-        self._count = count
-        self._gap, self._rule = count(ELLIPSIS), 0
-        self._spans: dict[Passage, list[tuple[int, int]]] = {}
-        for one in shown:
-            self.add(one)
-
-    def add(self, one: Excerpt) -> None:
-        """Count an excerpt among those shown."""
-        own = self._spans.setdefault(one.passage, [])
-        for span in one.spans:
-            if span not in own:
-                insort(own, span)
-        if is_web(one.passage):
-            self._rule = self._count(WEB_RULE)
-
-    def more(self, one: Excerpt) -> int:
-        """Return the tokens of an excerpt's line, or of its part of its passage's line."""
-        own = self._spans.get(one.passage)
-        if own is not None:  # a lead is shown once
-            one = replace(one, lead=tuple(span for span in one.lead if span not in own))
-        alone = self._count(render_excerpts([one]))
-        if own is None:
-            return alone - self._rule * is_web(one.passage)
-        text, at = one.passage.text, bisect(own, (one.start, one.end))
-        before = bool(at) and bool(text[own[at - 1][1] : one.start].strip())
-        after = at < len(own) and bool(text[one.end : own[at][0]].strip())
-        gaps = before + after - (0 < at < len(own))
-        bare = self._count(render_excerpts([replace(one, start=one.end, lead=())]))
-        return alone - bare + gaps * self._gap
 
 
 def _joined(parts: Sequence[Excerpt]) -> Excerpt:
