@@ -38,7 +38,7 @@ from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figures.figure import paired_interval
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
-from fitrag_integrations.methods.fitrag.reducer import ranked
+from fitrag_integrations.methods.fitrag.ranking import ranked
 from fitrag_integrations.models.light.engine import DTYPES
 from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.models.scorer.items import of_logits

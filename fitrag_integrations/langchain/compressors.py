@@ -39,7 +39,8 @@ from fitrag_integrations.methods.adapting import own_noted
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, Step, explained
-from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
+from fitrag_integrations.methods.fitrag.ranking import Reranking
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.cleaning import has_text

@@ -15,7 +15,8 @@ from fitrag_integrations.llama_index.base.events import dispatcher
 from fitrag_integrations.llama_index.base.postprocessor import Model, Postprocessor
 from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.crag.refiner import Refiner
-from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
+from fitrag_integrations.methods.fitrag.ranking import Reranking
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 
 
 class BiLabelReranker(Postprocessor):

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.explaining import Compression as Compression
     from fitrag_integrations.methods.explaining import Weighed as Weighed
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
+    from fitrag_integrations.methods.fitrag.ranking import rerank as rerank
     from fitrag_integrations.methods.fitrag.recognizer import (
         SelfKnowledgeRecognizer as SelfKnowledgeRecognizer,
     )
     from fitrag_integrations.methods.fitrag.recognizer import fit_recognizer as fit_recognizer
     from fitrag_integrations.methods.fitrag.reducer import TokenReducer as TokenReducer
     from fitrag_integrations.methods.fitrag.reducer import compress as compress
-    from fitrag_integrations.methods.fitrag.reducer import rerank as rerank
     from fitrag_integrations.methods.ik.decider import Decided as Decided
     from fitrag_integrations.methods.ik.decider import Decider as Decider
     from fitrag_integrations.methods.ik.gates import AskGate as AskGate
@@ -91,7 +91,7 @@ _MODULE_OF = {
     "method_from": "compose.recipe",
     "method_named": "compose.recipe",
     "prompt_named": "prompts",
-    "rerank": "fitrag.reducer",
+    "rerank": "fitrag.ranking",
     "split_sentences": ".text.sentences",
     "tiktoken_counter": ".text.tokens",
     "with_citations": "citing",

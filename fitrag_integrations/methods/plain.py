@@ -16,7 +16,8 @@ from fitrag_integrations.defaults import Auto
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, run
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.fitrag.reducer import Reranking, TokenReducer
+from fitrag_integrations.methods.fitrag.ranking import Reranking
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens

@@ -18,7 +18,8 @@ from fakes import (
 from frameworks import BOTH, told
 
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.reducer import compress, rerank
+from fitrag_integrations.methods.fitrag.ranking import rerank
+from fitrag_integrations.methods.fitrag.reducer import compress
 from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.types import Passage
 

@@ -10,7 +10,8 @@ import pytest
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import defaults as _defaults
-from fitrag_integrations.methods.fitrag.reducer import rerank, score_port
+from fitrag_integrations.methods.fitrag.ranking import rerank
+from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.types import BiLabelScore, Passage
 
 PASSAGES = [Passage("a", "one"), Passage("b", "longer")]

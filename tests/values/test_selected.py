@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG, Crag, FitRag, Refiner, SlimPLM, TokenReducer
 from fitrag_integrations.methods.baselines import Direct, IterRetgen, Refeed, SelfAsk
-from fitrag_integrations.methods.fitrag.reducer import Reranking
+from fitrag_integrations.methods.fitrag.ranking import Reranking
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection

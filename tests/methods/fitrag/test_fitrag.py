@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import FitRag, approximate_tokens, compress, rerank
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer, ranked, score_port
+from fitrag_integrations.methods.fitrag.ranking import ranked
+from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision

@@ -13,7 +13,8 @@ from tiny import LETTERS, MARKS, PAIRS, WORDS, write_bert, write_cross_encoder, 
 
 from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.reducer import rerank, score_port
+from fitrag_integrations.methods.fitrag.ranking import rerank
+from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.ports import scorer_of
