@@ -192,6 +192,20 @@ def test_questions_are_filtered_and_found(opened):
     assert shown.count() == 6
 
 
+def test_a_head_sorts_its_table_by_numbers_and_back(opened):
+    page = opened("usual")
+    table = page.locator("#summary table").first
+    names = table.locator("tbody th")
+    assert names.all_text_contents() == ["direct", "fitrag", "crag"]
+    table.get_by_text("tokens read").click()
+    assert names.all_text_contents() == ["direct", "fitrag", "crag"]  # 1,200, 1,100 and 1,000
+    table.get_by_text("tokens read").press("Enter")
+    assert names.all_text_contents() == ["crag", "fitrag", "direct"]
+    for _ in range(2):
+        table.get_by_text("to the first").click()
+        assert names.all_text_contents()[-1] == "direct"  # a dash, however it is sorted
+
+
 def test_works_without_scripts(opened):
     page = opened("usual", java_script_enabled=False)
     assert not page.get_by_label("Find").is_visible()

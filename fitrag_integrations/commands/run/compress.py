@@ -96,6 +96,15 @@ class CompressPlan(SearchingPlan):
         float,
         Option("Weight of llm_prefer; 0: has_answer alone, 1: llm_prefer alone.", min=0, max=1),
     ] = DEFAULTS.weight
+    prior: Annotated[
+        float | None,
+        Option(
+            "Weight of the order given and of shared words when passages are ranked.",
+            min=0,
+            max=1,
+            default=f"{DEFAULTS.prior:g} with the embedded scorer, else 0",
+        ),
+    ] = None
     tokenizer: options.Tokenizer = DEFAULTS.tokenizer
 
     def run(self) -> None:
@@ -117,6 +126,7 @@ class CompressPlan(SearchingPlan):
             "max_share": self.max_share,
             "max_tokens": self.max_tokens,
             "scoring": ONE_PASS if self.one_pass else self.scoring,
+            "prior": self.prior,
         }
         settings: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
         for name, most in (("top_n", self.top_n), ("per_passage", self.per_passage)):

@@ -120,6 +120,12 @@ def test_compress_weighs_the_labels(one):
     assert ROW["passages"][first["passage"]]["text"][first["start"] : first["end"]] == "Rain falls."
 
 
+@pytest.mark.parametrize(("prior", "best"), [(0, 2), (1, 0)])
+def test_compress_ranks_by_scores_and_by_a_prior(one, prior, best):
+    kept = one("compress", "--prior", prior, "--top-n", 1, "--weight", 1)["excerpts"]
+    assert {each["passage"] for each in kept} == {best}
+
+
 def test_read_gives_the_best_span_of_all_passages(one):
     got = one("read")
     place = {k: got[k] for k in ("answer", "passage", "start", "end", "score")}
