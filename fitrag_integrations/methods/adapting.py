@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from fitrag_integrations import retrieval  # whose names load on first use, and torch with them
 from fitrag_integrations.core.checks import can, check_many, check_text
 from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.errors import InputError, refuse_if
@@ -30,9 +30,7 @@ class EncoderVectors:
 
     def __init__(self, encoder: Any = None) -> None:
         if encoder is None or isinstance(encoder, str):
-            # by name, so that a page of pure Python loads no torch before it must
-            kind = importlib.import_module("fitrag_integrations.retrieval").Encoder
-            encoder = kind() if encoder is None else kind(encoder)
+            encoder = retrieval.Encoder() if encoder is None else retrieval.Encoder(encoder)
         allowed = "an object with an 'encode' method, or the name of a checkpoint"
         refuse_if(not can(encoder, "encode"), "encoder", encoder, allowed)
         self.encoder = encoder
@@ -59,11 +57,6 @@ class EncoderVectors:
 
 def _plain(vectors: Any) -> list[list[float]]:
     return [[float(number) for number in vector] for vector in vectors]
-
-
-def faiss_index() -> Any:
-    """Find the class by name: pure Python loads neither torch nor faiss before it must."""
-    return importlib.import_module("fitrag_integrations.retrieval").FaissIndex
 
 
 def described(

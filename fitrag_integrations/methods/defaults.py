@@ -1,15 +1,13 @@
 """Find the embedded model for a role when a method is given none.
 
-Methods import no model: the arrow would turn a page of pure Python into a load of torch. So a
-default is named here as text and imported when the first flow that needs it runs. Until then a
-stand-in takes its place, which has the model's calls and reports its numbers. Async calls go to the
-model's own worker and occupy no thread while they wait.
+A page of pure Python loads no model: a default is imported when the first flow that needs it runs.
+Until then a stand-in takes its place, which has the model's calls and reports its numbers. Async
+calls go to the model's own worker and occupy no thread while they wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import unicodedata
 from collections import Counter
@@ -20,19 +18,19 @@ from itertools import islice
 from threading import Lock
 from typing import Any
 
+from fitrag_integrations import models  # whose names load on first use, and torch with them
 from fitrag_integrations.core.extras import torch_sees_gpu
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.types import Passage
 
-HOMES = {
-    "scorer": ("fitrag_integrations.models", "BiLabelScorer"),
-    "evaluator": ("fitrag_integrations.models", "RetrievalEvaluator"),
-    "reader": ("fitrag_integrations.models", "ExtractiveReader"),
-    "detector": ("fitrag_integrations.models", "EligibilityDetector"),
+ROLES = {
+    "scorer": "BiLabelScorer",
+    "evaluator": "RetrievalEvaluator",
+    "reader": "ExtractiveReader",
+    "detector": "EligibilityDetector",
 }
-LIGHT_HOME = "fitrag_integrations.models.light.models"
 LIGHT = {
     "scorer": "LightScorer",
     "evaluator": "LightEvaluator",
@@ -47,11 +45,10 @@ _loaded: dict[str, object] = {}
 
 def default_model(role: str) -> Any:
     """Load the embedded model of a role once per process; every later call gives the same."""
-    refuse_if(role not in HOMES, "role", role, ", ".join(HOMES))
+    refuse_if(role not in ROLES, "role", role, ", ".join(ROLES))
     with _loading:  # two threads must not load it twice
         if role not in _loaded:
-            module, name = home_of(role)
-            _loaded[role] = getattr(importlib.import_module(module), name).embedded()
+            _loaded[role] = kind_of(role).embedded()
         return _loaded[role]
 
 
@@ -60,11 +57,13 @@ def is_default(model: object) -> bool:
     return any(model is one for one in _loaded.values())
 
 
-def home_of(role: str) -> tuple[str, str]:
-    """Return the module and the class of a role's bundled model: on a GPU the one in PyTorch."""
+def kind_of(role: str) -> Any:
+    """Return the class of a role's bundled model: on a GPU the one in PyTorch."""
     if role in LIGHT and not torch_sees_gpu():
-        return LIGHT_HOME, LIGHT[role]
-    return HOMES[role]
+        from fitrag_integrations.models.light import models as light  # and ONNX Runtime
+
+        return getattr(light, LIGHT[role])
+    return getattr(models, ROLES[role])
 
 
 def _asks(role: str, verb: str) -> tuple[Any, Any]:

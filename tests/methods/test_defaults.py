@@ -1,9 +1,7 @@
 """The embedded scorer: named as text, loaded once, off the event loop, and asked natively."""
 
 import asyncio
-import sys
 import threading
-import types
 
 import pytest
 
@@ -43,11 +41,7 @@ def seen(monkeypatch):
             calls.append(("load", 0, threading.get_ident()))
             return Lengths(calls)
 
-    home = types.ModuleType("home_of_the_scorer")
-    home.Home = Home
-    monkeypatch.setitem(sys.modules, home.__name__, home)
-    monkeypatch.setitem(_defaults.HOMES, "scorer", (home.__name__, "Home"))
-    monkeypatch.setattr(_defaults, "torch_sees_gpu", lambda: True)
+    monkeypatch.setattr(_defaults, "kind_of", lambda role: Home)
     monkeypatch.setattr(_defaults, "_loaded", {})
     return calls
 

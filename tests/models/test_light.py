@@ -15,6 +15,7 @@ from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadE
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.models import (
     BiLabelScorer,
+    EligibilityDetector,
     ExtractiveReader,
     OnePassScorer,
     RetrievalEvaluator,
@@ -96,7 +97,7 @@ async def test_answers_are_those_of_torch():
 def test_defaults_need_no_torch_where_it_is_not(monkeypatch):
     monkeypatch.setattr(defaults, "_loaded", {})
     assert type(defaults.default_model("scorer")) is LightScorer
-    assert defaults.home_of("detector")[1] == "EligibilityDetector"
+    assert defaults.kind_of("detector") is EligibilityDetector
 
 
 def test_nothing_of_it_loads_torch():
@@ -150,9 +151,9 @@ def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert not extras.torch_sees_gpu()
     assert "torch" not in sys.modules
-    assert defaults.home_of("reader") == ("fitrag_integrations.models.light.models", "LightReader")
+    assert defaults.kind_of("reader") is LightReader
     monkeypatch.setattr(defaults, "torch_sees_gpu", lambda: True)
-    assert defaults.home_of("reader") == defaults.HOMES["reader"]
+    assert defaults.kind_of("reader") is ExtractiveReader
 
 
 def test_vectors_are_those_of_torch():

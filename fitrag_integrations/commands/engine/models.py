@@ -43,11 +43,9 @@ CALLS = {
 def load_scorer(options: ModelOptions) -> Scorer:
     """Load the bi-label scorer, or a published reranker; the bundled one also scores sentences."""
     if options.model is not None and options == ModelOptions(options.model):
-        given, (home, name) = manifest_of(Path(options.model)), defaults.home_of("scorer")
+        given = manifest_of(Path(options.model))
         if (given.get("kind"), given.get("source")) == ("calibrated", "embedded"):
-            return cast(
-                Scorer, getattr(importlib.import_module(home), name).from_pretrained(options.model)
-            )
+            return cast(Scorer, defaults.kind_of("scorer").from_pretrained(options.model))
     if options.model is not None and installed("torch") and not is_own_file(options.model):
         sources = importlib.import_module("fitrag_integrations.models.runtime.sources")
         folder = sources.model_folder(options.model)
@@ -109,10 +107,9 @@ def _load(name: str, options: ModelOptions) -> Any:
             lambda kind: any(map(partial(hasattr, kind), calls)),
             f"a class with {' or '.join(calls)}",
         )()
-    role = next((role for role, (_, kind) in defaults.HOMES.items() if kind == name), "")
-    if (bool(role) and options == ModelOptions()) and defaults.home_of(role)[0].startswith(
-        defaults.LIGHT_HOME
-    ):
+    role = next((role for role, kind in defaults.ROLES.items() if kind == name), "")
+    light = defaults.kind_of(role).__name__ == defaults.LIGHT.get(role) if role else False
+    if light and options == ModelOptions():
         return defaults.default_model(role)
     if not installed("torch"):
         feature = "a model of one's own, and --device, --dtype and --backend"

@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from pydantic import field_validator
 
+from fitrag_integrations import retrieval
 from fitrag_integrations.core.checks import can, check_many
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
@@ -17,7 +18,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
 from fitrag_integrations.langchain.base.fields import Kept
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
-from fitrag_integrations.methods.adapting import described, faiss_index, searched
+from fitrag_integrations.methods.adapting import described, searched
 from fitrag_integrations.types import Context
 
 
@@ -38,7 +39,7 @@ class FaissRetriever(FlowRetriever):
     @classmethod
     def _load(cls, index: object) -> object:
         if isinstance(index, str | PathLike):
-            return faiss_index().load(index)
+            return retrieval.FaissIndex.load(index)
         refuse_if(not can(index, "search"), "index", index, "a FaissIndex or a folder")
         return index
 
@@ -51,7 +52,7 @@ class FaissRetriever(FlowRetriever):
             encoder: Encoder of the queries; None is the one that the index names.
             **fields: Further fields of the retriever, such as `k`.
         """
-        return cls(index=faiss_index().load(folder, encoder=encoder), **fields)
+        return cls(index=retrieval.FaissIndex.load(folder, encoder=encoder), **fields)
 
     @classmethod
     def from_texts(
@@ -90,7 +91,7 @@ class FaissRetriever(FlowRetriever):
             **fields: Further fields of the retriever, such as `k`.
         """
         passages = map(to_passage, check_many("documents", documents, Document))
-        return cls(index=faiss_index().build(passages, encoder=encoder), **fields)
+        return cls(index=retrieval.FaissIndex.build(passages, encoder=encoder), **fields)
 
     def documents(self, context: Context) -> list[Document]:
         """Return the documents as they were indexed, with their scores."""

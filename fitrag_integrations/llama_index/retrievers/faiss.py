@@ -11,6 +11,7 @@ from typing import Any
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle
 
+from fitrag_integrations import retrieval
 from fitrag_integrations.core.checks import can, check_many, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
@@ -18,7 +19,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage
 from fitrag_integrations.llama_index.base.retriever import FlowRetriever
-from fitrag_integrations.methods.adapting import described, faiss_index, made_id, searched
+from fitrag_integrations.methods.adapting import described, made_id, searched
 from fitrag_integrations.types import Context, Passage
 
 _loading = Lock()
@@ -73,7 +74,7 @@ class FaissRetriever(FlowRetriever):
             encoder: Encoder of the queries; None is the one that the index names.
             **settings: Further arguments of the retriever, such as `similarity_top_k`.
         """
-        return cls(faiss_index().load(folder, encoder=encoder), **settings)
+        return cls(retrieval.FaissIndex.load(folder, encoder=encoder), **settings)
 
     @classmethod
     def from_nodes(
@@ -88,7 +89,7 @@ class FaissRetriever(FlowRetriever):
         """
         given = check_many("nodes", nodes, BaseNode)  # type: ignore[type-abstract]
         passages = [stored_passage(node) for node in given]
-        return cls(faiss_index().build(passages, encoder=encoder), **settings)
+        return cls(retrieval.FaissIndex.build(passages, encoder=encoder), **settings)
 
     @classmethod
     def from_texts(
@@ -110,14 +111,14 @@ class FaissRetriever(FlowRetriever):
             **settings: Further arguments of the retriever, such as `similarity_top_k`.
         """
         passages = [_passage(*each) for each in described(texts, metadatas, ids)]
-        return cls(faiss_index().build(passages, encoder=encoder), **settings)
+        return cls(retrieval.FaissIndex.build(passages, encoder=encoder), **settings)
 
     @property
     def index(self) -> Any:
         """The index, read from its folder where that was not done yet."""
         with _loading:
             if self._index is None:
-                self._index = faiss_index().load(self._folder)
+                self._index = retrieval.FaissIndex.load(self._folder)
             return self._index
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from fitrag_integrations import models, retrieval  # whose names load on first use
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_callable, meant
 from fitrag_integrations.core.extras import from_own_file, is_own_file
@@ -36,7 +37,6 @@ from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Context, Excerpt, Passage
 
 EMBEDDED = "embedded"
-MODELS = "fitrag_integrations.models"
 KINDS: Mapping[str, str] = {
     "scorer": "BiLabelScorer",
     "evaluator": "RetrievalEvaluator",
@@ -94,7 +94,7 @@ class Models:
 
     def _load(self, kind: str, name: str) -> Any:
         if kind == "QuestionBank":
-            return importlib.import_module("fitrag_integrations.retrieval").QuestionBank.load(name)
+            return retrieval.QuestionBank.load(name)
         if kind == "Recognizer":
             path = Path(name) / RECOGNIZER
             try:
@@ -103,10 +103,9 @@ class Models:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise ModelLoadError(f"{path} is damaged: {error!r}") from error
             return SelfKnowledgeRecognizer(self._once("QuestionBank", name), thresholds)
-        home = importlib.import_module(MODELS)
         if kind == "Continuer":
-            return home.Continuer(self._once("LocalGenerator", name))
-        return getattr(home, kind).from_pretrained(name)
+            return models.Continuer(self._once("LocalGenerator", name))
+        return getattr(models, kind).from_pretrained(name)
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """Evaluators: what may stand for one, and which thresholds belong to it."""
 
 import asyncio
-import sys
-import types
 
 import pytest
 from by_eye import THRESHOLDS, ByEye, passage
@@ -112,11 +110,7 @@ def embedded(monkeypatch):
         async def aevaluate(self, pairs):
             return self.evaluate(pairs)
 
-    home = types.ModuleType("home_of_the_evaluator")
-    home.Home = Home
-    monkeypatch.setitem(sys.modules, home.__name__, home)
-    monkeypatch.setitem(_defaults.HOMES, "evaluator", (home.__name__, "Home"))
-    monkeypatch.setattr(_defaults, "torch_sees_gpu", lambda: True)
+    monkeypatch.setattr(_defaults, "kind_of", lambda role: Home)
     monkeypatch.setattr(_defaults, "_loaded", {})
     return loaded
 
