@@ -62,7 +62,7 @@ class CalibrateGate:
         own = str(named or manifest.get("model") or "")
         judged = own if self.fitted_for is None else self.fitted_for
         outcomes, loaded = outcomes_of(
-            given, ModelOptions(str(self.model), **asdict(self.hardware))
+            given, ModelOptions(model=str(self.model), **asdict(self.hardware))
         )
         name = trait(trait(loaded, "drafter", object), "name", str)
         drafts = trait(loaded, "draft_tokens", int) and any(r.get("draft") is None for r in given)

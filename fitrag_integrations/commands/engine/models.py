@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from fitrag_integrations import models as library
+from fitrag_integrations import retrieval
 from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
 from fitrag_integrations.commands.engine.options import ModelOptions, Searching
 from fitrag_integrations.commands.engine.rows import question_of
@@ -47,12 +49,13 @@ def load_scorer(options: ModelOptions) -> Scorer:
         if (given.get("kind"), given.get("source")) == ("calibrated", "embedded"):
             return cast(Scorer, defaults.kind_of("scorer").from_pretrained(options.model))
     if options.model is not None and installed("torch") and not is_own_file(options.model):
-        sources = importlib.import_module("fitrag_integrations.models.runtime.sources")
-        folder = sources.model_folder(options.model)
+        from fitrag_integrations.models.runtime.sources import model_folder
+
+        folder = model_folder(options.model)
         if (folder / "config.json").is_file() and not (folder / "model.json").is_file():
             config = jsonl.loads((folder / "config.json").read_text(encoding="utf-8"))
             if isinstance(config, dict) and config.get("model_type") == "open_provence":
-                pruner = _named("OnePassScorer").from_pruner(options.model, **_how(options))
+                pruner = library.OnePassScorer.from_pruner(options.model, **_how(options))
                 return cast(Scorer, pruner)
             return load_reranker(options.model, None, options)
     return cast(Scorer, _load("BiLabelScorer", options))
@@ -82,7 +85,7 @@ def load_detector(name: str | None) -> Any:
     """Load a detector from its folder; None is the embedded one where it fits, "none" no one."""
     if name is None or name == "none":
         return None if name is None else False
-    return _named("EligibilityDetector").from_pretrained(name)
+    return library.EligibilityDetector.from_pretrained(name)
 
 
 def model_kind(folder: Path) -> str | None:
@@ -114,7 +117,7 @@ def _load(name: str, options: ModelOptions) -> Any:
     if not installed("torch"):
         feature = "a model of one's own, and --device, --dtype and --backend"
         raise torch_needed(ModuleNotFoundError(name="torch"), feature)
-    kind = _named(name)
+    kind = getattr(library, name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
     load = kind.embedded if options.model is None else partial(kind.from_pretrained, options.model)
@@ -142,7 +145,9 @@ def model_kwargs(text: str | None) -> dict[str, Any] | None:
 
 def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer:
     """Load a published reranker as a scorer of one label, or two."""
-    return cast(Scorer, _named("BiLabelScorer").from_reranker(name, scale=scale, **_how(options)))
+    return cast(
+        Scorer, library.BiLabelScorer.from_reranker(name, scale=cast(Any, scale), **_how(options))
+    )
 
 
 def load_chat_model(name: str) -> Any:
@@ -173,14 +178,14 @@ def batched(llm: Any) -> Generate:
 def new_index(options: ModelOptions, kind: str = "flat") -> Any:
     """Make an empty index over an encoder."""
     require_extras(SEARCH, feature="an index")
-    return _named("FaissIndex", "retrieval")(_encoder(options), kind=kind)
+    return retrieval.FaissIndex(_encoder(options), kind=kind)
 
 
 def load_index(folder: Path, options: ModelOptions) -> Any:
     """Open an index, with the encoder it was built with unless another is given."""
     require_extras(SEARCH, feature="an index")
     encoder = None if options == ModelOptions() else _encoder(options)
-    return _named("FaissIndex", "retrieval").load(folder, encoder=encoder)
+    return retrieval.FaissIndex.load(folder, encoder=encoder)
 
 
 def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
@@ -191,19 +196,15 @@ def load_retriever(folder: Path, options: ModelOptions, *, k: int) -> Retriever:
 def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
     """Search passages by words, BM25's `k` best."""
     require_extra("bm25s", extra="train", feature="searching by words")
-    home = importlib.import_module("fitrag_integrations.training.negatives")
-    return cast(Retriever, home.searching(passages, depth=k))
+    from fitrag_integrations.training.negatives import searching
+
+    return cast(Retriever, searching(passages, depth=k))
 
 
 def _encoder(options: ModelOptions) -> Any:
     how = {name: value for name, value in _how(options).items() if value is not None}
-    kind = _named("Encoder", "retrieval")
-    return kind(**how) if options.model is None else kind(options.model, **how)
-
-
-def _named(name: str, home: str = "models") -> Any:
-    """Import a class, and with it torch or FAISS."""
-    return getattr(importlib.import_module(f"fitrag_integrations.{home}"), name)
+    named = () if options.model is None else (options.model,)
+    return retrieval.Encoder(*named, **how)
 
 
 T = TypeVar("T")

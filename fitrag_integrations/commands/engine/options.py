@@ -11,40 +11,11 @@ from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 
 HERE, RAY = "local", "ray"
-Input: TypeAlias = Annotated[
-    str, Argument("Input rows: .jsonl, .jsonl.gz, or - for standard input.")
-]
-Output: TypeAlias = Annotated[
-    str,
-    Argument("Output rows: .jsonl, .jsonl.gz, or - for standard output."),
-]
 Model: TypeAlias = Annotated[
     str | None,
     Option(
         "Hub name, folder, or a Python file with a class of your own, which is run.",
         default="the embedded one",
-    ),
-]
-Device: TypeAlias = Annotated[
-    str | None, Option("Device, e.g. cpu or cuda:0.", default="a GPU if there is one")
-]
-Dtype: TypeAlias = Annotated[
-    str | None, Option("Data type, e.g. float32 or bfloat16.", default="the model's own")
-]
-BatchTokens: TypeAlias = Annotated[
-    int | None, Option("Padded tokens per model batch.", min=1, default="by device")
-]
-Backend: TypeAlias = Annotated[
-    str | None,
-    Option("Backend of an encoder on a CPU: torch, onnx or openvino.", default="torch"),
-]
-ModelKwargs: TypeAlias = Annotated[
-    str | None,
-    Option(
-        "Keyword arguments of the model's from_pretrained in transformers, such as "
-        '{"attn_implementation": "sdpa"}.',
-        metavar="JSON",
-        default="none",
     ),
 ]
 Corpus: TypeAlias = Annotated[
@@ -104,8 +75,8 @@ Tokenizer: TypeAlias = Annotated[str, Option("Token counter: approximate, or a t
 class Files:
     """Rows to read, and where they go."""
 
-    source: Input
-    target: Output
+    source: Annotated[str, Argument("Input rows: .jsonl, .jsonl.gz, or - for standard input.")]
+    target: Annotated[str, Argument("Output rows: .jsonl, .jsonl.gz, or - for standard output.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +94,34 @@ class Searching:
 class Hardware:
     """Device, data type and batch size of a model; None leaves the choice to the model."""
 
-    device: Device = None
-    dtype: Dtype = None
-    batch_tokens: BatchTokens = None
-    model_kwargs: ModelKwargs = None
+    device: Annotated[
+        str | None, Option("Device, e.g. cpu or cuda:0.", default="a GPU if there is one")
+    ] = None
+    dtype: Annotated[
+        str | None, Option("Data type, e.g. float32 or bfloat16.", default="the model's own")
+    ] = None
+    batch_tokens: Annotated[
+        int | None, Option("Padded tokens per model batch.", min=1, default="by device")
+    ] = None
+    model_kwargs: Annotated[
+        str | None,
+        Option(
+            "Keyword arguments of the model's from_pretrained in transformers, such as "
+            '{"attn_implementation": "sdpa"}.',
+            metavar="JSON",
+            default="none",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderHardware(Hardware):
     """Device, data type, batch size and backend of an encoder."""
 
-    backend: Backend = None
+    backend: Annotated[
+        str | None,
+        Option("Backend of an encoder on a CPU: torch, onnx or openvino.", default="torch"),
+    ] = None
 
     def of(self, model: str | None) -> ModelOptions:
         """Return the options with a model."""
@@ -141,15 +129,10 @@ class EncoderHardware(Hardware):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelOptions:
+class ModelOptions(EncoderHardware):
     """Model to load, and how; None leaves the choice to the model."""
 
     model: Model = None
-    device: Device = None
-    dtype: Dtype = None
-    batch_tokens: BatchTokens = None
-    backend: Backend = None
-    model_kwargs: ModelKwargs = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,12 @@ def resume(path: Path, rows: Iterator[Line]) -> tuple[int, Counter[str]]:
             or not isinstance(found, dict)
             or any(row.given[name] != found.get(name) for name in SAME if name in row.given)
         ):
-            raise _other(path, done + 1)
+            raise InputError.of(
+                "output",
+                given=str(path),
+                allowed=f"an output of the same input, but row {done + 1} is not that of the "
+                "input: delete it, choose another output, or give --overwrite",
+            )
         error = found.get("error")
         if error is not None and error != row.given.get("error"):
             reasons[reason_of(error)] += 1
@@ -50,15 +55,6 @@ def resume(path: Path, rows: Iterator[Line]) -> tuple[int, Counter[str]]:
     if not is_gzipped(path.name):  # there, each write is whole or the file is damaged
         os.truncate(path, kept)
     return done, reasons
-
-
-def _other(path: Path, number: int) -> InputError:
-    return InputError.of(
-        "output",
-        given=str(path),
-        allowed=f"an output of the same input, but row {number} is not that of the input: "
-        "delete it, choose another output, or give --overwrite",
-    )
 
 
 SUFFIX = ".settings"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import threading
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import typer
 
@@ -42,48 +41,10 @@ from fitrag_integrations.evaluation.result import grouped
 from fitrag_integrations.retrieval import FileNote
 
 REASONS = 5  # shown, the most frequent first
-RAY_HOME = "fitrag_integrations.commands.engine.scale_out"
 LINE_SECONDS = 5.0  # between two lines where no bar can be drawn
 
 
-class RowsPlan(Protocol):
-    """Fields of a plan over rows."""
-
-    @property
-    def how(self) -> RunOptions:
-        """Return how to go over the rows."""
-
-    @property
-    def files(self) -> Files:
-        """Return what is read and written."""
-
-    def verb(self) -> AnyVerb:
-        """Load what is needed."""
-
-
-def run_plan(name: str, plan: RowsPlan) -> None:
-    """Load what a plan needs, run it over its rows and print a summary.
-
-    Exits as `leave` says. Raises `InputError`, before anything loads, where the output is being
-    written by another run or was made with other options: they belong to it from then on.
-    """
-    given, target, how = plan.files.source, plan.files.target, plan.how
-    check_names(given, target)
-    with going(name, plan, target, anew=how.overwrite) as stopping:
-        engine: Engine = (
-            importlib.import_module(RAY_HOME).OnRay(plan, how.workers)
-            if how.engine == RAY
-            else Here(plan.verb())
-        )
-        rows, shown = read_rows(jsonl.read_lines(given)), sys.stderr.isatty() and not how.quiet
-        total = jsonl.count_lines(given) if shown else None
-        with progress_bar(name, total, shown=shown) as advance:
-            done = run_batch(engine, rows, target, advance=advance, stopping=stopping)
-    _report(name, done, how)
-    leave(done, how)
-
-
-class NamedPlan:
+class RowsPlan:
     """Base of the verbs over rows; each has a `name`, `files` and `how`, and loads its `verb`."""
 
     name: ClassVar[str]
@@ -95,12 +56,27 @@ class NamedPlan:
         raise NotImplementedError
 
     def run(self) -> None:
-        """Run the verb over the rows."""
-        run_plan(self.name, self)
+        """Load what is needed, run the verb over the rows and print a summary.
+
+        Exits as `leave` says. Raises `InputError`, before anything loads, where the output is being
+        written by another run or was made with other options: they belong to it from then on.
+        """
+        from fitrag_integrations.commands.engine.scale_out import OnRay
+
+        given, target, how = self.files.source, self.files.target, self.how
+        check_names(given, target)
+        with going(self.name, self, target, anew=how.overwrite) as stopping:
+            engine: Engine = OnRay(self, how.workers) if how.engine == RAY else Here(self.verb())
+            rows, shown = read_rows(jsonl.read_lines(given)), sys.stderr.isatty() and not how.quiet
+            total = jsonl.count_lines(given) if shown else None
+            with progress_bar(self.name, total, shown=shown) as advance:
+                done = run_batch(engine, rows, target, advance=advance, stopping=stopping)
+        _report(self.name, done, how)
+        leave(done, how)
 
 
 @dataclass(frozen=True)
-class ModelPlan(NamedPlan):
+class ModelPlan(RowsPlan):
     """Base of the verbs that run a model over rows."""
 
     files: Files

@@ -29,7 +29,6 @@ from fitrag_integrations.commands.engine.batch import (
     lots,
 )
 from fitrag_integrations.commands.engine.options import Hardware, ModelOptions
-from fitrag_integrations.commands.engine.progress import RowsPlan
 from fitrag_integrations.commands.engine.rows import Line
 from fitrag_integrations.commands.engine.verbs import Home, plan_of
 from fitrag_integrations.core.checks import trait
@@ -106,7 +105,7 @@ class OnRay:
     nothing of that lot is written.
     """
 
-    plan: RowsPlan
+    plan: Any
     workers: int | None = None
 
     def __post_init__(self) -> None:
@@ -141,7 +140,7 @@ class OnRay:
 class _Worker:
     """Answer lots in a worker. A failure to load is returned, not raised: Ray would retry."""
 
-    def __init__(self, plan: RowsPlan, folder: str) -> None:
+    def __init__(self, plan: Any, folder: str) -> None:
         self._plan, self._folder = plan, folder
 
     @cached_property
@@ -149,7 +148,7 @@ class _Worker:
         """The verb, loaded from the folder where its relative paths start, if it is here."""
         if Path(self._folder).is_dir():
             os.chdir(self._folder)
-        return self._plan.verb()
+        return cast(AnyVerb, self._plan.verb())
 
     def answer(self, lot: list[Line]) -> Answered | str:
         """Return the answers, or why there are none."""

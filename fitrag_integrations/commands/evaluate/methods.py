@@ -215,10 +215,10 @@ class EvaluateMethods:
         generate: Generates | None = None
         if self.search.index is not None:
             found = models.load_retriever(
-                self.search.index, ModelOptions(self.search.encoder), k=self.search.k
+                self.search.index, ModelOptions(model=self.search.encoder), k=self.search.k
             )
         if self.llm is None:
-            reader = models.load_reader(ModelOptions(self.reader))
+            reader = models.load_reader(ModelOptions(model=self.reader))
         else:
             generate = load_writer(self.llm, Server(), Hardware())
         return [

@@ -6,17 +6,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from fitrag_integrations import models as library
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, Hardware, RunOptions
-from fitrag_integrations.commands.engine.progress import NamedPlan
+from fitrag_integrations.commands.engine.progress import RowsPlan
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Port
-from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteOptions
+from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.training.asking_llm import PROMPT, AskLLM, AskReader, RemoteAnswers
 from fitrag_integrations.training.rows import passage_row, read_jsonl
@@ -37,13 +37,6 @@ LLM: TypeAlias = Annotated[
 ]
 
 
-class Lengths(TypedDict, total=False):
-    """Maximum lengths of generated texts, in tokens."""
-
-    max_new_tokens: int
-    draft_tokens: int
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """Server to call, if any."""
@@ -58,31 +51,18 @@ class Server:
     def __post_init__(self) -> None:
         refuse_if(self.api not in ("chat", "completions"), "--api", self.api, "chat or completions")
 
-    def generator(self, name: str, **lengths: Unpack[Lengths]) -> RemoteGenerator | None:
+    def generator(
+        self, name: str, kind: type[RemoteGenerator] = RemoteGenerator, **options: Any
+    ) -> RemoteGenerator | None:
         """Make the client of a served model; None where there is no server."""
         if self.url is None:
             return None
-        return RemoteGenerator(self.url, name, **lengths, **self._options())
-
-    def answers(self, name: str, longest: int, retries: int, timeout: float) -> RemoteAnswers:
-        """Build the client that also returns the cost and the refusals."""
-        options: RemoteOptions = {
-            **self._options(),
-            "max_retries": retries,
-            "timeout": timeout,
-        }
-        return RemoteAnswers(self.url or "", name, max_new_tokens=longest, **options)
-
-    def _options(self) -> RemoteOptions:
-        return {
-            "api": "completions" if self.api == "completions" else "chat",
-            "api_key": os.environ.get("OPENAI_API_KEY"),
-            "concurrency": self.concurrency,
-        }
+        own: dict[str, Any] = {"api": self.api, "concurrency": self.concurrency}
+        return kind(self.url, name, api_key=os.environ.get("OPENAI_API_KEY"), **own, **options)
 
 
 @dataclass(frozen=True)
-class LabelPlan(NamedPlan):
+class LabelPlan(RowsPlan):
     """Base of the verbs that label rows with what a language model writes about them."""
 
     source: Annotated[str, Argument("Rows of question and answers: .jsonl, .jsonl.gz, or -.")]
@@ -227,12 +207,11 @@ def load_asker(asking: Asking, hardware: EncoderHardware) -> AskLLM | AskReader:
     prompt = PROMPT if asking.prompt is None else asking.prompt.read_text(encoding="utf-8")
     if server.url is None and (name == EMBEDDED or models.model_kind(Path(name)) == "reader"):
         return AskReader(models.load_reader(hardware.of(None if name == EMBEDDED else name)), name)
-    llm: object
-    if server.url is not None:
-        llm = server.answers(name, longest, asking.retries, asking.timeout)
-    elif is_chat_model(name):
+    how = {"max_new_tokens": longest, "max_retries": asking.retries, "timeout": asking.timeout}
+    llm: object = server.generator(name, RemoteAnswers, **how)
+    if llm is None and is_chat_model(name):
         llm = models.load_chat_model(name)
-    else:
+    elif llm is None:
         llm = load_llm(name, hardware, max_new_tokens=longest)
     return AskLLM(
         llm,

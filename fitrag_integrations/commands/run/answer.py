@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import typer
 
@@ -14,12 +14,11 @@ from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import (
     Files,
-    Hardware,
     ModelOptions,
     RunOptions,
     Searching,
 )
-from fitrag_integrations.commands.engine.progress import run_plan
+from fitrag_integrations.commands.engine.progress import RowsPlan
 from fitrag_integrations.commands.label.options import Server, load_writer
 from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields, show_answer
 from fitrag_integrations.core import jsonl
@@ -46,7 +45,7 @@ LLM: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True)
-class AnswerPlan:
+class AnswerPlan(RowsPlan):
     """Answer questions from passages: rerank, reduce, prompt and read or generate.
 
     Reads question and, without --index, passages[{title, text}]; adds context, prompt, answer
@@ -57,6 +56,7 @@ class AnswerPlan:
     --llm.
     """
 
+    name: ClassVar = "answer"
     source: Annotated[
         str,
         Argument("A question, or a file of rows.", metavar="QUESTION_OR_INPUT"),
@@ -119,7 +119,7 @@ class AnswerPlan:
             else:
                 show_answer(traced, explain=self.explain)
             return
-        run_plan("answer", self)
+        super().run()
 
     @property
     def files(self) -> Files:
@@ -167,13 +167,11 @@ class AnswerPlan:
         if fitted is not None:
             fitted.check(EMBEDDED if self.llm is None else models.model_name(self.llm))
         if self._index is not None:
-            encoder = ModelOptions(self.search.encoder)
+            encoder = ModelOptions(model=self.search.encoder)
             k = self.search.k if fitted is None else fitted.promise.get("k", self.search.k)
             found = models.load_retriever(self._index, encoder, k=k)
         if self._llm is not None:
-            given = asdict(self.model)
-            hardware = Hardware(**{each.name: given[each.name] for each in fields(Hardware)})
-            generate = load_writer(self._llm, self.server, hardware)
+            generate = load_writer(self._llm, self.server, self.model)
         chosen: dict[str, Any] = {
             "top_n": self.top_n,
             "max_tokens": self.max_tokens,

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -15,7 +15,7 @@ from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
-from fitrag_integrations.commands.engine.progress import echo_notes, run_plan
+from fitrag_integrations.commands.engine.progress import RowsPlan, echo_notes
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
@@ -100,7 +100,7 @@ class IndexPlan:
 
 
 @dataclass(frozen=True)
-class RetrievePlan:
+class RetrievePlan(RowsPlan):
     """Find passages for the question of each row.
 
     Reads question; adds passages[{id, title, text, score}], best first, replacing those of the row.
@@ -108,6 +108,7 @@ class RetrievePlan:
     --dense by an encoder.
     """
 
+    name: ClassVar = "retrieve"
     files: Files
     index: Annotated[Path | None, Option("Index to search.")] = None
     corpus: Annotated[Path | None, Option("File or folder to search instead of an index.")] = None
@@ -123,7 +124,7 @@ class RetrievePlan:
     def run(self) -> None:
         """Find them."""
         self.check()
-        run_plan("retrieve", self)
+        super().run()
 
     def check(self) -> None:
         """Raise `InputError` unless there is one thing to search, and it is there."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
 from fitrag_integrations.commands.engine.models import searched
-from fitrag_integrations.commands.engine.options import GateOptions, Hardware
+from fitrag_integrations.commands.engine.options import GateOptions
 from fitrag_integrations.commands.engine.progress import ModelPlan, SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.checks import check_text
@@ -98,9 +98,7 @@ class GatePlan(ModelPlan):
             # what labels brings NumPy, which `fitrag score --help` does without
             from fitrag_integrations.commands.label.options import Server, load_writer
 
-            given = asdict(self.model)
-            hardware = Hardware(**{each.name: given[each.name] for each in fields(Hardware)})
-            llm = load_writer(self.llm, Server(), hardware)
+            llm = load_writer(self.llm, Server(), self.model)
             gate = AskGate(llm, drafter=llm, draft_tokens=32 * self.drafts)
         return gate_verb(gate, drafts=self.drafts, threshold=self.threshold)
 

@@ -87,12 +87,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @app.post("/compress")
     async def compress(row: CompressRow) -> Response:
         """Add to a row what `fitrag compress` adds."""
-        return Reply(await service.row("compress", row.fields()))
+        return Reply(await service.row("compress", row.model_dump()))
 
     @app.post("/route")
     async def route(row: Row) -> Response:
         """Add to a row what `fitrag route` adds."""
-        return Reply(await service.row("route", row.fields()))
+        return Reply(await service.row("route", row.model_dump()))
 
     @app.post("/gate")
     async def gate(row: Row) -> Response:
@@ -100,7 +100,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         if not given.gate:
             reason = "this service has no gate: start it with --gate FOLDER"
             return Reply(worded("NotFound", reason), 404)
-        return Reply(await service.row("gate", row.fields()))
+        return Reply(await service.row("gate", row.model_dump()))
 
     @app.get("/health")
     async def health() -> Response:
@@ -117,28 +117,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         """Return the figures that Prometheus reads."""
         return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4")
 
-    _answer_errors(app)
-    return app
-
-
-def _answer_errors(app: FastAPI) -> None:
-    """Answer what a route raises with a status and a reason."""
-
     @app.exception_handler(RequestValidationError)
-    async def shape(_: Request, error: RequestValidationError) -> Response:
-        return Reply(worded("Validation", wrong(error)), 422)
-
-    @app.exception_handler(InputError)
-    async def content(_: Request, error: InputError) -> Response:
-        return Reply(worded("Validation", str(error)), 422)
-
     @app.exception_handler(FitRagError)
-    async def backend(_: Request, error: FitRagError) -> Response:
-        return Reply(worded("Backend", str(error)), 503)
-
     @app.exception_handler(HTTPException)
-    async def other(_: Request, error: HTTPException) -> Response:
-        return Reply(worded("Request", str(error.detail)), error.status_code)
+    async def failed(_: Request, error: Exception) -> Response:
+        """Answer what a route raises with a status and a reason."""
+        if isinstance(error, HTTPException):
+            return Reply(worded("Request", str(error.detail)), error.status_code)
+        if isinstance(error, RequestValidationError):
+            return Reply(worded("Validation", wrong(error)), 422)
+        kind, status = ("Validation", 422) if isinstance(error, InputError) else ("Backend", 503)
+        return Reply(worded(kind, str(error)), status)
+
+    return app
 
 
 async def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> Reply:

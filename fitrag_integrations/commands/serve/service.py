@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import AnyVerb
-from fitrag_integrations.commands.engine.options import Files, ModelOptions
+from fitrag_integrations.commands.engine.options import EncoderHardware, Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
 from fitrag_integrations.commands.serve.limits import (
@@ -138,10 +138,6 @@ class Row(Shape):
     model_config = ConfigDict(extra="allow")
     question: Query
 
-    def fields(self) -> dict[str, object]:
-        """Return the row as the verb reads it."""
-        return self.model_dump()
-
 
 class CompressRow(Row):
     """Row for `fitrag compress`; `max_tokens` is its option, `offsets` the unit of the places.
@@ -202,15 +198,9 @@ class Service:
             self._verbs["gate"] = gate_verb(gate)
 
     def _options(self, model: str) -> ModelOptions:
-        given = self._settings
-        return ModelOptions(
-            model or None,
-            given.device or None,
-            given.dtype or None,
-            given.batch_tokens or None,
-            given.backend or None,
-            given.model_kwargs or None,
-        )
+        names = (each.name for each in fields(EncoderHardware))
+        how = {name: getattr(self._settings, name) or None for name in names}
+        return ModelOptions(model=model or None, **how)
 
     def stop(self) -> None:
         """Free the memory of the service's own scorer; the default one is shared by the process."""

@@ -77,7 +77,7 @@ class Tools:
         self, verb: str, shape: type[Row], question: str, documents: list[str], **more: object
     ) -> Found:
         row = {"question": question, "passages": [{"text": text} for text in documents], **more}
-        return await self.service.row(verb, shape.model_validate(row).fields())
+        return await self.service.row(verb, shape.model_validate(row).model_dump())
 
     def offered(self) -> list[Tool]:
         """Return the tools."""

@@ -253,7 +253,7 @@ def test_calibrate_refuses(calibrate, folder, rows, arguments, said):
 def test_the_folder_says_which_gate_it_holds(monkeypatch, folder, text, name):
     (folder / "model.json").write_text(text)
     monkeypatch.setattr(models, "_load", lambda name, options: (name, options.model))
-    assert models.load_gate(ModelOptions(str(folder))) == (name, str(folder))
+    assert models.load_gate(ModelOptions(model=str(folder))) == (name, str(folder))
     with pytest.raises(InputError, match="Pass `--model`"):
         models.load_gate(ModelOptions())
 
