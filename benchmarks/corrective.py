@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.figure import paired_interval
+from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.flow import Flow, run_many
 from fitrag_integrations.methods import Crag
 from fitrag_integrations.methods.answering import Answering

@@ -47,9 +47,9 @@ from fitrag_integrations.models import (
     RetrievalEvaluator,
 )
 from fitrag_integrations.models.causal import adapters
-from fitrag_integrations.models.causal.engine import CausalEngine
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
+from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.sequence_classifier import SequenceGrader

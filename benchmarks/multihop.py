@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fitrag_integrations.evaluation.figures.figure import mean_interval, paired_interval
+from fitrag_integrations.evaluation.figure import mean_interval, paired_interval
 from fitrag_integrations.methods.writing import expanded_query
 from fitrag_integrations.retrieval import FaissIndex
 from fitrag_integrations.training.rows import read_jsonl

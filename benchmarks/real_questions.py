@@ -35,13 +35,13 @@ from worth_rows import Vectors, titled
 
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.figure import paired_interval
+from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
 from fitrag_integrations.methods.fitrag.ranking import ranked
-from fitrag_integrations.models.light.engine import DTYPES
+from fitrag_integrations.models.encoder.items import of_logits
+from fitrag_integrations.models.light.graphs import DTYPES
 from fitrag_integrations.models.light.models import LightScorer
-from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.training.negatives import searching

@@ -45,11 +45,11 @@ from turns import CHARACTERS, QUESTION, Apart, Job, Row, Started, cross_encoder,
 
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.light.engine import DTYPES
+from fitrag_integrations.models.light.graphs import DTYPES
 from fitrag_integrations.models.light.models import (
     LightEvaluator,
     LightReader,

@@ -29,7 +29,7 @@ from worth_peers import Kept, Scores, ways
 from worth_rows import ELSEWHERE, WIKIPEDIA, Vectors, load, titled
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.figure import paired_interval
+from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.fitrag.scoring import score_port

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from fitrag_integrations.flow import arun_many as arun_many
     from fitrag_integrations.flow import run as run
     from fitrag_integrations.flow import run_many as run_many
-    from fitrag_integrations.methods.plain import compress as compress
-    from fitrag_integrations.methods.plain import rerank as rerank
+    from fitrag_integrations.methods.fitrag.functional import compress as compress
+    from fitrag_integrations.methods.fitrag.functional import rerank as rerank
     from fitrag_integrations.ports import Ports as Ports
     from fitrag_integrations.types import Action as Action
     from fitrag_integrations.types import BiLabelScore as BiLabelScore
@@ -47,7 +47,7 @@ _HOME = {
         "SearchError ThresholdMismatchError TrainingError"
     ),
     "flow": "Ask Flow Port Step Traced arun arun_many run run_many",
-    "methods.plain": "compress rerank",
+    "methods.fitrag.functional": "compress rerank",
     "ports": "Ports",
     "types": "Action BiLabelScore Context Draft Excerpt Passage RetrievalDecision",
 }

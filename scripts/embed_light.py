@@ -18,7 +18,7 @@ import torch
 from safetensors.numpy import save_file
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
-from fitrag_integrations.models.light.engine import EMBEDDINGS
+from fitrag_integrations.models.light.graphs import EMBEDDINGS
 from fitrag_integrations.models.runtime.backends import sample
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder

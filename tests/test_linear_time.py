@@ -19,7 +19,7 @@ from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match, token_f1
-from fitrag_integrations.evaluation.figures.figure import clipped, visible
+from fitrag_integrations.evaluation.figure import clipped, visible
 from fitrag_integrations.evaluation.judging import chosen
 from fitrag_integrations.methods.baselines.self_ask import read_step
 from fitrag_integrations.methods.baselines.self_rag import _MARKS
@@ -29,12 +29,12 @@ from fitrag_integrations.methods.crag.search import parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.retrieval.corpus.documents import _title
-from fitrag_integrations.text.asked import asked_note, asked_of
 from fitrag_integrations.text.blocks import blocks_of, trimmed
 from fitrag_integrations.text.bm25 import words
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, has_text, site_of
 from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
+from fitrag_integrations.text.question import asked_note, asked_of
 from fitrag_integrations.text.records import records_of
 from fitrag_integrations.text.replies import (
     found_nothing,

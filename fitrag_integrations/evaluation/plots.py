@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.figures.figure import clipped
+from fitrag_integrations.evaluation.figure import clipped
 from fitrag_integrations.evaluation.outcomes import Outcomes, Rows, Sweep
 from fitrag_integrations.evaluation.result import Plot, Series, grouped
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from fitrag_integrations.evaluation.figures.figure import Figure
+    from fitrag_integrations.evaluation.figure import Figure
 
 
 def plot_sweep(

@@ -14,7 +14,7 @@ import numpy as np
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.figures.figure import Places
+from fitrag_integrations.evaluation.figure import Places
 from fitrag_integrations.types import BiLabelScore
 
 RETRIEVER, HAS_ANSWER, LLM_PREFER, SUM = "retriever", "has_answer", "llm_prefer", "sum"

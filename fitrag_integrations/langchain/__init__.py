@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         SubDocumentCompressor as SubDocumentCompressor,
     )
     from fitrag_integrations.langchain.embeddings import EncoderEmbeddings as EncoderEmbeddings
+    from fitrag_integrations.langchain.method_runnable import Answer as Answer
+    from fitrag_integrations.langchain.method_runnable import MethodRunnable as MethodRunnable
     from fitrag_integrations.langchain.prompts import prompt as prompt
     from fitrag_integrations.langchain.retrievers.compressing import (
         CompressingRetriever as CompressingRetriever,
@@ -57,11 +59,9 @@ if TYPE_CHECKING:
     from fitrag_integrations.langchain.routers.middleware import (
         RetrievalGateMiddleware as RetrievalGateMiddleware,
     )
-    from fitrag_integrations.langchain.whole import Answer as Answer
-    from fitrag_integrations.langchain.whole import MethodRunnable as MethodRunnable
 
 _MODULE_OF = {
-    "Answer": "whole",
+    "Answer": "method_runnable",
     "BiLabelCrossEncoder": "compressors",
     "BiLabelReranker": "compressors",
     "CompressingRetriever": "retrievers.compressing",
@@ -76,7 +76,7 @@ _MODULE_OF = {
     "KnowledgeRefiner": "compressors",
     "KnowledgeRouter": "routers.knowledge",
     "MethodRetriever": "retrievers.method",
-    "MethodRunnable": "whole",
+    "MethodRunnable": "method_runnable",
     "RetrievalGate": "routers.gate",
     "RetrievalGateMiddleware": "routers.middleware",
     "RetrievalJudge": "routers.judge",

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from langchain_core.documents import Document
 
 from fitrag_integrations.langchain.base.convert import to_passages
-from fitrag_integrations.methods.adapting import numbered
 from fitrag_integrations.methods.answering import Cited
 from fitrag_integrations.methods.citing import cite, restored
+from fitrag_integrations.methods.metadata import numbered
 from fitrag_integrations.types import Excerpt, Passage
 
 

@@ -35,13 +35,13 @@ from fitrag_integrations.langchain.base.runnable import (
     is_own,
     question_of,
 )
-from fitrag_integrations.methods.adapting import own_noted
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, Step, explained
 from fitrag_integrations.methods.fitrag.ranking import Reranking
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.metadata import own_noted
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context, Passage
@@ -49,7 +49,7 @@ from fitrag_integrations.values.score import labels_of
 
 
 class FlowCompressor(Brief, BaseDocumentCompressor):
-    """Compressor that runs a step of ``methods.plain`` as a Runnable, which traces can see."""
+    """Compressor that runs a step of ``methods.fitrag`` as a Runnable, which traces can see."""
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Return the flow that ends in the excerpts of ``passages`` to keep for ``query``."""

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
+    from fitrag_integrations.llama_index.base.citing import cite_nodes as cite_nodes
+    from fitrag_integrations.llama_index.base.citing import numbered_nodes as numbered_nodes
     from fitrag_integrations.llama_index.base.events import CompressionEvent as CompressionEvent
     from fitrag_integrations.llama_index.base.events import (
         RetrievalSkippedEvent as RetrievalSkippedEvent,
     )
     from fitrag_integrations.llama_index.base.events import RouteDecisionEvent as RouteDecisionEvent
-    from fitrag_integrations.llama_index.citing import cite_nodes as cite_nodes
-    from fitrag_integrations.llama_index.citing import numbered_nodes as numbered_nodes
+    from fitrag_integrations.llama_index.base.prompts import prompt as prompt
     from fitrag_integrations.llama_index.embeddings import EncoderEmbedding as EncoderEmbedding
+    from fitrag_integrations.llama_index.method_engine import (
+        MethodQueryEngine as MethodQueryEngine,
+    )
     from fitrag_integrations.llama_index.postprocessors import (
         BiLabelReranker as BiLabelReranker,
     )
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     from fitrag_integrations.llama_index.postprocessors import (
         SubDocumentCompressor as SubDocumentCompressor,
     )
-    from fitrag_integrations.llama_index.prompts import prompt as prompt
     from fitrag_integrations.llama_index.retrievers.corrective import (
         CorrectiveRetriever as CorrectiveRetriever,
     )
@@ -47,9 +50,6 @@ if TYPE_CHECKING:
     from fitrag_integrations.llama_index.routers.selector import (
         KnowledgeSelector as KnowledgeSelector,
     )
-    from fitrag_integrations.llama_index.whole import (
-        MethodQueryEngine as MethodQueryEngine,
-    )
 
 _MODULE_OF = {
     "BiLabelReranker": "postprocessors",
@@ -63,16 +63,16 @@ _MODULE_OF = {
     "KnowledgeRefiner": "postprocessors",
     "KnowledgeRouterQueryEngine": "routers.knowledge",
     "KnowledgeSelector": "routers.selector",
-    "MethodQueryEngine": "whole",
+    "MethodQueryEngine": "method_engine",
     "MethodRetriever": "retrievers.method",
     "RetrievalSkippedEvent": "base.events",
     "RouteDecisionEvent": "base.events",
     "SlimPLMRetriever": "retrievers.slimplm",
     "SubDocumentCompressor": "postprocessors",
     "WebSearchRetriever": "retrievers.web_search",
-    "cite_nodes": "citing",
-    "numbered_nodes": "citing",
-    "prompt": "prompts",
+    "cite_nodes": "base.citing",
+    "numbered_nodes": "base.citing",
+    "prompt": "base.prompts",
 }
 
 __all__ = list(_MODULE_OF)

@@ -13,10 +13,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.llama_index.base.events import dispatcher
 from fitrag_integrations.llama_index.base.postprocessor import Model, Postprocessor
-from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.fitrag.ranking import Reranking
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.metadata import name_of
 
 
 class BiLabelReranker(Postprocessor):

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.crag.refiner import Refiner as Refiner
     from fitrag_integrations.methods.explaining import Compression as Compression
     from fitrag_integrations.methods.explaining import Weighed as Weighed
+    from fitrag_integrations.methods.fitrag.functional import (
+        explain_compression as explain_compression,
+    )
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
     from fitrag_integrations.methods.fitrag.ranking import rerank as rerank
     from fitrag_integrations.methods.fitrag.recognizer import (
@@ -42,9 +45,6 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.ik.method import IKnow as IKnow
     from fitrag_integrations.methods.itrg.method import ITRG as ITRG
     from fitrag_integrations.methods.itrg.prompts import Demonstration as Demonstration
-    from fitrag_integrations.methods.plain import (
-        explain_compression as explain_compression,
-    )
     from fitrag_integrations.methods.prompts import PromptTemplate as PromptTemplate
     from fitrag_integrations.methods.prompts import prompt_named as prompt_named
     from fitrag_integrations.methods.slimplm.method import SlimPLM as SlimPLM
@@ -85,7 +85,7 @@ _MODULE_OF = {
     "cite": "citing",
     "compress": "fitrag.reducer",
     "counter_for": ".text.tokens",
-    "explain_compression": "plain",
+    "explain_compression": "fitrag.functional",
     "fit_recognizer": "fitrag.recognizer",
     "highlight": "citing",
     "method_from": "compose.recipe",

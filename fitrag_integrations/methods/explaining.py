@@ -26,7 +26,7 @@ Weighed = Selected
 
 
 class Step(Protocol):
-    """A step of `methods.plain`."""
+    """A step of `methods.fitrag`."""
 
     def context(self, question: str, passages: Sequence[Passage], /) -> Flow[Context]: ...
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from fitrag_integrations.core.extras import torch_needed
 
 if TYPE_CHECKING:
-    from fitrag_integrations.models.calls import Answer
     from fitrag_integrations.models.causal.continuer import Continuer
     from fitrag_integrations.models.causal.ensemble import ReplugGenerator
     from fitrag_integrations.models.causal.generator import LocalGenerator
@@ -16,13 +15,14 @@ if TYPE_CHECKING:
     from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator
     from fitrag_integrations.models.gate.ik import IKClassifier
     from fitrag_integrations.models.gate.slimplm import NecessityJudge, QueryRewriter
+    from fitrag_integrations.models.kinds import Answer
     from fitrag_integrations.models.reader import ExtractiveReader
     from fitrag_integrations.models.remote.generator import RemoteGenerator, RemoteIK
     from fitrag_integrations.models.remote.scorer import RemoteScorer
     from fitrag_integrations.models.scorer.bilabel import BiLabelScorer, OnePassScorer
 
 _MODULE_OF = {
-    "Answer": "calls",
+    "Answer": "kinds",
     "BiLabelScorer": "scorer.bilabel",
     "Continuer": "causal.continuer",
     "EligibilityDetector": "eligibility",

@@ -15,18 +15,17 @@ from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.calls import Answer, Found, PairReader, answer_of, found_in
-from fitrag_integrations.models.encoder.engine import Engine, PairModel
-from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans
+from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans, read_head
+from fitrag_integrations.models.encoder.items import FURTHEST
+from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.evaluator.head import read_head
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues
+from fitrag_integrations.models.kinds import Answer, Found, PairReader, answer_of, found_in
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     write_tensors,
 )
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import FURTHEST
 
 
 class ExtractiveReader(PairReader, PairModel):

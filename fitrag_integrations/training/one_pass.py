@@ -28,10 +28,10 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.models.encoder.items import InChunk, Item
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.models.scorer.bilabel import BiLabelScorer
-from fitrag_integrations.models.scorer.items import InChunk, Item
 from fitrag_integrations.models.scorer.one_pass import SpanReader, save_onepass
 from fitrag_integrations.models.scorer.spans import SpanEvidence, SpanHead
 from fitrag_integrations.text.sentences import split_sentences

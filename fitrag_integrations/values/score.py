@@ -131,6 +131,11 @@ def logit(probability: float, smallest: float = 1e-7) -> float:
     return math.log(kept / (1.0 - kept))
 
 
+def sigmoid(logit: float) -> float:
+    """Return the probability of a logit."""
+    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
+
+
 def _are_sound(has: object, prefer: object, first: object, second: object) -> bool:
     """Return whether these are plain finite floats, those of the second label or None."""
     return (

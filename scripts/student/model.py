@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evidence.lexical import AVERAGE_LENGTH, K1, WINDOW, B
-from fitrag_integrations.models.light.engine import LEVELS
+from fitrag_integrations.models.light.graphs import LEVELS
 from fitrag_integrations.models.runtime.engine import multiplies_bfloat16
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 
@@ -50,7 +50,7 @@ def rounded(encoder: nn.Module) -> nn.Module:
     """Let products of the layers be rounded as the bundled engine rounds them.
 
     Weights have seven bits with a scale for each output, activations eight bits with a scale for
-    each token (`models/light/engine.py`); gradients pass straight through (Bengio et al., 2013).
+    each token (`models/light/graphs.py`); gradients pass straight through (Bengio et al., 2013).
     """
 
     def near(x: Tensor, levels: int, lowest: int) -> Tensor:

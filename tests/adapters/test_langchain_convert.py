@@ -16,7 +16,7 @@ from fitrag_integrations.langchain.base.convert import (
     to_pages,
     to_passage,
 )
-from fitrag_integrations.methods.adapting import own_noted
+from fitrag_integrations.methods.metadata import own_noted
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 
 TEXT = st.text(max_size=40)

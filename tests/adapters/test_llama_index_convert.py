@@ -31,7 +31,7 @@ from fitrag_integrations.llama_index.base.convert import (
     stored_passage,
     whole_node,
 )
-from fitrag_integrations.methods.adapting import summary
+from fitrag_integrations.methods.metadata import summary
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage, RetrievalDecision
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fitrag_integrations import BiLabelScore, InputError
-from fitrag_integrations.evaluation.figures.figure import mcnemar, paired_interval
+from fitrag_integrations.evaluation.figure import mcnemar, paired_interval
 from fitrag_integrations.evaluation.figures.ranking import Ranking
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.ranking import (

@@ -44,9 +44,9 @@ from fitrag_integrations.models.remote import scorer as dialects
 from fitrag_integrations.models.runtime import folder as model_folders
 from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval.corpus.documents import read_corpus
-from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.cleaning import clean_text, site_of
+from fitrag_integrations.text.question import asked_of
 from fitrag_integrations.text.replies import (
     found_nothing,
     read_yes_no,

@@ -12,7 +12,7 @@ from tiny_causal import write_gpt2, write_rotary
 from transformers import AutoModelForCausalLM
 
 from fitrag_integrations.models import BiLabelScorer
-from fitrag_integrations.models.causal.engine import left_padded
+from fitrag_integrations.models.causal.language_model import left_padded
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.runtime.engine import Options

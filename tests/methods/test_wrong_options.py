@@ -10,8 +10,8 @@ from gate_fakes import DigitDrafter, LengthGate
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG, Crag, Decider, Direct, FitRag, IKnow, Refiner, SlimPLM
+from fitrag_integrations.methods.fitrag.functional import Reranking
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
-from fitrag_integrations.methods.plain import Reranking
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
 

@@ -20,7 +20,7 @@ from fitrag_integrations.models import (
     OnePassScorer,
     RetrievalEvaluator,
 )
-from fitrag_integrations.models.light import engine as light_engine
+from fitrag_integrations.models.light import graphs as light_engine
 from fitrag_integrations.models.light.models import LightEvaluator, LightReader, LightScorer
 from fitrag_integrations.models.light.vectors import LightDense
 from fitrag_integrations.retrieval.encoder import Encoder

@@ -12,7 +12,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import IKClassifier, NecessityJudge
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.encoder.vectors import load as load_dense

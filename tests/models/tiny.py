@@ -8,8 +8,8 @@ import torch
 from fitrag_integrations import Passage
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.encoder.engine import Engine
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
+from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, HeadGrader
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.adapting import marks
 from fitrag_integrations.methods.citing import highlight, restored
+from fitrag_integrations.methods.metadata import marks
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.windows import merge

@@ -27,8 +27,8 @@ from fitrag_integrations.evaluation.thresholds.fits import (
 from fitrag_integrations.evaluation.thresholds.scores import fit_scores
 from fitrag_integrations.methods.crag.evaluator import SENTENCES, ActionThresholds
 from fitrag_integrations.methods.crag.refiner import TOP_N, strips
+from fitrag_integrations.models.encoder.items import Correction
 from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
-from fitrag_integrations.models.scorer.items import Correction
 from fitrag_integrations.ports import Pair, model_name
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.options import Seed

@@ -28,13 +28,13 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.evaluation.figure import number
 from fitrag_integrations.evaluation.figures.answers import (
     answer_figures,
     answer_plots,
     answer_rows,
     with_gold,
 )
-from fitrag_integrations.evaluation.figures.figure import number
 from fitrag_integrations.evaluation.figures.summaries import Question
 from fitrag_integrations.evaluation.judging import (
     ANSWERED,

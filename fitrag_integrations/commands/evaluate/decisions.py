@@ -26,6 +26,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figure import CONFUSION, crossed
 from fitrag_integrations.evaluation.figures.decisions import (
     gate_figures,
     gate_plots,
@@ -34,7 +35,6 @@ from fitrag_integrations.evaluation.figures.decisions import (
     route_plots,
     route_rows,
 )
-from fitrag_integrations.evaluation.figures.figure import CONFUSION, crossed
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.flow import run_many

@@ -46,7 +46,7 @@ from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.figures.figure import NOTHING
+from fitrag_integrations.evaluation.figure import NOTHING
 from fitrag_integrations.evaluation.figures.methods import (
     System,
     method_plots,

@@ -28,7 +28,7 @@ from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.loaders import Loaded, read_questions
 from fitrag_integrations.evaluation.loaders.reading import HUB

@@ -26,8 +26,8 @@ from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import is_correct, normalize
+from fitrag_integrations.evaluation.figure import NOTHING
 from fitrag_integrations.evaluation.figures.decisions import labels
-from fitrag_integrations.evaluation.figures.figure import NOTHING
 from fitrag_integrations.evaluation.figures.ranking import (
     Ranking,
     ranking_rows,

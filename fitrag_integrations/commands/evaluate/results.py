@@ -22,12 +22,12 @@ from fitrag_integrations.commands.evaluate.tables import show_figures, show_note
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.evaluation.figure import Figure
 from fitrag_integrations.evaluation.figures.compare import (
     compared,
     paired,
     setting_differences,
 )
-from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Question
 from fitrag_integrations.evaluation.report import html_report
 from fitrag_integrations.evaluation.result import Plot, Result, grouped

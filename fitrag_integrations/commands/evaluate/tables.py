@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from fitrag_integrations.evaluation.figures.figure import (
+from fitrag_integrations.evaluation.figure import (
     ALL,
     MINUS,
     NOTHING,

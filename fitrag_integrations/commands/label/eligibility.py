@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ScorerFolder
-from fitrag_integrations.commands.label.engine import FOR_READERS, Asked, AskingPlan, Fields
+from fitrag_integrations.commands.label.asking import FOR_READERS, Asked, AskingPlan, Fields
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS, WINDOWS

@@ -12,7 +12,7 @@ import typer
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Depth
 from fitrag_integrations.commands.engine.outputs import settled
-from fitrag_integrations.commands.label.engine import (
+from fitrag_integrations.commands.label.asking import (
     FOR_READERS,
     Asked,
     AskingPlan,

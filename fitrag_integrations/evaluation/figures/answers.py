@@ -14,7 +14,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import normalize
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.figure import ALL, Figure
+from fitrag_integrations.evaluation.figure import ALL, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     COST,
     SECONDS,

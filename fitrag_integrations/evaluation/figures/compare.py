@@ -13,8 +13,8 @@ import numpy as np
 
 from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.evaluation.figure import Figure
 from fitrag_integrations.evaluation.figures.decisions import gate_statistics
-from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
     Question,

@@ -16,7 +16,7 @@ from fitrag_integrations.core.checks import check_label, check_number, check_tex
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.figure import ALL, CONFUSION, Figure
+from fitrag_integrations.evaluation.figure import ALL, CONFUSION, Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
     Question,

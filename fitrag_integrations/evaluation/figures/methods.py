@@ -16,8 +16,8 @@ from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figure import ALL, Change, Figure, Interval, pair, real
 from fitrag_integrations.evaluation.figures.answers import SHOWN
-from fitrag_integrations.evaluation.figures.figure import ALL, Change, Figure, Interval, pair, real
 from fitrag_integrations.evaluation.figures.summaries import (
     COST,
     COUNTED,

@@ -15,7 +15,7 @@ import numpy as np
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import Table
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.figures.figure import Figure
+from fitrag_integrations.evaluation.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import (
     Draws,
     Question,

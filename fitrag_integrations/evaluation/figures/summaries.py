@@ -10,7 +10,7 @@ import numpy as np
 
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.evaluation.figures.figure import (
+from fitrag_integrations.evaluation.figure import (
     ALL,
     Change,
     Figure,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.evaluation import plots
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.figure import Figure, interval, number, real, signed
+from fitrag_integrations.evaluation.figure import Figure, interval, number, real, signed
 from fitrag_integrations.evaluation.figures.methods import cost_bounds, systems
 from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
 from fitrag_integrations.evaluation.result import Plot, Result

@@ -15,7 +15,7 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.figure import (
+from fitrag_integrations.evaluation.figure import (
     Figure,
     counted,
     cut,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.evaluation.figures.figure import counted, cut, number
+from fitrag_integrations.evaluation.figure import counted, cut, number
 from fitrag_integrations.evaluation.figures.methods import JUDGED, right_of, system_of
 from fitrag_integrations.evaluation.result import Result
 

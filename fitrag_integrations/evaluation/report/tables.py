@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.figure import (
+from fitrag_integrations.evaluation.figure import (
     ALL,
     CONFUSION,
     NOTHING,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_number
-from fitrag_integrations.evaluation.figures.figure import Places
+from fitrag_integrations.evaluation.figure import Places
 from fitrag_integrations.evaluation.outcomes import Floats, Outcomes
 
 # Thresholds are named before any row is seen. Even in log-odds: gates crowd near 0 and 1.

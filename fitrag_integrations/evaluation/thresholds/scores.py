@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.figures.figure import Interval
+from fitrag_integrations.evaluation.figure import Interval
 from fitrag_integrations.evaluation.outcomes import Floats, calibration_error
 
 LABELS = 50

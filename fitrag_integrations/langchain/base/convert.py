@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.methods.adapting import (
+from fitrag_integrations.methods.metadata import (
     first_text,
     made_id,
     mark_name,

@@ -26,7 +26,7 @@ from fitrag_integrations.langchain.base.convert import Documents, Ids, to_docume
 from fitrag_integrations.langchain.base.fields import CONFIG, AnyRunnable, Kept
 from fitrag_integrations.langchain.base.ports import Offer, internal
 from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own, settled
-from fitrag_integrations.methods.adapting import own_noted
+from fitrag_integrations.methods.metadata import own_noted
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context
 

@@ -35,7 +35,7 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 from fitrag_integrations.core.checks import check_many, check_one, trait
 from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.adapting import (
+from fitrag_integrations.methods.metadata import (
     MARKS,
     OWN,
     first_text,

@@ -26,9 +26,9 @@ from fitrag_integrations.llama_index.base.convert import (
 )
 from fitrag_integrations.llama_index.base.events import CompressionEvent, dispatcher
 from fitrag_integrations.llama_index.base.tools import tool_of
-from fitrag_integrations.methods.adapting import Named
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.explaining import Compression, explained
+from fitrag_integrations.methods.metadata import Named
 from fitrag_integrations.methods.settings import option_names, restored, saved
 from fitrag_integrations.types import Context
 

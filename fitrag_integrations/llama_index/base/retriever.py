@@ -25,8 +25,8 @@ from fitrag_integrations.llama_index.base.component import (
 from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context_nodes, noted
 from fitrag_integrations.llama_index.base.events import dispatcher, emit_decision, emit_reduced
 from fitrag_integrations.llama_index.base.ports import Caller, aeach, each, settled
-from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
+from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.methods.settings import option_names
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context

@@ -45,11 +45,11 @@ from fitrag_integrations.llama_index.base.ports import (
     settled,
     stream,
 )
-from fitrag_integrations.llama_index.prompts import Written, as_template
-from fitrag_integrations.methods.adapting import own_noted, summary
+from fitrag_integrations.llama_index.base.prompts import Written, as_template
 from fitrag_integrations.methods.answering import Answered, own_answer
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import GateDecision, OnError
+from fitrag_integrations.methods.metadata import own_noted, summary
 from fitrag_integrations.types import Context, Template
 from fitrag_integrations.values.excerpt import unique
 

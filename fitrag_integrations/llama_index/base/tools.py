@@ -8,7 +8,7 @@ from typing import Any
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel
 
-from fitrag_integrations.llama_index.citing import numbered_nodes
+from fitrag_integrations.llama_index.base.citing import numbered_nodes
 
 
 def tool_of(

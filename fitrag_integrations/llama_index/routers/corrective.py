@@ -23,8 +23,8 @@ from fitrag_integrations.llama_index.base.router import (
     check_engine,
     engine_port,
 )
-from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.crag.evaluator import ActionJudge, GradedList
+from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Action, Context, Excerpt, Passage

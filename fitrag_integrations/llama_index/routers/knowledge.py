@@ -22,8 +22,8 @@ from fitrag_integrations.llama_index.base.router import (
     check_engine,
     engine_port,
 )
-from fitrag_integrations.methods.adapting import name_of
 from fitrag_integrations.methods.answering import Answered
+from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.text.replies import strip_thoughts
 
 

@@ -18,7 +18,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.llama_index.base.events import emit_decision, explanation
 from fitrag_integrations.llama_index.base.router import Deciding
 from fitrag_integrations.llama_index.base.tools import tool_of
-from fitrag_integrations.methods.adapting import name_of
+from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.types import Context, RetrievalDecision
 
 

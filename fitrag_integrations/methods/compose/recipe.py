@@ -24,7 +24,6 @@ from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.flow import Flow, Port, run_many
-from fitrag_integrations.methods.adapting import template_of
 from fitrag_integrations.methods.baselines import MODULE_OF
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.fitrag.recognizer import (
@@ -32,6 +31,7 @@ from fitrag_integrations.methods.fitrag.recognizer import (
     RecognizerThresholds,
     SelfKnowledgeRecognizer,
 )
+from fitrag_integrations.methods.metadata import template_of
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Context, Excerpt, Passage

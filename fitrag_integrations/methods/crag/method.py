@@ -25,7 +25,7 @@ from fitrag_integrations.methods.crag.refiner import TOP_N, Refined, Refiner, St
 from fitrag_integrations.methods.crag.search import Searched, search_web
 from fitrag_integrations.methods.defaults import EMBEDDED_EVALUATOR, script_note
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.text.asked import asked_note
+from fitrag_integrations.text.question import asked_note
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Action, Context, Excerpt, Passage

@@ -22,8 +22,8 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.text.cleaning import clean_text
+from fitrag_integrations.text.question import asked_of
 from fitrag_integrations.text.replies import found_nothing, refuses, strip_thoughts
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import unique

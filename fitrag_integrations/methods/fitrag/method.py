@@ -14,7 +14,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.reducer import ReducerOptions, reduce
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Gate, Ports, Recognizer
-from fitrag_integrations.text.asked import asked_note
+from fitrag_integrations.text.question import asked_note
 from fitrag_integrations.types import BiLabelScore, Context, Passage, RetrievalDecision
 
 

@@ -14,10 +14,10 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
-from fitrag_integrations.models.causal.words import checked_texts, joined
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.models.remote.replies import BLANKS, read_text, read_tokens
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import checked_texts, joined
 from fitrag_integrations.values.decision import Continuation
 from fitrag_integrations.values.prompt import LimitedPrompt
 

@@ -23,9 +23,9 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
-from fitrag_integrations.models.causal.words import cut_at, until_stop
+from fitrag_integrations.models.causal.language_model import CausalEngine, Ids, left_padded
 from fitrag_integrations.models.runtime.worker import Steps, Worker, abandoned
+from fitrag_integrations.models.words import cut_at, until_stop
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.excerpt import grouped
 from fitrag_integrations.values.prompt import Completion

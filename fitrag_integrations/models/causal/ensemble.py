@@ -23,10 +23,10 @@ from fitrag_integrations.models.causal.decoding import (
     read_row,
     row_cost,
 )
-from fitrag_integrations.models.causal.engine import Ids
 from fitrag_integrations.models.causal.generator import LocalGenerator
-from fitrag_integrations.models.causal.words import checked_texts
+from fitrag_integrations.models.causal.language_model import Ids
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import checked_texts
 from fitrag_integrations.values.prompt import LimitedPrompt
 
 Item: TypeAlias = tuple[Sequence[str], Sequence[float]]  # prompts, and what each of them weighs

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias, Unpack
 
 from fitrag_integrations.core.checks import check_many, check_whole
-from fitrag_integrations.models.calls import Writer
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
-from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.causal.loading import CausalModel, shared_causal
-from fitrag_integrations.models.causal.words import (
+from fitrag_integrations.models.kinds import Writer
+from fitrag_integrations.models.runtime.engine import LoadOptions, Options
+from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import (
     PROMPT,
     checked_texts,
     choice_ids,
@@ -23,9 +26,6 @@ from fitrag_integrations.models.causal.words import (
     reply_tokens,
     share,
 )
-from fitrag_integrations.models.runtime.engine import LoadOptions, Options
-from fitrag_integrations.models.runtime.saved import remembered
-from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
 

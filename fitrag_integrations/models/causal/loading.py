@@ -12,7 +12,7 @@ from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
-from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.runtime.engine import EngineModel, LoadOptions, Options, Pool
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.models.causal.decoding import token_facts
-from fitrag_integrations.models.causal.engine import CausalEngine, Ids, left_padded
-from fitrag_integrations.models.causal.words import FACTS, SINGLE
+from fitrag_integrations.models.causal.language_model import CausalEngine, Ids, left_padded
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import FACTS, SINGLE
 
 WEIGHT = 48  # ordinary features that all states together weigh as much as
 

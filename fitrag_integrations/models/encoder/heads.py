@@ -1,10 +1,26 @@
-"""The small networks on top of a trunk."""
+"""The small networks on top of a trunk: what they compute, and how they are saved."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.models.encoder.items import FURTHEST
+from fitrag_integrations.models.encoder.pair_model import Engine
+from fitrag_integrations.models.encoder.pairs import Batch
+from fitrag_integrations.models.runtime.folder import read_tensors, write_tensors
+
+Rarity: TypeAlias = Sequence[float] | NDArray[np.float64]
+Read: TypeAlias = tuple[Tensor, Tensor]  # vector of a chunk, and its tokens' scores, (tokens, 2)
 
 
 class ReaderHead(nn.Module):
@@ -133,3 +149,55 @@ def _scores(span_logits: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Te
     start, end = span_logits.masked_fill(~allowed.unsqueeze(2), -torch.inf).unbind(2)
     ends = F.pad(end, (0, most - 1), value=-torch.inf)
     return start + F.max_pool1d(ends.unsqueeze(1), most, stride=1).squeeze(1), ends
+
+
+def read_head(
+    folder: Path, entry: dict[str, Any], engine: Engine
+) -> tuple[dict[str, Tensor], Rarity | None]:
+    """Return the tensors of a head by name, and the rarity of each token, if it uses that."""
+    given = read_tensors(folder, entry)
+    tensors = {name.removeprefix("head."): tensor for name, tensor in given.items()}
+    rarity = tensors.pop("rarity", None)
+    if rarity is None:
+        return tensors, None
+    if rarity.dim() != 1 or len(rarity) < engine.tokenizer.vocabulary:
+        allowed = f"one of {engine.tokenizer.vocabulary} tokens"
+        where = f"{folder / entry['file']}: rarity"
+        raise ModelLoadError(f"{where}: given {list(rarity.shape)}, allowed {allowed}")
+    return tensors, rarity.double().numpy()
+
+
+def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read]:
+    """Keep of a batch, for each chunk, its vector and its tokens' scores; they hold no states."""
+    vectors = pooled.clone().unbind()
+    marked = [vector[:0].view(0, 2) for vector in vectors] if span is None else span(states)
+    return list(zip(vectors, marked, strict=True))
+
+
+def gathered(read: Sequence[Read], batch: Batch) -> tuple[Tensor, Tensor]:
+    """Collect the vectors of all chunks and the scores of their best spans on the CPU.
+
+    `batch` holds the chunks. Shapes: (chunks, width), (chunks,).
+    """
+    vectors, marked = zip(*read, strict=True)
+    scores = pad_sequence(list(marked), batch_first=True)
+    one = torch.cat([torch.stack(vectors), scores.flatten(1)], dim=1).cpu()  # one copy, one wait
+    pooled, scores = one[:, : len(vectors[0])], one[:, len(vectors[0]) :].view(scores.shape)
+    return pooled, span_scores(scores, batch) if scores.shape[1] else pooled.new_zeros(len(pooled))
+
+
+def span_scores(logits: Tensor, batch: Batch) -> Tensor:
+    """Return the best span's start and end score, summed; a chunk without text has the lowest.
+
+    Shapes: (batch, tokens, 2); gives (batch,).
+    """
+    allowed = torch.from_numpy(batch.placed).to(logits.device)
+    return best_scores(logits, allowed).clamp(min=-FURTHEST)
+
+
+def write_head(folder: Path, head: nn.Module, rarity: Rarity | None) -> dict[str, str]:
+    """Save a head, and the rarity of tokens if it uses it; return the entry that names the file."""
+    tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
+    if rarity is not None:
+        tensors["rarity"] = torch.as_tensor(rarity, dtype=torch.float16)
+    return write_tensors(folder, "head.safetensors", tensors)

@@ -2,7 +2,7 @@
 
 A pair is `question [SEP] title. text`. A passage longer than the model's input is read in
 overlapping chunks, each with the question and the title; nothing is cut off silently. Of a text
-that asks among small talk, what `text.asked` finds is the question.
+that asks among small talk, what `text.question` finds is the question.
 """
 
 import re
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.text.asked import asked_of
 from fitrag_integrations.text.cleaning import has_text
+from fitrag_integrations.text.question import asked_of
 from fitrag_integrations.types import Passage
 
 Pair = tuple[str, Passage]

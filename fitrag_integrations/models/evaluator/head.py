@@ -10,31 +10,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError
-from fitrag_integrations.models.calls import PairGrader
-from fitrag_integrations.models.encoder.engine import Engine, PairModel
-from fitrag_integrations.models.encoder.heads import Standardized, best_scores
+from fitrag_integrations.models.encoder.heads import (
+    Read,
+    Standardized,
+    gathered,
+    read_head,
+    read_of,
+    write_head,
+)
+from fitrag_integrations.models.encoder.items import FURTHEST
+from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.evidence.lexical import COUNT, Clues, Rarity
+from fitrag_integrations.models.evidence.lexical import COUNT, Clues
+from fitrag_integrations.models.kinds import PairGrader
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     positive,
-    read_tensors,
-    write_tensors,
 )
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import FURTHEST
-
-Read: TypeAlias = tuple[Tensor, Tensor]  # vector of a chunk, and its tokens' scores, (tokens, 2)
 
 
 class EvaluatorHead(Standardized):
@@ -114,58 +114,6 @@ class HeadGrader(PairGrader, PairModel):
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
 
-def read_head(
-    folder: Path, entry: dict[str, Any], engine: Engine
-) -> tuple[dict[str, Tensor], Rarity | None]:
-    """Return the tensors of a head by name, and the rarity of each token, if it uses that."""
-    given = read_tensors(folder, entry)
-    tensors = {name.removeprefix("head."): tensor for name, tensor in given.items()}
-    rarity = tensors.pop("rarity", None)
-    if rarity is None:
-        return tensors, None
-    if rarity.dim() != 1 or len(rarity) < engine.tokenizer.vocabulary:
-        allowed = f"one of {engine.tokenizer.vocabulary} tokens"
-        where = f"{folder / entry['file']}: rarity"
-        raise ModelLoadError(f"{where}: given {list(rarity.shape)}, allowed {allowed}")
-    return tensors, rarity.double().numpy()
-
-
-def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read]:
-    """Keep of a batch, for each chunk, its vector and its tokens' scores; they hold no states."""
-    vectors = pooled.clone().unbind()
-    marked = [vector[:0].view(0, 2) for vector in vectors] if span is None else span(states)
-    return list(zip(vectors, marked, strict=True))
-
-
-def gathered(read: Sequence[Read], batch: Batch) -> tuple[Tensor, Tensor]:
-    """Collect the vectors of all chunks and the scores of their best spans on the CPU.
-
-    `batch` holds the chunks. Shapes: (chunks, width), (chunks,).
-    """
-    vectors, marked = zip(*read, strict=True)
-    scores = pad_sequence(list(marked), batch_first=True)
-    one = torch.cat([torch.stack(vectors), scores.flatten(1)], dim=1).cpu()  # one copy, one wait
-    pooled, scores = one[:, : len(vectors[0])], one[:, len(vectors[0]) :].view(scores.shape)
-    return pooled, span_scores(scores, batch) if scores.shape[1] else pooled.new_zeros(len(pooled))
-
-
-def span_scores(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the best span's start and end score, summed; a chunk without text has the lowest.
-
-    Shapes: (batch, tokens, 2); gives (batch,).
-    """
-    allowed = torch.from_numpy(batch.placed).to(logits.device)
-    return best_scores(logits, allowed).clamp(min=-FURTHEST)
-
-
 def grade(logit: float) -> float:
     """Bring a logit to [-1, 1]: twice its probability, less one."""
     return math.tanh(logit / 2)
-
-
-def write_head(folder: Path, head: nn.Module, rarity: Rarity | None) -> dict[str, str]:
-    """Save a head, and the rarity of tokens if it uses it; return the entry that names the file."""
-    tensors = {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
-    if rarity is not None:
-        tensors["rarity"] = torch.as_tensor(rarity, dtype=torch.float16)
-    return write_tensors(folder, "head.safetensors", tensors)

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Self
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.calls import KnowledgeGate
-from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import LocalGenerator, first_tokens
+from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.causal.loading import CausalModel
-from fitrag_integrations.models.causal.words import share
+from fitrag_integrations.models.kinds import KnowledgeGate
 from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import reading
 from fitrag_integrations.models.runtime.saved import Origin
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import share
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 THRESHOLD = 0.5

@@ -17,18 +17,12 @@ import torch
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
-from fitrag_integrations.models.causal.engine import CausalEngine
 from fitrag_integrations.models.causal.generator import prompt_and_draft
+from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.causal.states import (
     KnownHead,
     feature_count,
     features,
-)
-from fitrag_integrations.models.causal.words import (
-    PROMPTS,
-    choice_ids,
-    filled,
-    needs_fields,
 )
 from fitrag_integrations.models.gate.gate import CausalGate, Texts, cut_drafts
 from fitrag_integrations.models.runtime.engine import LoadOptions
@@ -42,6 +36,12 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import (
+    PROMPTS,
+    choice_ids,
+    filled,
+    needs_fields,
+)
 
 VARIANTS = ("lora", "full", "head")
 

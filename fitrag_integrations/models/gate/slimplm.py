@@ -18,15 +18,15 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import Writing
-from fitrag_integrations.models.causal.engine import CausalEngine, Ids
+from fitrag_integrations.models.causal.language_model import CausalEngine, Ids
 from fitrag_integrations.models.causal.loading import CausalModel
-from fitrag_integrations.models.causal.words import checked_pairs, filled, parting
 from fitrag_integrations.models.gate.gate import CausalGate, Texts, cut_drafts
 from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import positive, read_manifest
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import checked_pairs, filled, parting
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.slimplm import (
     JUDGE_PAPER,

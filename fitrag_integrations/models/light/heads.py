@@ -9,8 +9,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from fitrag_integrations.models.encoder.items import ANSWER_TOKENS, NOTHING, Range
 from fitrag_integrations.models.encoder.pairs import Batch, moved_left
-from fitrag_integrations.models.scorer.items import ANSWER_TOKENS, NOTHING, Range
 
 Floats = NDArray[np.float32]
 Weights = Mapping[str, Floats]

@@ -16,7 +16,18 @@ import numpy as np
 
 from fitrag_integrations.core.extras import torch_needed
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.calls import (
+from fitrag_integrations.models.encoder.items import (
+    CALIBRATED,
+    FURTHEST,
+    Correction,
+    Item,
+    Range,
+    best_logits,
+    placed_spans,
+)
+from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.evidence.lexical import Clues
+from fitrag_integrations.models.kinds import (
     Answer,
     Found,
     Judged,
@@ -26,10 +37,8 @@ from fitrag_integrations.models.calls import (
     answer_of,
     found_in,
 )
-from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.light import heads
-from fitrag_integrations.models.light.engine import Floats, engine_of, precision
+from fitrag_integrations.models.light.graphs import Floats, engine_of, precision
 from fitrag_integrations.models.light.heads import Weights
 from fitrag_integrations.models.runtime.batching import in_groups
 from fitrag_integrations.models.runtime.folder import (
@@ -42,15 +51,6 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.saved import Bundled, Origin, SavedModel, embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import (
-    CALIBRATED,
-    FURTHEST,
-    Correction,
-    Item,
-    Range,
-    best_logits,
-    placed_spans,
-)
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 

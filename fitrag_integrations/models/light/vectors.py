@@ -10,7 +10,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from fitrag_integrations.models.encoder.recipe import KNOWN
-from fitrag_integrations.models.light.engine import BUDGET, Fast, session
+from fitrag_integrations.models.light.graphs import BUDGET, Fast, session
 from fitrag_integrations.models.runtime.batching import BLOCK, in_blocks, token_batches
 from fitrag_integrations.models.runtime.folder import read_arrays, read_checked, read_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder

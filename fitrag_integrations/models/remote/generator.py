@@ -21,15 +21,6 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.models.causal.words import (
-    PROMPT,
-    PROMPTS,
-    checked_pairs,
-    checked_texts,
-    filled,
-    needs_fields,
-    reply_tokens,
-)
 from fitrag_integrations.models.remote.client import OpenAIClient
 from fitrag_integrations.models.remote.replies import (
     as_draft,
@@ -38,6 +29,15 @@ from fitrag_integrations.models.remote.replies import (
     read_tokens,
     read_written,
     read_yes,
+)
+from fitrag_integrations.models.words import (
+    PROMPT,
+    PROMPTS,
+    checked_pairs,
+    checked_texts,
+    filled,
+    needs_fields,
+    reply_tokens,
 )
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import USUAL_TOKENS, Completion, LimitedPrompt

@@ -18,9 +18,9 @@ from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import PortError, RefusedError, refuse_if
+from fitrag_integrations.models.encoder.items import of_logits
 from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, RequestError
-from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.excerpt import grouped
 from fitrag_integrations.values.score import logit

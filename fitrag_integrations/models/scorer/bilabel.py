@@ -13,20 +13,27 @@ from torch import Tensor
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.calls import Judged, PairScorer, SentenceScorer
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.encoder.engine import Engine, PairModel
-from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
-from fitrag_integrations.models.evaluator.head import (
+from fitrag_integrations.models.encoder.heads import (
+    BiLabelHead,
     Read,
     gathered,
     read_head,
     read_of,
     write_head,
 )
+from fitrag_integrations.models.encoder.items import (
+    CALIBRATED,
+    FURTHEST,
+    Correction,
+    Item,
+    best_logits,
+)
+from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.evidence.lexical import Clues
+from fitrag_integrations.models.kinds import Judged, PairScorer, SentenceScorer
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
@@ -40,13 +47,6 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import (
-    CALIBRATED,
-    FURTHEST,
-    Correction,
-    Item,
-    best_logits,
-)
 from fitrag_integrations.models.scorer.one_pass import (
     Head,
     SpanReader,

@@ -21,9 +21,16 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ChecksumError
-from fitrag_integrations.models.encoder.engine import Engine, Forward
+from fitrag_integrations.models.encoder.heads import Read
+from fitrag_integrations.models.encoder.items import (
+    Correction,
+    InChunk,
+    Item,
+    Range,
+    placed_spans,
+)
+from fitrag_integrations.models.encoder.pair_model import Engine, Forward
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
-from fitrag_integrations.models.evaluator.head import Read
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.folder import (
     label_count,
@@ -34,13 +41,6 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.items import (
-    Correction,
-    InChunk,
-    Item,
-    Range,
-    placed_spans,
-)
 from fitrag_integrations.models.scorer.spans import (
     LineHead,
     SpanEvidence,

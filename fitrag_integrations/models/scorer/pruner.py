@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
-from fitrag_integrations.models.calls import Judged, SentenceScorer
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.items import Item, of_logits
+from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import has_types
+from fitrag_integrations.models.kinds import Judged, SentenceScorer
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.loading import (
@@ -40,7 +41,6 @@ from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.families import SHORTEST_LENGTH, OutputRows
-from fitrag_integrations.models.scorer.items import Item, of_logits
 from fitrag_integrations.models.scorer.one_pass import Ranges, run_spans
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.score import logit

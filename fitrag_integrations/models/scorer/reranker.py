@@ -16,9 +16,10 @@ from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.errors import ModelLoadError, refuse_if
-from fitrag_integrations.models.calls import PairScorer
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.encoder.items import of_logits
+from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.kinds import PairScorer
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.loading import check_vocabulary
 from fitrag_integrations.models.runtime.saved import remembered
@@ -26,7 +27,6 @@ from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer import causal_families
 from fitrag_integrations.models.scorer.families import CLASSIFIER, MONOT5, Family, Folder, Scale
-from fitrag_integrations.models.scorer.items import of_logits
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.score import logit
 

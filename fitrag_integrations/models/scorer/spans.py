@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.heads import Standardized
+from fitrag_integrations.models.encoder.items import ANSWER_TOKENS, NOTHING, Range
 from fitrag_integrations.models.encoder.pairs import Batch, moved_left
-from fitrag_integrations.models.scorer.items import ANSWER_TOKENS, NOTHING, Range
 
 COUNT = 12
 NUMBERS = COUNT + 2  # with the two labels of the whole passage

@@ -23,8 +23,7 @@ from fitrag_integrations.models.encoder.encoders import (
     save_encoder,
     tuned_names,
 )
-from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.evaluator.head import write_head
+from fitrag_integrations.models.encoder.heads import BiLabelHead, write_head
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.placing import cast

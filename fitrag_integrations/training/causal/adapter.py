@@ -19,11 +19,11 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
-from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.causal.loading import causal_source, load_causal
-from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import sent
+from fitrag_integrations.models.words import common_prefix
 from fitrag_integrations.training.encoder import recompute
 from fitrag_integrations.training.options import (
     Accumulate,

@@ -20,18 +20,18 @@ from torch.nn import functional as F
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
-from fitrag_integrations.models.causal.engine import CausalEngine
+from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.causal.states import (
     KnownHead,
     default_layers,
     feature_count,
     features,
 )
-from fitrag_integrations.models.causal.words import FACTS, PROMPT, PROMPTS
 from fitrag_integrations.models.gate.gate import cut_drafts
 from fitrag_integrations.models.gate.ik import VARIANTS, IKClassifier, ask_text, head_rows
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.models.words import FACTS, PROMPT, PROMPTS
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
     CausalPlan,

@@ -16,7 +16,8 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, save_encoder
-from fitrag_integrations.models.evaluator.head import EvaluatorHead, write_head
+from fitrag_integrations.models.encoder.heads import write_head
+from fitrag_integrations.models.evaluator.head import EvaluatorHead
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.folder import (

@@ -26,8 +26,8 @@ from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import cheapest
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.adapting import first_text, made_id
 from fitrag_integrations.methods.compose.fitted import CORPUS, WITH, WITHOUT, Fitted
+from fitrag_integrations.methods.metadata import first_text, made_id
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens

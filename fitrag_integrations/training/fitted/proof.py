@@ -9,8 +9,8 @@ from fitrag_integrations import __version__
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figure import Places
 from fitrag_integrations.evaluation.figures.answers import answer_figures, answer_plots, answer_rows
-from fitrag_integrations.evaluation.figures.figure import Places
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.evaluation.thresholds.risk import Choice, Tried

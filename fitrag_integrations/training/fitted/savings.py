@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fitrag_integrations.evaluation.figure import Interval, Places, share_interval
 from fitrag_integrations.evaluation.figures.compress import Compressed
-from fitrag_integrations.evaluation.figures.figure import Interval, Places, share_interval
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.evaluation.result import Plot
 from fitrag_integrations.methods.prompts import render_excerpts

@@ -7,7 +7,7 @@ from command_fakes import FirstWord, read, write
 
 from fitrag_integrations import BiLabelScore
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.label import engine
+from fitrag_integrations.commands.label import asking as asking_module
 from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.training.asking_llm import AskLLM
 
@@ -59,7 +59,7 @@ def model(monkeypatch):
     def load(asking, hardware):
         return AskLLM(made, name=asking.llm, retries=0)
 
-    monkeypatch.setattr(engine, "load_asker", load)
+    monkeypatch.setattr(asking_module, "load_asker", load)
     return made
 
 

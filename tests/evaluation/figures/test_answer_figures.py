@@ -4,6 +4,7 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
+from fitrag_integrations.evaluation.figure import Figure
 from fitrag_integrations.evaluation.figures.answers import (
     COST,
     answer_figures,
@@ -11,7 +12,6 @@ from fitrag_integrations.evaluation.figures.answers import (
     answer_rows,
     with_gold,
 )
-from fitrag_integrations.evaluation.figures.figure import Figure
 from fitrag_integrations.evaluation.figures.summaries import Draws
 
 DRAWS = Draws(resamples=200, seed=1)

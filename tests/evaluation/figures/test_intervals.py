@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.figure import (
+from fitrag_integrations.evaluation.figure import (
     bootstrap,
     mcnemar,
     mean_interval,

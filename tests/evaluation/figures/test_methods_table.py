@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figures.figure import paired_interval
+from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.figures.methods import Spent, System, methods_table, spent
 from fitrag_integrations.evaluation.figures.summaries import Draws
 from fitrag_integrations.flow import Step

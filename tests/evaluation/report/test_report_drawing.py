@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitrag_integrations.evaluation.figures.figure import (
+from fitrag_integrations.evaluation.figure import (
     chance,
     clipped,
     cut,

@@ -15,9 +15,9 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers import initialization as initial
 
 from fitrag_integrations.models import BiLabelScorer, LocalGenerator, RetrievalEvaluator
-from fitrag_integrations.models.causal.engine import CausalEngine
-from fitrag_integrations.models.encoder.engine import Engine
+from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.sequence_classifier import SequenceGrader

@@ -7,9 +7,9 @@ import pytest
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, Refiner, approximate_tokens
-from fitrag_integrations.methods.adapting import marks
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.metadata import marks
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.ports import Ports

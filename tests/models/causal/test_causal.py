@@ -11,9 +11,9 @@ from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models import IKClassifier, LocalGenerator, NecessityJudge
 from fitrag_integrations.models.causal.decoding import row_cost
 from fitrag_integrations.models.causal.loading import shared_causal
-from fitrag_integrations.models.causal.words import choice_ids, common_prefix, joined, share
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.models.words import choice_ids, common_prefix, joined, share
 
 MANY = [f"{question} {'the river ' * n}" for n in range(5) for question in QUESTIONS]
 

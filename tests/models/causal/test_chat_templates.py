@@ -13,8 +13,8 @@ from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models import LocalGenerator, NecessityJudge, RetrievalEvaluator
 from fitrag_integrations.models.causal import templates
 from fitrag_integrations.models.causal.loading import shared_causal
-from fitrag_integrations.models.causal.words import cut_at
 from fitrag_integrations.models.encoder.encoders import load_base
+from fitrag_integrations.models.words import cut_at
 from fitrag_integrations.retrieval import Encoder
 
 PHI = "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}<|pad|>"

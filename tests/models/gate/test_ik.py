@@ -18,8 +18,8 @@ from fitrag_integrations.errors import (
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.models import IKClassifier, LocalGenerator
 from fitrag_integrations.models.causal.states import FACTS, KnownHead
-from fitrag_integrations.models.causal.words import PROMPTS
 from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.models.words import PROMPTS
 from fitrag_integrations.ports import Gate, gate_port
 
 

@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import InputError, ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models import NecessityJudge
-from fitrag_integrations.models.causal.words import parting
 from fitrag_integrations.models.gate.slimplm import JUDGES as TEMPLATES
+from fitrag_integrations.models.words import parting
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.values.slimplm import read_verdict
 

@@ -21,7 +21,6 @@ from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchE
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import AskGate, Decider, IKnow, MarginGate, PTrueGate
 from fitrag_integrations.models import RemoteGenerator, RemoteIK
-from fitrag_integrations.models.causal.words import PROMPTS
 from fitrag_integrations.models.remote.client import RequestError
 from fitrag_integrations.models.remote.replies import (
     as_draft,
@@ -30,6 +29,7 @@ from fitrag_integrations.models.remote.replies import (
     read_written,
     read_yes,
 )
+from fitrag_integrations.models.words import PROMPTS
 from fitrag_integrations.ports import Drafter, Gate, Generator, Ports, YesNo
 from fitrag_integrations.training.collecting import Failed, Question, Told, passage_labels
 from fitrag_integrations.types import Draft, Passage

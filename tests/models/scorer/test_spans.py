@@ -8,10 +8,10 @@ import torch
 from tiny import encoded_pair, tokenizer_of
 
 from fitrag_integrations import Passage
+from fitrag_integrations.models.encoder.items import chunk_spans, token_ranges
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.light.heads import Spans, span_logits
 from fitrag_integrations.models.scorer import spans
-from fitrag_integrations.models.scorer.items import chunk_spans, token_ranges
 from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, LineHead, span_evidence
 
 # question tokens 1 2; passage tokens 3 1 4, one character each

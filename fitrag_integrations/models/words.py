@@ -9,8 +9,8 @@ from typing import Any
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import whole
-from fitrag_integrations.models.scorer.items import sigmoid
 from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
+from fitrag_integrations.values.score import sigmoid
 
 PROMPT = "Question: {question}\nAnswer:"
 """Of a closed-book answer."""

@@ -14,8 +14,8 @@ from fitrag_integrations.llama_index.base.component import bundles_of
 from fitrag_integrations.llama_index.base.convert import context_nodes
 from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.router import WritingRouter
-from fitrag_integrations.methods.adapting import check_method, name_of
 from fitrag_integrations.methods.answering import Answering, read_port
+from fitrag_integrations.methods.metadata import check_method, name_of
 from fitrag_integrations.ports import Method, Reader
 from fitrag_integrations.types import Context
 

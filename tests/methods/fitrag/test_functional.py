@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from fitrag_integrations import BiLabelScore, InputError, Passage, compress, rerank
-from fitrag_integrations.methods import plain
+from fitrag_integrations.methods.fitrag import functional
 
 RETURNS = "Returns. Items can be returned within 30 days. Shipping is not refunded."
 CARDS = "Gift cards expire after two years. They cannot be exchanged for money."
@@ -21,7 +21,7 @@ def words(pairs):
 
 
 def test_the_examples_in_the_docstrings_are_what_comes_out():
-    assert doctest.testmod(plain).failed == 0
+    assert doctest.testmod(functional).failed == 0
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,12 @@ def test_a_wrong_text_is_named(function, texts, named):
 @pytest.mark.parametrize(
     ("function", "options", "step"),
     [
-        (rerank, plain.RerankOptions.__annotations__ | {"top_n": int}, plain.Reranking),
-        (compress, plain.CompressOptions.__annotations__ | {"max_tokens": int}, plain.TokenReducer),
+        (rerank, functional.RerankOptions.__annotations__ | {"top_n": int}, functional.Reranking),
+        (
+            compress,
+            functional.CompressOptions.__annotations__ | {"max_tokens": int},
+            functional.TokenReducer,
+        ),
     ],
 )
 def test_an_unknown_option_is_named_with_the_one_that_was_meant(function, options, step):

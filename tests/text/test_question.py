@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitrag_integrations.text.asked import asked_of
+from fitrag_integrations.text.question import asked_of
 
 GERMANY = "We spent all of last summer by the rivers of Germany."
 TALK = f"Hi there! I hope you are well. {GERMANY}"

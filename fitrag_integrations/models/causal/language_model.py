@@ -20,11 +20,11 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.templates import render_template
-from fitrag_integrations.models.causal.words import common_prefix
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.loading import position_limit
 from fitrag_integrations.models.runtime.placing import GPUS, sent
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import common_prefix
 
 Ids: TypeAlias = Sequence[int]
 WORTH_SHARING = 512  # tokens not computed again, that pay for a pass of their own

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.models.causal.words import checked_pairs as checked_drafts
-from fitrag_integrations.models.causal.words import checked_texts
+from fitrag_integrations.models.encoder.items import Item, checked_items
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, checked_pairs
 from fitrag_integrations.models.runtime.saved import Bundled, SavedModel
 from fitrag_integrations.models.runtime.worker import Steps, Task
-from fitrag_integrations.models.scorer.items import Item, checked_items, sigmoid
+from fitrag_integrations.models.words import checked_pairs as checked_drafts
+from fitrag_integrations.models.words import checked_texts
 from fitrag_integrations.types import BiLabelScore, Draft, Passage
 from fitrag_integrations.values.prompt import LimitedPrompt
+from fitrag_integrations.values.score import sigmoid
 
 Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
 Method: TypeAlias = Callable[..., Any]

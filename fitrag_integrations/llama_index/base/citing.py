@@ -8,9 +8,9 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.llama_index.base.convert import node_of, passages_of
-from fitrag_integrations.methods.adapting import numbered
 from fitrag_integrations.methods.answering import Cited
 from fitrag_integrations.methods.citing import cite, restored
+from fitrag_integrations.methods.metadata import numbered
 from fitrag_integrations.types import Excerpt, Passage
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
 )
 from fitrag_integrations.types import BiLabelScore, Passage
+from fitrag_integrations.values.score import sigmoid
 
 Range = tuple[int, int]
 Places: TypeAlias = NDArray[np.int64]
@@ -93,11 +93,6 @@ class Correction:
                 "again with `fitrag calibrate scores`"
             )
         return self
-
-
-def sigmoid(logit: float) -> float:
-    """Return the probability of a logit."""
-    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
 
 
 def token_ranges(chunk: EncodedPair, spans: Sequence[Range] | Places) -> list[Range]:
