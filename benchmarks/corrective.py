@@ -24,7 +24,7 @@ from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.flow import Flow, run_many
 from fitrag_integrations.methods import Crag
 from fitrag_integrations.methods.answering import Answering
-from fitrag_integrations.methods.baselines.direct import Direct
+from fitrag_integrations.methods.direct import Direct
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.models import ExtractiveReader, RetrievalEvaluator
 from fitrag_integrations.ports import Method, Ports

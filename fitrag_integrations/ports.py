@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import iscoroutinefunction
 from types import MethodType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.checks import trait
@@ -359,3 +359,10 @@ class _Grading:
 class _AsyncGrading(_Grading):
     async def __call__(self, pairs: Sequence[Pair]) -> list[float]:  # type: ignore[override]
         return self.grades(await self.call(pairs))
+
+
+def check_method(method: object) -> Method:
+    """Require a method: an object, not its class."""
+    if isinstance(method, type) or not callable(method):
+        raise InputError.of("method", given=method, allowed="a method, such as FitRag()")
+    return cast(Method, method)

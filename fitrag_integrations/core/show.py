@@ -130,3 +130,20 @@ def _drawn(value: object) -> Iterator[Html]:
     for name, one in held:
         if isinstance(one, tuple | list) and one and is_dataclass(one[0]):
             yield folded(name, records_table(one, most=ROWS))
+
+
+class Named:
+    """Show an object in a ``repr`` as its name, or as that of its class."""
+
+    def __init__(self, value: object) -> None:
+        self.name = name_of(value)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def name_of(value: object) -> str:
+    """Return a text itself, the name of a function, or of an object's class."""
+    if isinstance(value, str):
+        return value
+    return str(getattr(value, "__qualname__", type(value).__name__))

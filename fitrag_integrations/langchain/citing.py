@@ -9,8 +9,8 @@ from langchain_core.documents import Document
 from fitrag_integrations.langchain.base.convert import to_passages
 from fitrag_integrations.methods.answering import Cited
 from fitrag_integrations.methods.citing import cite, restored
-from fitrag_integrations.methods.metadata import numbered
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.prompt import numbered
 
 
 def numbered_documents(documents: Sequence[Document], *, sources: Sequence[Document] = ()) -> str:

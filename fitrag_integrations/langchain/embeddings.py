@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_core.embeddings import Embeddings
 
-from fitrag_integrations.methods.metadata import EncoderVectors
+from fitrag_integrations.retrieval.encoder import EncoderVectors
 
 
 class EncoderEmbeddings(Embeddings):

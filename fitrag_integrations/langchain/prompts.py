@@ -8,8 +8,7 @@ from typing import Any
 from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate
 
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.methods.metadata import template_of
-from fitrag_integrations.methods.prompts import prompt_named, render_passages
+from fitrag_integrations.methods.prompts import prompt_named, render_passages, template_of
 from fitrag_integrations.types import Context, Template
 
 __all__ = ["as_template", "prompt"]

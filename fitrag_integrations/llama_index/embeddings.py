@@ -7,7 +7,7 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 
-from fitrag_integrations.methods.metadata import EncoderVectors
+from fitrag_integrations.retrieval.encoder import EncoderVectors
 
 
 class EncoderEmbedding(BaseEmbedding):

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.flow import Flow, arun, run
 from fitrag_integrations.llama_index.base.component import bundles_of
 from fitrag_integrations.llama_index.base.convert import context_nodes
 from fitrag_integrations.llama_index.base.ports import Caller
 from fitrag_integrations.llama_index.base.router import WritingRouter
 from fitrag_integrations.methods.answering import Answering, read_port
-from fitrag_integrations.methods.metadata import check_method, name_of
-from fitrag_integrations.ports import Method, Reader
+from fitrag_integrations.ports import Method, Reader, check_method
 from fitrag_integrations.types import Context
 
 

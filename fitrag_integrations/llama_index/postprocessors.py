@@ -10,13 +10,13 @@ from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.llama_index.base.events import dispatcher
 from fitrag_integrations.llama_index.base.postprocessor import Model, Postprocessor
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.fitrag.ranking import Reranking
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
-from fitrag_integrations.methods.metadata import name_of
 
 
 class BiLabelReranker(Postprocessor):

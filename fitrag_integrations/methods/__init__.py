@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.answering import Citation as Citation
     from fitrag_integrations.methods.answering import Cited as Cited
     from fitrag_integrations.methods.answering import Span as Span
-    from fitrag_integrations.methods.baselines.direct import Direct as Direct
     from fitrag_integrations.methods.citing import cite as cite
     from fitrag_integrations.methods.citing import highlight as highlight
     from fitrag_integrations.methods.citing import with_citations as with_citations
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.crag.method import Crag as Crag
     from fitrag_integrations.methods.crag.refiner import Refined as Refined
     from fitrag_integrations.methods.crag.refiner import Refiner as Refiner
+    from fitrag_integrations.methods.direct import Direct as Direct
     from fitrag_integrations.methods.explaining import Compression as Compression
     from fitrag_integrations.methods.explaining import Weighed as Weighed
     from fitrag_integrations.methods.fitrag.functional import (
@@ -63,7 +63,7 @@ _MODULE_OF = {
     "Decided": "ik.decider",
     "Decider": "ik.decider",
     "Demonstration": "itrg.prompts",
-    "Direct": "baselines.direct",
+    "Direct": "direct",
     "EntropyGate": "ik.gates",
     "FitRag": "fitrag.method",
     "ITRG": "itrg.method",

@@ -11,6 +11,16 @@ own ``PromptTemplate``.
 and claims to be judged), ``CRAG_KEYWORDS`` rewrites a question for a web search (appendix A, Table
 7). The paper prints only the last; all three, its examples too, are in our own words.
 
+``ITRG_REFRESH``, ``ITRG_REFINE`` and ``ITRG_ANSWER`` are ITRG's (sections 2.3 and 3.1). The paper
+prints the prompt for refresh alone; its fields and their order are kept, and the words of all three
+are ours. Demonstrations stand between a prompt's task and its question.
+
+``JUDGE`` and ``REWRITE_PAPER`` are what SlimPLM's own models were fine-tuned on (sections 3.2, 3.3
+and appendix A, Table 9), ``REWRITE_RELEASED`` is what the released weights learned. ``REWRITE``
+prompts any instruction model for the same claims and queries, by the rules the paper gave GPT-4
+(Table 8), and is in our own words. So are ``PROXY``, which the paper does not print, and
+``RAG_SHORT`` and ``RAG_LONG``, which keep its brackets.
+
 ``OneInstruction`` is one instruction for all methods: what is compared is then what they found, not
 how they prompt. How briefly an answer is wanted decides accuracy by inclusion more than most
 methods do.
@@ -21,12 +31,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import cast
 
+from fitrag_integrations.core.checks import can
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
 from fitrag_integrations.methods.citing import RETRIEVAL_CITED
-from fitrag_integrations.methods.itrg.prompts import ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH
-from fitrag_integrations.methods.slimplm.claims import SLIMPLM
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.prompt import (
     NO_RETRIEVAL,
@@ -37,6 +46,9 @@ from fitrag_integrations.values.prompt import (
     render_excerpts,
     render_passages,
 )
+from fitrag_integrations.values.slimplm import JUDGE_PAPER
+from fitrag_integrations.values.slimplm import REWRITE_PAPER as _PAPER_FORM
+from fitrag_integrations.values.slimplm import REWRITE_RELEASED as _RELEASED_FORM
 
 __all__ = [
     "COT",
@@ -87,11 +99,68 @@ CRAG_KEYWORDS = PromptTemplate(
     "question: {question}\nquery:",
     one_line=True,
 )
-_ALL = (RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, RETRIEVAL_CITED, CRAG, CRAG_VERDICT, CRAG_KEYWORDS)
-_ITRG = (ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH)
-TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType(
-    {template.name: template for template in (*_ALL, NOTHING_FOUND, *_ITRG, *SLIMPLM)}
+PLAIN = PromptTemplate("plain", "Question: {question}\nAnswer:", one_line=True)
+READ = PromptTemplate(
+    "read",
+    "Answer the question from the passages below, as briefly as you can.\n"
+    + "Passages:\n{passages}\n"
+    + "Question: {question}\nAnswer:",
+    one_line=True,
 )
+REFRESH_TASK = (
+    "In the following task, write a document that contains the answer to the question.\n\n"
+)
+REFINE_TASK = (
+    "In the following task, write a document that contains the answer to the question. Start from "
+    "the earlier document: keep what is right in it, correct what the passage shows to be wrong, "
+    "and add what it lacks.\n\n"
+)
+ANSWER_TASK = "Read the document and answer the question in as few words as possible.\n\n"
+_GIVEN = "Passage:\n{passages}\nQuestion: {question}\nDocument:"
+_READ = "Document: {draft}\nQuestion: {question}\nAnswer:"
+ITRG_REFRESH = PromptTemplate("itrg_refresh", REFRESH_TASK + _GIVEN)
+"""Section 2.3.2, and the first round of refine, which has no document yet."""
+ITRG_REFINE = PromptTemplate("itrg_refine", REFINE_TASK + "Earlier document: {draft}\n" + _GIVEN)
+"""Section 2.3.1; the passages are those of ``R_update``."""
+ITRG_ANSWER = PromptTemplate("itrg_answer", ANSWER_TASK + _READ, one_line=True)
+"""The last document is the context's draft."""
+PROXY = PromptTemplate(
+    "slimplm_proxy",
+    "Answer the question from what you know, in one paragraph. Name the facts the answer rests "
+    "on.\nQuestion: {question}\nAnswer:",
+)
+JUDGE = PromptTemplate("slimplm_judge", JUDGE_PAPER, one_line=True)
+REWRITE_PAPER = PromptTemplate("slimplm_rewrite_paper", _PAPER_FORM)
+REWRITE_RELEASED = PromptTemplate("slimplm_rewrite_released", _RELEASED_FORM)
+REWRITE = PromptTemplate(
+    "slimplm_rewrite",
+    "Below are a question and an answer that may be wrong. First part the question into the "
+    "simple questions it is made of. Then part the answer into brief claims, one fact each, that "
+    "can be understood alone: write names in place of words such as he, this or that. Add nothing "
+    "and leave nothing out. Write a search query for each that would find or check it; it is not "
+    "needed (False, and the query empty) for common sense, and for what has nothing to do with "
+    "the question. Write only this, and nothing after it:\n"
+    "<Questions> <Question(question 1)> <NeedSearch(True/False)> <Query(query 1)> ... </Questions> "
+    "<Claims> <Claim(claim 1)> <NeedSearch(True/False)> <Query(query 1)> ... </Claims>\n\n"
+    "Question: {question}\nAnswer: {draft}\nOutput:",
+)
+_REFERENCE = (
+    "Answer the question, which stands in triple round brackets, from the reference in triple "
+    "square brackets and from what you know, briefly and to the point. {rule}\n"
+    "Reference: [[[{{passages}}]]]\nQuestion: ((({{question}})))\nAnswer:"
+)
+RAG_SHORT = PromptTemplate(
+    "slimplm_short", _REFERENCE.format(rule="Give every answer that may be meant.")
+)
+RAG_LONG = PromptTemplate(
+    "slimplm_long", _REFERENCE.format(rule="Invent nothing, and add nothing you are not sure of.")
+)
+_NAMED = (
+    *(RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, RETRIEVAL_CITED, CRAG, CRAG_VERDICT, CRAG_KEYWORDS),
+    *(NOTHING_FOUND, ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH),
+    *(PROXY, JUDGE, REWRITE, REWRITE_PAPER, REWRITE_RELEASED, RAG_SHORT, RAG_LONG),
+)
+TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType({one.name: one for one in _NAMED})
 
 PAPER_NAMES: Mapping[str, str] = MappingProxyType(
     {"comprehensive": "retrieval", "background_first": "no_retrieval"}
@@ -122,6 +191,15 @@ def template_named(name: str) -> PromptTemplate:
     """Find a template by its name."""
     refuse_if(name not in TEMPLATES, "template", name, ", ".join(TEMPLATES))
     return TEMPLATES[name]
+
+
+def template_of(template: object) -> Template | None:
+    """Accept a template or the name of one; None is the context's own choice."""
+    if isinstance(template, str):
+        return template_named(template)
+    allowed = "an object with a 'render' method, or a template's name"
+    refuse_if(template is not None and not can(template, "render"), "template", template, allowed)
+    return cast("Template | None", template)
 
 
 EQUAL, OWN = "equal", "own"

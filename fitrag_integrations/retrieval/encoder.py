@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from fitrag_integrations.core.checks import check_is, check_many, check_text, check_whole
+from fitrag_integrations.core.checks import can, check_is, check_many, check_text, check_whole
 from fitrag_integrations.core.extras import torch_needed, torch_sees_gpu
 from fitrag_integrations.core.record import Keywords, check_mapping
 from fitrag_integrations.errors import refuse_if
@@ -280,3 +280,41 @@ def _positive(field: str, value: object) -> int | None:
 def _prompts(prompts: object) -> dict[str, str]:
     given = check_mapping("prompts", prompts)
     return {name: check_is(f"prompts[{name!r}]", text, str) for name, text in given.items()}
+
+
+class EncoderVectors:
+    """Vectors of texts as lists, by an `Encoder`, a checkpoint's name, or the bundled encoder.
+
+    An encoder is any object with `encode(texts)`. Its `encode_query`, `encode_document` and their
+    async versions are used where it has them.
+    """
+
+    def __init__(self, encoder: Any = None) -> None:
+        if encoder is None or isinstance(encoder, str):
+            encoder = Encoder() if encoder is None else Encoder(encoder)
+        allowed = "an object with an 'encode' method, or the name of a checkpoint"
+        refuse_if(not can(encoder, "encode"), "encoder", encoder, allowed)
+        self.encoder = encoder
+
+    @property
+    def name(self) -> str:
+        """The name of the encoder's checkpoint, or of its class."""
+        own = getattr(self.encoder, "name", None)
+        return own if isinstance(own, str) else type(self.encoder).__name__
+
+    def of(self, texts: Sequence[str], *, role: str = "document") -> list[list[float]]:
+        """Encode texts, in their order, with the prompt of a role ("query" or "document")."""
+        encode = getattr(self.encoder, f"encode_{role}", self.encoder.encode)
+        return _plain(encode(list(texts))) if texts else []
+
+    async def aof(self, texts: Sequence[str], *, role: str = "document") -> list[list[float]]:
+        """Async version of `of`."""
+        own = hasattr(self.encoder, f"encode_{role}")
+        aencode = getattr(self.encoder, f"aencode_{role}" if own else "aencode", None)
+        if not callable(aencode) or not texts:
+            return await asyncio.to_thread(self.of, texts, role=role)
+        return _plain(await aencode(list(texts)))
+
+
+def _plain(vectors: Any) -> list[list[float]]:
+    return [[float(number) for number in vector] for vector in vectors]

@@ -12,12 +12,16 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.progress import tracked
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.retrieval import _storage
 from fitrag_integrations.retrieval._encoding import (
     Origin,
@@ -28,7 +32,7 @@ from fitrag_integrations.retrieval._encoding import (
 from fitrag_integrations.retrieval._encoding import passage_text as written
 from fitrag_integrations.retrieval._store import Store, admit, checked_kind
 from fitrag_integrations.retrieval.encoder import Encoder
-from fitrag_integrations.types import Passage
+from fitrag_integrations.types import Context, Excerpt, Passage
 
 
 @dataclass(frozen=True)
@@ -268,3 +272,24 @@ def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:
 def checked(queries: object, k: object) -> tuple[tuple[str, ...], int]:
     """Return queries and k as they should be; raises `InputError` for any that is not."""
     return checked_texts("queries", queries), check_whole("k", k, low=1)
+
+
+def described(
+    texts: Iterable[str],
+    metadatas: Iterable[Row] | None,
+    ids: Iterable[str] | None,
+) -> list[tuple[str, dict[str, Any], str]]:
+    """Pair each text with its metadata and its id, blank if there is none."""
+    kept = check_many("texts", texts, str)
+    metadata = [{} for _ in kept] if metadatas is None else [dict(each) for each in metadatas]
+    named = [""] * len(kept) if ids is None else list(ids)
+    if not len(kept) == len(metadata) == len(named):
+        given = (len(kept), len(metadata), len(named))
+        raise InputError.of("texts, metadatas, ids", given=given, allowed="equal lengths")
+    return list(zip(kept, metadata, named, strict=True))
+
+
+def searched(query: str, port: Port[str, list[Passage]]) -> Flow[Context]:
+    """Return the flow to what an index has on a query."""
+    (passages,) = yield from port.ask([check_text("query", query, blank=False)])
+    return Context(query, tuple(map(Excerpt.whole, passages)), method="faiss")

@@ -8,8 +8,8 @@ is in our own words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.values.decision import RetrievalDecision
 from fitrag_integrations.values.excerpt import ELLIPSIS as ELLIPSIS
 from fitrag_integrations.values.excerpt import Excerpt, by_number, joined
-from fitrag_integrations.values.passage import is_web
+from fitrag_integrations.values.passage import is_web, titled
 
 FIELDS = ("question", "passages", "draft")
 USUAL_TOKENS = 256  # of a reply, where nobody says
@@ -222,3 +222,12 @@ def default_template(context: Promptable) -> PromptTemplate:
     if context.decision is not None and not context.decision.retrieve:
         return NO_RETRIEVAL
     return RETRIEVAL if context.excerpts else NOTHING_FOUND
+
+
+def numbered(excerpts: Iterable[Excerpt]) -> str:
+    """Return excerpts as numbered lines, each under its title, else its source, else its id.
+
+    Where there are no excerpts, the text says so.
+    """
+    shown = [replace(one, passage=titled(one.passage)) for one in excerpts]
+    return render_excerpts(shown) or NONE_FOUND

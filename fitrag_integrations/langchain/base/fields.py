@@ -19,12 +19,12 @@ from pydantic import (
 )
 
 from fitrag_integrations.core.checks import can, check_whole
+from fitrag_integrations.core.show import Named
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.langchain.base.models import is_language_model, is_tool
-from fitrag_integrations.methods.metadata import Named, check_method
 from fitrag_integrations.methods.settings import option_names, restored, saved
-from fitrag_integrations.ports import Detector, Scorer
+from fitrag_integrations.ports import Detector, Scorer, check_method
 from fitrag_integrations.text.tokens import Encoder
 
 T = TypeVar("T")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.runnables import RunnableBinding, RunnableSequence
 
-from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.methods.metadata import check_judged
+from fitrag_integrations.methods.ik.decider import Decider, check_judged
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel

@@ -18,7 +18,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage
 from fitrag_integrations.langchain.base.fields import Kept
 from fitrag_integrations.langchain.base.retriever import FlowRetriever
-from fitrag_integrations.methods.metadata import described, searched
+from fitrag_integrations.retrieval.index import described, searched
 from fitrag_integrations.types import Context
 
 

@@ -10,8 +10,8 @@ from fitrag_integrations.core.checks import trait
 from fitrag_integrations.llama_index.base.convert import node_of, passages_of
 from fitrag_integrations.methods.answering import Cited
 from fitrag_integrations.methods.citing import cite, restored
-from fitrag_integrations.methods.metadata import numbered
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.prompt import numbered
 
 
 def numbered_nodes(

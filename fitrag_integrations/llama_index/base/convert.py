@@ -38,7 +38,6 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.metadata import (
     MARKS,
     OWN,
-    first_text,
     mark_name,
     marks,
     own_noted,
@@ -47,6 +46,7 @@ from fitrag_integrations.methods.metadata import (
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
+from fitrag_integrations.values.search_results import first_text
 
 BOOKKEEPING = (*MARKS, OWN)
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""

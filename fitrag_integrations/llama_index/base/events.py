@@ -10,10 +10,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher  # the core re-exports both
 from llama_index_instrumentation.base import BaseEvent
 
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index.base.convert import scored_nodes, whole_node
 from fitrag_integrations.methods.fitrag.method import FitRag
-from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.context import decided
 from fitrag_integrations.values.score import labels_of

@@ -27,11 +27,11 @@ from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Port
 from fitrag_integrations.llama_index.base.component import has_own
 from fitrag_integrations.llama_index.base.convert import passages_of
-from fitrag_integrations.methods.ik.decider import GateDecision
-from fitrag_integrations.methods.metadata import check_judged, pages_of
+from fitrag_integrations.methods.ik.decider import GateDecision, check_judged
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.text.replies import astreamed, streamed
 from fitrag_integrations.types import Passage
+from fitrag_integrations.values.search_results import pages_of
 
 Q = TypeVar("Q")
 AT_ONCE = 16

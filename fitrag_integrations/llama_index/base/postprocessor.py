@@ -14,6 +14,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool
 
 from fitrag_integrations.core.checks import check_is, check_keywords, check_text
+from fitrag_integrations.core.show import Named
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.component import is_sync_only
@@ -28,7 +29,6 @@ from fitrag_integrations.llama_index.base.events import CompressionEvent, dispat
 from fitrag_integrations.llama_index.base.tools import tool_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.metadata import Named
 from fitrag_integrations.methods.settings import option_names, restored, saved
 from fitrag_integrations.types import Context
 

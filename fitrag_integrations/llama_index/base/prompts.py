@@ -8,8 +8,7 @@ from typing import Any
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.metadata import template_of
-from fitrag_integrations.methods.prompts import prompt_named, render_passages
+from fitrag_integrations.methods.prompts import prompt_named, render_passages, template_of
 from fitrag_integrations.types import Context, Template
 
 __all__ = ["as_template", "prompt"]

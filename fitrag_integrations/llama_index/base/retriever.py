@@ -15,6 +15,7 @@ from llama_index.core.instrumentation.events.retrieval import (
 )
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.llama_index.base.component import (
     Configured,
@@ -26,7 +27,6 @@ from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context
 from fitrag_integrations.llama_index.base.events import dispatcher, emit_decision, emit_reduced
 from fitrag_integrations.llama_index.base.ports import Caller, aeach, each, settled
 from fitrag_integrations.methods.compose.fitted import FromFitted
-from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.methods.settings import option_names
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context

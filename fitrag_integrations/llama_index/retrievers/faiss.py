@@ -19,8 +19,9 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage
 from fitrag_integrations.llama_index.base.retriever import FlowRetriever
-from fitrag_integrations.methods.metadata import described, made_id, searched
+from fitrag_integrations.retrieval.index import described, searched
 from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.values.search_results import made_id
 
 _loading = Lock()
 

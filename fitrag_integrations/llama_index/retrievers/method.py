@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitrag_integrations.llama_index.base.retriever import MethodOverBase
-from fitrag_integrations.methods.metadata import check_method
-from fitrag_integrations.ports import Method
+from fitrag_integrations.ports import Method, check_method
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -7,11 +7,11 @@ from typing import Any
 
 from llama_index.core.schema import NodeWithScore
 
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.llama_index.base.convert import web_node
 from fitrag_integrations.llama_index.base.ports import Caller, search_port
 from fitrag_integrations.llama_index.base.retriever import FlowRetriever
 from fitrag_integrations.methods.crag.search import WebSearching
-from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.ports import Missing
 from fitrag_integrations.types import Context
 

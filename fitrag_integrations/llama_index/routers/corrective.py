@@ -11,6 +11,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import whole_node
 from fitrag_integrations.llama_index.base.events import emit_decision
@@ -24,7 +25,6 @@ from fitrag_integrations.llama_index.base.router import (
     engine_port,
 )
 from fitrag_integrations.methods.crag.evaluator import ActionJudge, GradedList
-from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Action, Context, Excerpt, Passage

@@ -11,6 +11,7 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.events import emit_decision
 from fitrag_integrations.llama_index.base.ports import check_model, generate_port
@@ -23,7 +24,6 @@ from fitrag_integrations.llama_index.base.router import (
     engine_port,
 )
 from fitrag_integrations.methods.answering import Answered
-from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.text.replies import strip_thoughts
 
 

@@ -13,12 +13,12 @@ from llama_index.core.tools.types import ToolMetadata
 from pydantic import BaseModel, Field
 
 from fitrag_integrations.core.checks import check_whole
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.llama_index.base.events import emit_decision, explanation
 from fitrag_integrations.llama_index.base.router import Deciding
 from fitrag_integrations.llama_index.base.tools import tool_of
-from fitrag_integrations.methods.metadata import name_of
 from fitrag_integrations.types import Context, RetrievalDecision
 
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.baselines.closed_book import CoT as CoT
     from fitrag_integrations.methods.baselines.closed_book import GenRead as GenRead
     from fitrag_integrations.methods.baselines.closed_book import Vanilla as Vanilla
-    from fitrag_integrations.methods.baselines.direct import Direct as Direct
     from fitrag_integrations.methods.baselines.flare import Continuer as Continuer
     from fitrag_integrations.methods.baselines.flare import Flare as Flare
     from fitrag_integrations.methods.baselines.gated import Gated as Gated
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.baselines.self_rag import Reflection as Reflection
     from fitrag_integrations.methods.baselines.self_rag import Reflector as Reflector
     from fitrag_integrations.methods.baselines.self_rag import SelfRag as SelfRag
+    from fitrag_integrations.methods.direct import Direct as Direct
     from fitrag_integrations.values.decision import Continuation as Continuation
 
 MODULE_OF = {
     "CoT": "closed_book",
-    "Direct": "direct",
     "Flare": "flare",
     "Gated": "gated",
     "GenRead": "closed_book",
@@ -46,6 +45,7 @@ MODULE_OF = {
 _PARTS = {
     "Continuation": "flare",
     "Continuer": "flare",
+    "Direct": ".direct",
     "Reflection": "self_rag",
     "Reflector": "self_rag",
 }

@@ -20,15 +20,7 @@ _THINKING = (
 _PASSAGES = "Passages:\n{passages}\n"
 _THINK = "Question: {question}\nAnswer: Let's think step by step."
 
-PLAIN = PromptTemplate("plain", "Question: {question}\nAnswer:", one_line=True)
 STEPS = PromptTemplate("steps", _THINKING + _THINK, one_line=True)
-READ = PromptTemplate(
-    "read",
-    "Answer the question from the passages below, as briefly as you can.\n"
-    + _PASSAGES
-    + "Question: {question}\nAnswer:",
-    one_line=True,
-)
 READ_STEPS = PromptTemplate(
     "read_steps",
     "Answer the question from the passages below. Reason step by step, and end with the words: So "

@@ -14,7 +14,8 @@ from dataclasses import KW_ONLY, dataclass
 
 from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._prompts import BACKGROUND, PLAIN, READ, STEPS
+from fitrag_integrations.methods.baselines._prompts import BACKGROUND, STEPS
+from fitrag_integrations.methods.prompts import PLAIN, READ
 from fitrag_integrations.methods.writing import Generating, Prompt, Rounds, reasoned
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Passage, RetrievalDecision

@@ -18,7 +18,8 @@ from typing import Protocol, runtime_checkable
 from fitrag_integrations.core.checks import Count, Share, check_is
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.baselines._prompts import PLAIN, SENTENCES
+from fitrag_integrations.methods.baselines._prompts import SENTENCES
+from fitrag_integrations.methods.prompts import PLAIN
 from fitrag_integrations.methods.writing import Generating, Rounds
 from fitrag_integrations.ports import Ports, pair_port
 from fitrag_integrations.text.sentences import split_sentences

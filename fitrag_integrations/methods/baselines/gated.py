@@ -26,7 +26,7 @@ from fitrag_integrations.core.show import describe_error
 from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
-from fitrag_integrations.methods.baselines.direct import Direct
+from fitrag_integrations.methods.direct import Direct
 from fitrag_integrations.methods.fitrag.recognizer import Bank, check_bank
 from fitrag_integrations.methods.ik.decider import OnError, decide
 from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate

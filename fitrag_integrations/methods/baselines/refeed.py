@@ -16,8 +16,9 @@ from itertools import zip_longest
 
 from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._prompts import PLAIN, READ, REFINE
+from fitrag_integrations.methods.baselines._prompts import REFINE
 from fitrag_integrations.methods.baselines.flare import continue_port, measured
+from fitrag_integrations.methods.prompts import PLAIN, READ
 from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Reply, Rounds, expanded_query
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Passage

@@ -16,7 +16,7 @@ from typing import Annotated, TypeAlias
 
 from fitrag_integrations.core.checks import Count, check_number
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
+from fitrag_integrations.methods.prompts import PLAIN, READ
 from fitrag_integrations.methods.writing import (
     NO_ANSWER,
     Generating,

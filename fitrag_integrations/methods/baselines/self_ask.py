@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._prompts import READ, READ_BRIEFLY, SELF_ASK
+from fitrag_integrations.methods.baselines._prompts import READ_BRIEFLY, SELF_ASK
+from fitrag_integrations.methods.prompts import READ
 from fitrag_integrations.methods.writing import Generating, Rounds, final_answer, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context

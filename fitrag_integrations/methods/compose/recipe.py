@@ -31,7 +31,7 @@ from fitrag_integrations.methods.fitrag.recognizer import (
     RecognizerThresholds,
     SelfKnowledgeRecognizer,
 )
-from fitrag_integrations.methods.metadata import template_of
+from fitrag_integrations.methods.prompts import template_of
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -123,6 +123,7 @@ HOME = "fitrag_integrations.methods"
 PAPERS = {"fitrag": "fitrag", "crag": "crag", "iknow": "ik", "slimplm": "slimplm", "itrg": "itrg"}
 NAMES: Mapping[str, str] = {
     **{name: f"{HOME}.{folder}.method" for name, folder in PAPERS.items()},
+    "direct": f"{HOME}.direct",
     **{name.lower(): f"{HOME}.baselines.{module}" for name, module in MODULE_OF.items()},
 }
 """The module of each method, by the name of its contexts."""

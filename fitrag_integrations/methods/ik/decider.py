@@ -178,3 +178,12 @@ def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecis
     known = number > threshold
     why = (KNOWN if known else UNKNOWN).format(model=model or "the model")
     return RetrievalDecision(not known, number, threshold, why)
+
+
+def check_judged(decider: GateDecision, answers: str | None) -> None:
+    """Refuse a decider whose threshold was fitted for another model than the one that `answers`.
+
+    Nothing is refused where that has no name, or where the caller gave a threshold.
+    """
+    if answers is not None and decider.threshold is None:
+        check_fitted(decider.gate, answers, allow_other_model=decider.allow_other_model)

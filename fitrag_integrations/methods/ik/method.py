@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fitrag_integrations.core.checks import check_callable
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines.direct import Direct
+from fitrag_integrations.methods.direct import Direct
 from fitrag_integrations.methods.ik.decider import GateDecision
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context

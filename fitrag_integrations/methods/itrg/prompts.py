@@ -1,8 +1,4 @@
-"""The prompts of ITRG, with demonstrations or without (ITRG, sections 2.3 and 3.1).
-
-The paper prints the prompt for refresh alone; its fields and their order are kept, and the words
-of all three are ours. Demonstrations stand between a prompt's task and its question.
-"""
+"""ITRG's prompts with demonstrations or without (ITRG, sections 2.3 and 3.1)."""
 
 from __future__ import annotations
 
@@ -12,29 +8,18 @@ from dataclasses import dataclass, replace
 from fitrag_integrations.core.checks import Checked, Strings, Visible
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.methods.prompts import (
+    ANSWER_TASK,
+    ITRG_ANSWER,
+    ITRG_REFINE,
+    ITRG_REFRESH,
+    REFINE_TASK,
+    REFRESH_TASK,
+)
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
 
-_REFRESH_TASK = (
-    "In the following task, write a document that contains the answer to the question.\n\n"
-)
-_REFINE_TASK = (
-    "In the following task, write a document that contains the answer to the question. Start from "
-    "the earlier document: keep what is right in it, correct what the passage shows to be wrong, "
-    "and add what it lacks.\n\n"
-)
-_ANSWER_TASK = "Read the document and answer the question in as few words as possible.\n\n"
-_GIVEN = "Passage:\n{passages}\nQuestion: {question}\nDocument:"
-_READ = "Document: {draft}\nQuestion: {question}\nAnswer:"
-
-ITRG_REFRESH = PromptTemplate("itrg_refresh", _REFRESH_TASK + _GIVEN)
-"""Section 2.3.2, and the first round of refine, which has no document yet."""
-ITRG_REFINE = PromptTemplate("itrg_refine", _REFINE_TASK + "Earlier document: {draft}\n" + _GIVEN)
-"""Section 2.3.1; the passages are those of ``R_update``."""
-ITRG_ANSWER = PromptTemplate("itrg_answer", _ANSWER_TASK + _READ, one_line=True)
-"""The last document is the context's draft."""
-
-_TASKS = {"itrg_refresh": _REFRESH_TASK, "itrg_refine": _REFINE_TASK, "itrg_answer": _ANSWER_TASK}
+_TASKS = {"itrg_refresh": REFRESH_TASK, "itrg_refine": REFINE_TASK, "itrg_answer": ANSWER_TASK}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.methods.ik.decider import decide, limit_of
 from fitrag_integrations.methods.ik.gates import TRUE_PROMPT, check_fitted
-from fitrag_integrations.methods.slimplm.claims import JUDGE
+from fitrag_integrations.methods.prompts import JUDGE
 from fitrag_integrations.ports import pair_port, port_of
 from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
 from fitrag_integrations.text.tokens import TokenCounter

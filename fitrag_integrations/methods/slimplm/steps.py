@@ -16,7 +16,8 @@ from fitrag_integrations.core.show import error_line
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
-from fitrag_integrations.methods.slimplm.claims import PROXY, REWRITE_PAPER, REWRITES, parse_claims
+from fitrag_integrations.methods.prompts import PROXY, REWRITE_PAPER
+from fitrag_integrations.methods.slimplm.claims import REWRITES, parse_claims
 from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.ports import Ports, pair_port, port_of
 from fitrag_integrations.text.replies import strip_thoughts

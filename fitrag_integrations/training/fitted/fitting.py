@@ -27,7 +27,6 @@ from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import cheapest
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.compose.fitted import CORPUS, WITH, WITHOUT, Fitted
-from fitrag_integrations.methods.metadata import first_text, made_id
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -56,6 +55,7 @@ from fitrag_integrations.training.fitted.trying import (
 )
 from fitrag_integrations.training.journal import Account, AnswerJournal
 from fitrag_integrations.types import Passage
+from fitrag_integrations.values.search_results import first_text, made_id
 from fitrag_integrations.values.thresholds import FittedThreshold
 from fitrag_integrations.values.windows import usable
 

@@ -3,9 +3,8 @@
 import pytest
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.baselines._prompts import PLAIN, READ
 from fitrag_integrations.methods.ik.gates import DRAFT_PROMPT
-from fitrag_integrations.methods.prompts import OneInstruction, instruction_named
+from fitrag_integrations.methods.prompts import PLAIN, READ, OneInstruction, instruction_named
 from fitrag_integrations.types import Context, Excerpt, Passage, RetrievalDecision
 
 QUESTION = "Who wrote the score?"

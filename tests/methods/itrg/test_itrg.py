@@ -16,13 +16,13 @@ from fitrag_integrations.methods import ITRG, Crag, Demonstration, MethodPort
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.crag.method import ActionThresholds
 from fitrag_integrations.methods.itrg.method import same_answer
-from fitrag_integrations.methods.itrg.prompts import (
+from fitrag_integrations.methods.itrg.prompts import document_prompt
+from fitrag_integrations.methods.prompts import (
     ITRG_ANSWER,
     ITRG_REFINE,
     ITRG_REFRESH,
-    document_prompt,
+    template_named,
 )
-from fitrag_integrations.methods.prompts import template_named
 from fitrag_integrations.methods.writing import (
     cut,
     expanded_query,

@@ -10,9 +10,9 @@ from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.evaluation.cost import cost_account
 from fitrag_integrations.flow import Port, arun_many, run, run_many
 from fitrag_integrations.methods import Direct, IKnow, SlimPLM
-from fitrag_integrations.methods.prompts import NO_RETRIEVAL
-from fitrag_integrations.methods.slimplm.claims import (
+from fitrag_integrations.methods.prompts import (
     JUDGE,
+    NO_RETRIEVAL,
     PROXY,
     RAG_LONG,
     RAG_SHORT,

@@ -12,7 +12,8 @@ from fitrag_integrations.cli import app
 from fitrag_integrations.commands.label.known import claims_verb
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run_many
-from fitrag_integrations.methods.slimplm.claims import REWRITE, REWRITES, parse_claims
+from fitrag_integrations.methods.prompts import REWRITE
+from fitrag_integrations.methods.slimplm.claims import REWRITES, parse_claims
 from fitrag_integrations.models import QueryRewriter
 from fitrag_integrations.models.gate.slimplm import REWRITERS as TEMPLATES
 from fitrag_integrations.training.causal.slimplm import RewriterPlan, claim_rows, fit_rewriter
