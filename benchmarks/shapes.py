@@ -1,4 +1,4 @@
-"""Parts of speed.py: the papers' sizes with random weights, which cost what trained ones do."""
+"""Part of speed.py: the papers' sizes with random weights, which cost what trained ones do."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu import FULL, TINY, Bench
+from gpu import FULL
 from turns import Job, Row, in_turns, pairs_of
 
 from fitrag_integrations.models import RetrievalEvaluator
 from fitrag_integrations.models.encoder.pairs import Pair
-from fitrag_integrations.models.runtime.worker import finished
 
 T5 = {"T5-small": ({}, 8), "T5-base": (FULL.t5_base, 4), "T5-large": (FULL.t5_large, 2)}
-LLAMA = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16}
-LLAMA |= {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128_256}
 LOOP = "published loop, padded to 512"
-ASKED, TOKENS = 8, 60
 
 
 def evaluator(args: argparse.Namespace) -> list[Row]:
@@ -99,23 +95,3 @@ def random_t5(folder: Path, texts: list[str], **sizes: int) -> Path:
     )
     T5ForSequenceClassification(config).save_pretrained(folder)
     return folder
-
-
-def gate(args: argparse.Namespace) -> list[Row]:
-    """Ask a Llama of 1.2 billion weights what IK asks: one question a call, and eight at once."""
-    engine = Bench("cpu", TINY, 0)._causal(LLAMA)
-    model = engine.model
-    rows = [([7 + (i * j) % 90 for i in range(TOKENS)], (5, 6)) for j in range(ASKED)]
-
-    @torch.inference_mode()
-    def naive() -> list[list[float]]:
-        logits = [model(input_ids=torch.tensor([ids])).logits[0, -1] for ids, _ in rows]
-        return [each[list(words)].tolist() for each, (_, words) in zip(logits, rows, strict=True)]
-
-    jobs: dict[str, Job] = {
-        f"{ASKED} questions of {TOKENS} tokens, one a call": naive,
-        "ours": lambda: finished(engine.next_logits(rows)),
-    }
-    found = in_turns(jobs, args.repeats, next(iter(jobs)))
-    engine.release()
-    return found

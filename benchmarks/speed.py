@@ -18,7 +18,6 @@ of it as tables to a .md next to it; `page` puts tables and plots into docs/spee
 from __future__ import annotations
 
 import argparse
-import asyncio
 import itertools
 import json
 import os
@@ -26,7 +25,6 @@ import platform
 import random
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +34,6 @@ from pathlib import Path
 from typing import Any
 
 import contenders
-import scaling
 import shapes
 import torch
 from langchain_core.documents import Document
@@ -60,11 +57,12 @@ from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Passage
 
-CALLERS, EACH = (1, 4, 16, 64), 20
 WAYS: list[dict[str, str]] = [{}, {"dtype": "float32"}, {"dtype": "bfloat16"}, {"backend": "onnx"}]
 WAYS += [{"backend": "openvino", "dtype": dtype} for dtype in ("float32", "bfloat16")]
 BASE, *PEERS = [name for name in contenders.CONTENDERS if "FitRag" not in name]
 WHOLE = [name for name in contenders.CONTENDERS if name not in (BASE, *PEERS)]
+SIZES = (10, 100, 1000, 10_000)  # passages of a request
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def main() -> None:
@@ -73,7 +71,6 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "page", []])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=100)
-    parser.add_argument("--vectors", type=int, default=1_000_000, help="of the largest index")
     parser.add_argument("--peers", nargs="+", default=[], help="interpreters")
     parser.add_argument("--before", type=Path, help="an older checkout")
     parser.add_argument("--only", nargs="+", default=[""], help="words of names, of rerank")
@@ -229,84 +226,6 @@ def watched(scorer: BiLabelScorer, told: Callable[[Any, Any, Any], object]) -> I
     scorer._engine.compute = compute
 
 
-def outside(args: argparse.Namespace) -> list[Row]:
-    """Time what is not the model, with tokens kept from a call before and without."""
-    pairs, scorer = pairs_of(args.pairs), BiLabelScorer.embedded(device="cpu")
-    width: int = scorer._engine.trunk.width
-    made = torch.randn(200_000, width)
-    scorer._engine.compute = lambda ids, mask, types: made[: ids.numel()].view(*ids.shape, width)
-    scorer._head.span.forward = lambda states: states[..., :2]  # type: ignore[union-attr,method-assign]
-    tokenizer = scorer._engine.tokenizer
-
-    def anew() -> None:
-        tokenizer.__init__(tokenizer._tokenizer, max_length=tokenizer.max_length)  # type: ignore[misc]
-        scorer.score(pairs)
-
-    texts = [passage.text for _, passage in pairs]
-    jobs: dict[str, Job] = {
-        "all, passages known": lambda: scorer.score(pairs),
-        "all, passages new": anew,
-        "of it the tokenizer's own code": lambda: tokenizer._read(texts),
-    }
-    rows = in_turns(jobs, 5 * args.repeats, "all, passages known")
-    scorer.unload()
-    return rows
-
-
-def callers(args: argparse.Namespace) -> list[Row]:
-    """Time concurrent callers of 20 passages against one batch of all; shorter passages here."""
-    scorer, rows = BiLabelScorer.embedded(device="cpu"), []
-    for count in CALLERS:
-        pairs = pairs_of(count * EACH, CHARACTERS // 4)
-        waits: list[float] = []
-
-        async def ask(at: int, some: list[Pair], waits: list[float]) -> None:
-            began = time.perf_counter()
-            await scorer.ascore(some[at : at + EACH])
-            waits.append(time.perf_counter() - began)
-
-        async def every(some: list[Pair], waits: list[float]) -> None:
-            await asyncio.gather(*(ask(at, some, waits) for at in range(0, len(some), EACH)))
-
-        asyncio.run(every(pairs, []))
-        jobs: dict[str, Job] = {
-            f"{count} callers of {EACH}, as one batch": lambda some=pairs: scorer.score(some),  # type: ignore[misc]
-            f"{count} callers of {EACH}": lambda some=pairs, w=waits: asyncio.run(every(some, w)),  # type: ignore[misc]
-        }
-        made = in_turns(jobs, args.repeats, next(iter(jobs)), warm=False)
-        made[1]["p99 ms"] = 1e3 * sorted(waits)[int(0.99 * (len(waits) - 1))]
-        rows += made
-    rows.append({"what": "batches a short caller waits for, at most", "value": waited(scorer)})
-    scorer.unload()
-    return rows
-
-
-def waited(scorer: BiLabelScorer, tries: int = 20) -> int:
-    """Count the batches of a long caller that end while a short one waits, in the worst of tries.
-
-    The one that runs as the short caller comes is one of them.
-    """
-    long, rows = pairs_of(400, CHARACTERS // 4), list[int]()
-    begun, counts = threading.Event(), list[int]()
-
-    def counted(ids: Any, *_: Any) -> None:
-        rows.append(len(ids))
-        begun.set()
-
-    with watched(scorer, counted):
-        for _ in range(tries):
-            begun.clear()
-            caller = threading.Thread(target=scorer.score, args=(long,))
-            caller.start()
-            begun.wait()
-            before = len(rows)
-            scorer.score(long[:1])
-            after = rows[before:]  # its own has one row, unless it was joined to another
-            counts.append(1 + (after.index(1) if 1 in after else len(after) - 1))
-            caller.join()
-    return max(counts)
-
-
 def retriever(args: argparse.Namespace) -> list[Row]:
     """Time the whole FIT-RAG retriever of LangChain, and an older one, against a cross-encoder."""
     from fitrag_integrations.langchain import BiLabelReranker
@@ -330,6 +249,44 @@ def retriever(args: argparse.Namespace) -> list[Row]:
         "BiLabelReranker over it": lambda: reranker.compress_documents(found, QUESTION),
     }
     return [*rows, *in_turns(adapter, 20, "a free scorer")]
+
+
+def memory(field: str) -> float:
+    """Read a field of this process's memory, in MB."""
+    (line,) = (each for each in STATUS.read_text().splitlines() if each.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def passages(args: argparse.Namespace) -> list[Row]:
+    """Score requests of many sizes, of shorter passages, and take the most memory beside each.
+
+    The largest is scored by each engine.
+    """
+    made: dict[str, Callable[[], Any]] = {
+        f", {engine}": partial(BiLabelScorer.embedded, device="cpu", backend=engine, dtype=dtype)
+        for engine, dtype in (("torch", "float32"), ("onnx", "auto"), ("openvino", "auto"))
+    }
+    made = {"": partial(BiLabelScorer.embedded, device="cpu"), **made, ", bundled": LightScorer}
+    rows = []
+    for name, make in made.items():
+        scorer = make()
+        scorer.score(pairs_of(100, CHARACTERS // 4, seed=1))
+        for count in SIZES if not name else SIZES[-1:]:
+            pairs = pairs_of(count, CHARACTERS // 4)
+            before = 0.0
+            if CLEAR.exists():
+                CLEAR.write_text("5")  # the highest use so far is forgotten
+                before = memory("VmRSS")
+            job = {"": lambda one=scorer, some=pairs: one.score(some)}
+            (row,) = in_turns(job, 1, "", warm=False)  # type: ignore[arg-type]
+            row = {"what": f"{count:,} passages{name}", "passages": count, "ms": row["ms"]}
+            row["ms each"] = row["ms"] / count
+            peak = max(0.0, memory("VmHWM") - before)  # an earlier engine may have left more
+            rows.append(row | ({"peak MB": peak} if before else {}))
+            print(rows[-1], flush=True)
+        if hasattr(scorer, "unload"):
+            scorer.unload()
+    return rows
 
 
 FIRST = """
@@ -492,14 +449,9 @@ def together(args: argparse.Namespace) -> list[Row]:
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "rerank": rerank,
-    "outside": outside,
-    "callers": callers,
     "retriever": retriever,
     "evaluator": shapes.evaluator,
-    "gate": shapes.gate,
-    "passages": scaling.passages,
-    "index": scaling.index,
-    "queries": scaling.queries,
+    "passages": passages,
     "start": start,
     "decisions": decisions,
     "together": together,

@@ -54,30 +54,21 @@ def write_page(found: Row) -> None:
 
 
 def draw(found: Row, path: Path) -> None:
-    """Draw time and memory over passages, and time over vectors by kind, all logarithmic."""
+    """Draw time and memory over passages, all logarithmic."""
     import matplotlib
     from matplotlib.figure import Figure
 
     matplotlib.rcParams["svg.hashsalt"] = "scaling"  # the same bytes for the same figures
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    times, room, search = figure.subplots(1, 3)
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    times, room = figure.subplots(1, 2)
     sizes = [row for row in found["passages"]["rows"] if row["what"].endswith("passages")]
     for axes, column in ((times, "ms"), (room, "peak MB")):
-        line(axes, sizes, "passages", column)
+        up = [row[column] for row in sizes]
+        axes.loglog([row["passages"] for row in sizes], up, marker="o", label="measured")
+        axes.set(xlabel="passages", ylabel=column)
     room.set_ylim(1, 3000)
     linear = sizes[0]["ms"] / sizes[0]["passages"]
     ends = [sizes[0]["passages"], sizes[-1]["passages"]]
     times.plot(ends, [linear * end for end in ends], linestyle=":", color="grey", label="linear")
-    for kind in dict.fromkeys(row["kind"] for row in found["index"]["rows"]):
-        of_kind = [row for row in found["index"]["rows"] if row["kind"] == kind]
-        line(search, of_kind, "vectors", "ms", label=kind)
-    for axes in (times, search):
-        axes.legend(frameon=False)
+    times.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None})
-
-
-def line(axes: Any, rows: list[Row], across: str, up: str, label: str = "measured") -> None:
-    """Draw one column over another, both logarithmic."""
-    axes.loglog([row[across] for row in rows], [row[up] for row in rows], marker="o", label=label)
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)

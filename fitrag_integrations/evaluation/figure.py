@@ -217,11 +217,6 @@ def chance(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def tick(value: float) -> str:
-    """Format the number at a tick of an axis."""
-    return f"{value:,.10g}".replace("-", MINUS)
-
-
 def counted(count: int, noun: str) -> str:
     """Format a count with its noun, in the plural unless it is 1."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -12,11 +12,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.figure import clipped
-from fitrag_integrations.evaluation.outcomes import Outcomes, Rows, Sweep
 from fitrag_integrations.evaluation.result import Plot, Series, grouped
 
 if TYPE_CHECKING:
@@ -24,64 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
     from fitrag_integrations.evaluation.figure import Figure
-
-
-def plot_sweep(
-    sweeps: Sweep | Mapping[str, Sweep], *, axes: Axes | None = None, title: str = ""
-) -> Axes:
-    """Draw accuracy against the share of retrieval (IK, Figure 1).
-
-    Dotted lines are no retrieval, always and the oracle, of the first sweep; the upright one marks
-    half of the questions.
-
-    Args:
-        sweeps: One sweep, or several by the name of their gate.
-        axes: Axes to draw on; new ones by default.
-        title: Title of the plot.
-    """
-    named = {"gate": sweeps} if isinstance(sweeps, Sweep) else dict(sweeps)
-    drawn = new_axes() if axes is None else axes
-    for name, sweep in named.items():
-        x, y = zip(*((100 * p.share, p.accuracy) for p in sweep.points), strict=True)
-        drawn.plot(x, y, label=name, linewidth=1.5)
-    first = next(iter(named.values()))
-    for value, label, colour in (
-        *((first.never, "no retrieval", "red"), (first.always, "always", "orange")),
-        (first.oracle, "oracle", "green"),
-    ):
-        if value is not None:
-            drawn.axhline(value, linestyle=":", color=f"tab:{colour}", label=label)
-    drawn.axvline(50, linestyle=":", color="tab:blue", linewidth=0.8)
-    return labelled(drawn, "questions retrieved for (%)", "accuracy", title)
-
-
-def plot_histogram(
-    scores: Mapping[str, Sequence[float]] | Rows,
-    *,
-    bins: int = 20,
-    axes: Axes | None = None,
-    title: str = "",
-) -> Axes:
-    """Draw how a gate's scores are spread over a set of questions (IK, Figure 2).
-
-    Args:
-        scores: Scores by the name of their set, or labeled rows, which are split into known and
-            unknown.
-        bins: Number of bins.
-        axes: Axes to draw on; new ones by default.
-        title: Title of the plot.
-    """
-    if isinstance(scores, Mapping):
-        named = dict(scores)
-    else:
-        outcomes = Outcomes.of(scores)
-        known = outcomes.known > 0
-        named = {"known": outcomes.p_known[known], "unknown": outcomes.p_known[~known]}
-    edges = [i / check_whole("bins", bins, low=1) for i in range(bins + 1)]
-    drawn = new_axes() if axes is None else axes
-    for name, values in named.items():
-        drawn.hist(values, bins=edges, alpha=0.5, label=f"{name} ({len(values)})")
-    return labelled(drawn, "p_known", "questions", title)
 
 
 def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure] = ()) -> Canvas:

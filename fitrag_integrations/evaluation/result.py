@@ -176,25 +176,14 @@ def content_id(content: object, digits: int | None = SHOWN) -> str:
     ]
 
 
-def data_hash(rows: Sequence[Row]) -> str:
-    """Hash rows with all their fields, in their order: SHA-256 in hexadecimal digits."""
-    return content_id(list(rows), None)
-
-
-def numbered(ids: Iterable[str]) -> list[str]:
-    """Number repeated identifiers: the second gets `#2`, the third `#3`."""
-    seen: Counter[str] = Counter()
-    found = []
-    for each in ids:
-        seen[each] += 1
-        found.append(each if seen[each] == 1 else f"{each}#{seen[each]}")
-    return found
-
-
 def with_ids(made: Sequence[Row]) -> list[Row]:
-    """Number repeated questions of one system."""
-    ids = numbered(f"{row['system']}\0{row['id']}" for row in made)
-    return [{**row, "id": each.partition("\0")[2]} for row, each in zip(made, ids, strict=True)]
+    """Number repeated questions of one system: the second gets `#2`, the third `#3`."""
+    seen, found = Counter[tuple[str, str]](), []
+    for row in made:
+        own = row["system"], row["id"]
+        seen[own] += 1
+        found.append(row if seen[own] == 1 else {**row, "id": f"{row['id']}#{seen[own]}"})
+    return found
 
 
 def set_of(row: Row) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fitrag_integrations.core.checks import Checked, Text, trait
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import SearchError
+from fitrag_integrations.text.cleaning import clean_text
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.search_results import made_id, pages_of
 
@@ -72,40 +73,26 @@ def hits_of(found: object) -> list[SearchHit]:
     ]
 
 
-def snippet_passage(hit: SearchHit, about: Mapping[str, object]) -> Passage:
-    """Build the passage of a hit from its snippet; ``metadata["snippet"]`` is True.
+def web_passage(hit: SearchHit, about: Mapping[str, object], page: Any = None) -> Passage:
+    """Build the passage of a hit from its page's cleaned paragraphs, separated by blank lines.
 
-    The id is the URL, or derived from the text if there is none. ``metadata`` holds the fields of
-    the service, ``about``, and ``web``, ``url``, ``trust`` (always ``"untrusted"``) and
-    ``retrieved_at`` (today in UTC as YYYY-MM-DD).
+    Without a page it is the snippet, and ``metadata["snippet"]`` is True. The id is the URL, or
+    derived from the text if there is none. ``metadata`` holds the fields of the service, ``about``,
+    ``web``, ``url``, ``trust`` (always ``"untrusted"``) and ``retrieved_at`` (the day the page was
+    fetched, else today, in UTC as YYYY-MM-DD); with a page that moved also ``final_url``.
     """
-    return _web_passage(hit, hit.title, [hit.snippet], {**about, "snippet": True})
-
-
-def page_passage(hit: SearchHit, page: Any, about: Mapping[str, object]) -> Passage:
-    """Build the passage of a hit from its page: the cleaned paragraphs, separated by blank lines.
-
-    As ``snippet_passage``, but ``retrieved_at`` is the day the page was fetched, and
-    ``metadata["final_url"]`` the address after redirects.
-    """
-    moved = {} if page.final_url == hit.url else {"final_url": page.final_url}
-    fetched = {"retrieved_at": page.fetched_at[:10]}  # a page may come from the cache
-    return _web_passage(
-        hit, hit.title or page.title, page.paragraphs, {**about, **moved, **fetched}
-    )
-
-
-def _web_passage(
-    hit: SearchHit, title: str, paragraphs: Iterable[str], about: Mapping[str, object]
-) -> Passage:
-    from fitrag_integrations.text.cleaning import clean_text
-
+    title, paragraphs, own = hit.title, [hit.snippet], dict[str, object](snippet=True)
+    if page is not None:
+        own = {} if page.final_url == hit.url else {"final_url": page.final_url}
+        own["retrieved_at"] = page.fetched_at[:10]  # a page may come from the cache
+        title, paragraphs = hit.title or page.title, page.paragraphs
     cleaned = (clean_text(paragraph).strip() for paragraph in paragraphs)
     text = "\n\n".join(paragraph for paragraph in cleaned if paragraph)
     metadata = {
         **{key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE},
         "retrieved_at": datetime.now(UTC).date().isoformat(),
         **about,
+        **own,
         "web": True,
         "url": hit.url,
         "trust": "untrusted",

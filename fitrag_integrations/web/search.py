@@ -40,8 +40,7 @@ from fitrag_integrations.types import Passage
 from fitrag_integrations.web.hits import (
     SearchHit,
     hits_of,
-    page_passage,
-    snippet_passage,
+    web_passage,
 )
 
 Q = TypeVar("Q")
@@ -125,11 +124,6 @@ class PageReading(Protocol):
     """
 
     async def aread(self, urls: Sequence[str], /) -> Sequence[object]: ...
-
-
-def name_of(provider: object) -> str:
-    """Return a provider's name, or that of its class."""
-    return str(getattr(provider, "name", "") or type(provider).__name__)
 
 
 @dataclass(frozen=True)
@@ -241,7 +235,7 @@ class WebSearch(Checked):
     @property
     def name(self) -> str:
         """The provider's name, or that of its class."""
-        return name_of(self.provider)
+        return str(getattr(self.provider, "name", "") or type(self.provider).__name__)
 
     def search(self, queries: Sequence[str], /) -> list[Answer]:
         """Find passages for each query; also works where an event loop is running."""
@@ -321,17 +315,17 @@ class WebSearch(Checked):
         about: dict[str, object] = {"provider": self.name, "rank": rank}
         page = pages.get(hit.url)
         if page is None:
-            return snippet_passage(hit, about)
+            return web_passage(hit, about)
         if isinstance(page, Exception):
             error = _search_error(page)
-        elif (passage := page_passage(hit, page, about)).text:
+        elif (passage := web_passage(hit, about, page)).text:
             return passage
         else:
             error = SearchError("the page has no text", kind="empty")
         if self.on_page_error == "raise":
             raise error
         about["page_error"] = {"kind": error.kind, "message": str(error)}
-        return snippet_passage(hit, about)
+        return web_passage(hit, about)
 
 
 class SearchService:

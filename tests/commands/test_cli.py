@@ -41,14 +41,6 @@ def test_help_loads_nothing_heavy(arguments, heavy):
     assert not heavy & set(done.stdout.rpartition("loaded:")[2].split())
 
 
-def test_every_verb_is_there(fitrag):
-    code, out, _ = fitrag("--help")
-    assert code == 0
-    verbs = ["demo", "index", "answer", "score", "gate", "route", "compress", "read", "doctor"]
-    verbs += ["train", "label", "calibrate", "evaluate"]
-    assert all(f" {verb} " in out for verb in verbs)
-
-
 def test_version(fitrag):
     assert fitrag("--version")[1].strip() == fitrag_integrations.__version__
 
@@ -169,14 +161,6 @@ def test_a_plan_is_what_the_command_line_says(one, words, plan):
     assert seen == [plan]
 
 
-def test_the_help_of_a_verb_is_its_plans(one, capsys):
-    one(["one", "--help"], standalone_mode=False)
-    shown = capsys.readouterr().out
-    for word in ("Do one thing.", "What to do it to.", "--size", "Steps to take.", "--wanted"):
-        assert word in shown
-    assert "--no-wanted" not in shown
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -184,7 +168,6 @@ def test_the_help_of_a_verb_is_its_plans(one, capsys):
         ("answer in.jsonl out.jsonl --llm gpt", "fitrag: .*PROVIDER:MODEL"),
         ("answer in.jsonl out.jsonl --llm together:some", "fitrag: .*langchain-together"),
         ("answer in.jsonl out.jsonl --llm nobody:some", "fitrag: .*nobody"),
-        ("answer in.jsonl out.jsonl --method cragg", "fitrag: .*did you mean crag\\?"),
         ("answer who?", "fitrag: `--index` must be"),
     ],
 )

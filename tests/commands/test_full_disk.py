@@ -141,14 +141,15 @@ def test_a_starved_run_says_so_in_one_line(tmp_path, given, what):
     assert code == 0 or not (tmp_path / "out.jsonl").exists()
 
 
-def test_ctrl_c_prints_one_line(tmp_path, given):
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_models_load_prints_one_line(tmp_path, given, asked):
     script = (
         "import os, signal\nfrom fitrag_integrations import cli\n"
         "from fitrag_integrations.commands.engine import models\n"
-        "models.load_scorer = lambda options: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"models.load_scorer = lambda options: os.kill(os.getpid(), {int(asked)})\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"cli.main(['score', 'rows.jsonl', {str(tmp_path / 'out.jsonl')!r}])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=given, capture_output=True, text=True)
-    assert done.returncode == 128 + signal.SIGINT
+    assert done.returncode == 128 + asked
     assert done.stderr == "fitrag: asked to stop; the same command goes on\n"

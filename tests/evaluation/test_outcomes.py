@@ -57,8 +57,11 @@ def test_without_retrieved_answers_there_are_no_lines():
     assert max(point.accuracy for point in sweep.points) == pytest.approx(0.8)
 
 
-def test_no_area_where_retrieval_changes_nothing():
-    assert Sweep.of([{"p_known": 0.4, "known": 1, "right_with": 1}]).area is None
+@pytest.mark.parametrize("right", [(1, 1), (0, 1), (1, 0)])
+@pytest.mark.parametrize("count", [1, 4])
+def test_no_area_where_retrieval_changes_nothing_or_all_alike(right, count):
+    said = {"right_without": right[0], "right_with": right[1]}
+    assert Sweep.of([{"p_known": 0.2 * i, **said} for i in range(count)]).area is None
 
 
 def test_a_sweep_goes_through_json():

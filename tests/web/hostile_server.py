@@ -1,6 +1,5 @@
 """A web server on loopback whose pages behave as badly as the open web does."""
 
-import gzip
 import socket
 import threading
 from contextlib import contextmanager, suppress
@@ -122,12 +121,6 @@ def in_turn(*handlers):
     """Answer with each handler once, the last for good."""
     waiting = list(handlers)
     return lambda request: (waiting.pop(0) if len(waiting) > 1 else waiting[0])(request)
-
-
-def bomb(megabytes):
-    """A page of one letter, packed a thousand times smaller."""
-    packed = gzip.compress(b"<html><body><p>" + b"a" * (megabytes * 1_000_000))
-    return page(packed, Content_Encoding="gzip")
 
 
 def _begin(request):

@@ -22,8 +22,8 @@ from fitrag_integrations.commands.evaluate.options import (
     rows_of,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.tables import show, show_figures
-from fitrag_integrations.commands.label.options import Server, load_llm
+from fitrag_integrations.commands.evaluate.terminal import show, show_figures
+from fitrag_integrations.commands.label.llms import Server, load_llm
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row

@@ -23,7 +23,7 @@ from fitrag_integrations.commands.evaluate.options import (
     rows_of,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.tables import show_figures
+from fitrag_integrations.commands.evaluate.terminal import show_figures
 from fitrag_integrations.commands.run.judge import best_answer
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.option import Argument, Option

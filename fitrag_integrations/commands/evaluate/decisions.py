@@ -20,7 +20,7 @@ from fitrag_integrations.commands.evaluate.options import (
     rows_of,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.tables import show, show_figures
+from fitrag_integrations.commands.evaluate.terminal import show, show_figures
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks

@@ -37,8 +37,8 @@ from fitrag_integrations.commands.evaluate.options import (
     refuse_errors,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.tables import WIDE, show
-from fitrag_integrations.commands.label.options import Server, is_chat_model, load_writer
+from fitrag_integrations.commands.evaluate.terminal import WIDE, show
+from fitrag_integrations.commands.label.llms import Server, is_chat_model, load_writer
 from fitrag_integrations.commands.run.answering import Answers, Generates
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import only_writer

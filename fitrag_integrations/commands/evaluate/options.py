@@ -20,7 +20,7 @@ import fitrag_integrations
 from fitrag_integrations.commands.doctor import installed_version
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
 from fitrag_integrations.commands.engine.rows import reason_of
-from fitrag_integrations.commands.evaluate.tables import show_notes
+from fitrag_integrations.commands.evaluate.terminal import show_notes
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import is_own_file
 from fitrag_integrations.core.files import fingerprint
@@ -35,7 +35,7 @@ from fitrag_integrations.evaluation.loaders.reading import HUB
 from fitrag_integrations.evaluation.result import (
     Result,
     check_result_name,
-    data_hash,
+    content_id,
 )
 
 if TYPE_CHECKING:
@@ -207,7 +207,11 @@ def settings_of(
         "resamples": draws.resamples,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": ", ".join(machine),
-        "data": {"files": list(map(str, names)), "hash": data_hash(rows), "rows": len(rows)},
+        "data": {
+            "files": list(map(str, names)),
+            "hash": content_id(list(rows), None),
+            "rows": len(rows),
+        },
         "models": {role: model_entry(role, name) for role, name in (models or {}).items()},
         "options": dict(options or {}),
     }

@@ -19,7 +19,7 @@ from fitrag_integrations.commands.evaluate.options import (
     Outcome,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.tables import pivot, show
+from fitrag_integrations.commands.evaluate.terminal import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks

@@ -18,7 +18,7 @@ from fitrag_integrations.commands.evaluate.options import (
     rows_of,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.tables import show_figures, show_notes
+from fitrag_integrations.commands.evaluate.terminal import show_figures, show_notes
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import refuse_if

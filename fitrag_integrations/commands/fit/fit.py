@@ -16,7 +16,7 @@ from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
 from fitrag_integrations.commands.evaluate.options import Priced
 from fitrag_integrations.commands.fit.trial import OwnFiles
-from fitrag_integrations.commands.label.options import (
+from fitrag_integrations.commands.label.llms import (
     EMBEDDED,
     Asking,
     is_chat_model,

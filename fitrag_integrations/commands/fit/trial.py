@@ -20,7 +20,7 @@ from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
 from fitrag_integrations.commands.evaluate.options import settings_of
 from fitrag_integrations.commands.fit.comparing import Trial, compare, proof, sentence
-from fitrag_integrations.commands.label.options import Asking, Server, load_asker
+from fitrag_integrations.commands.label.llms import Asking, Server, load_asker
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks

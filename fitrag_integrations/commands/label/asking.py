@@ -21,7 +21,7 @@ from fitrag_integrations.commands.engine.batch import Here, Verb, check_names, r
 from fitrag_integrations.commands.engine.options import Depth, EncoderHardware, RunSettings
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
 from fitrag_integrations.commands.engine.rows import Line, passages_of, question_of, read_rows
-from fitrag_integrations.commands.label.options import (
+from fitrag_integrations.commands.label.llms import (
     Asking,
     Budget,
     Candidates,

@@ -15,7 +15,7 @@ import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.rows import question_of
-from fitrag_integrations.commands.label.options import SERVED_TOKENS, LabelPlan, load_llm
+from fitrag_integrations.commands.label.llms import SERVED_TOKENS, LabelPlan, load_llm
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.evaluation.judging import gold, judge_prompt

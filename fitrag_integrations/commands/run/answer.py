@@ -19,7 +19,7 @@ from fitrag_integrations.commands.engine.options import (
     Searching,
 )
 from fitrag_integrations.commands.engine.progress import RowsPlan
-from fitrag_integrations.commands.label.options import Server, load_writer
+from fitrag_integrations.commands.label.llms import Server, load_writer
 from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields, show_answer
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option

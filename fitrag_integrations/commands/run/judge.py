@@ -96,7 +96,7 @@ class GatePlan(ModelPlan):
             gate = models.load_gate(self.model)
         else:
             # what labels brings NumPy, which `fitrag score --help` does without
-            from fitrag_integrations.commands.label.options import Server, load_writer
+            from fitrag_integrations.commands.label.llms import Server, load_writer
 
             llm = load_writer(self.llm, Server(), self.model)
             gate = AskGate(llm, drafter=llm, draft_tokens=32 * self.drafts)

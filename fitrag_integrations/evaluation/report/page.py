@@ -24,7 +24,7 @@ from fitrag_integrations.evaluation.figure import (
     visible,
 )
 from fitrag_integrations.evaluation.figures.methods import systems
-from fitrag_integrations.evaluation.report.figures import drawings
+from fitrag_integrations.evaluation.report.drawings import drawings
 from fitrag_integrations.evaluation.report.questions import questions
 from fitrag_integrations.evaluation.report.tables import Table, tables
 from fitrag_integrations.evaluation.result import Result

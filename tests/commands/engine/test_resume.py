@@ -46,14 +46,6 @@ def test_gzip_is_continued_after_its_rows_and_refused_where_damaged(scorer, fitr
     assert code == 2 and "damaged or cut" in err and out.read_bytes() == data[: second + 40]
 
 
-def test_a_whole_output_is_left_alone(scorer, fitrag, given):
-    out = whole(fitrag, given, "out.jsonl")
-    scorer.calls.clear()
-    before = out.read_bytes()
-    assert json.loads(fitrag("score", given, out, "--json")[1])["resumed"] == 6
-    assert scorer.calls == [] and out.read_bytes() == before
-
-
 def test_rows_added_to_the_input_are_all_that_is_run(scorer, fitrag, given, rows):
     out = whole(fitrag, given, "out.jsonl")
     with given.open("a") as file:

@@ -1,12 +1,9 @@
 """Rows of JSON Lines: parsed, and named where they are wrong."""
 
-import json
-
 import pytest
 from command_fakes import passages, read, write
 
 from fitrag_integrations.commands.engine.rows import read_rows
-from fitrag_integrations.errors import InputError
 
 GOOD = {"id": "g", "question": "who ?", "passages": passages("Ann did.")}
 BAD = [
@@ -110,14 +107,3 @@ def test_line_numbers_count_blank_lines():
     assert rows[0].given == {} and rows[0].problem is None
     assert rows[1].given["line"] == 4
     assert isinstance(rows[1].problem, ValueError)
-
-
-def test_the_parts_of_an_error_survive_its_own_words(tmp_path, scorer, fitrag):
-    question = {"given": 1, "text": ": given this, allowed that"}
-    source = write(tmp_path / "in.jsonl", [{**GOOD, "question": question}])
-    fitrag("score", source, tmp_path / "out.jsonl")
-    error = read(tmp_path / "out.jsonl")[0]["error"]
-    assert error["field"] == "question"
-    assert error["allowed"] == "a string that is not blank"
-    assert json.dumps(question).split('"')[1] in error["given"]
-    assert error["message"].startswith(str(InputError.of("question", given="", allowed=""))[:16])

@@ -99,19 +99,17 @@ CLUSTER = SimpleNamespace(is_initialized=lambda: False, init=init)  # that does 
 
 
 @pytest.mark.parametrize(
-    ("source", "engine", "modules", "said"),
+    ("engine", "modules", "said"),
     [
-        (None, "spark", {}, "must be local or ray"),
-        (None, "ray", {"ray": None}, "fitrag-integrations[ray]"),
-        (None, "ray", {"ray": CLUSTER}, "fitrag: --engine ray: The current node timed out"),
+        ("spark", {}, "must be local or ray"),
+        ("ray", {"ray": None}, "fitrag-integrations[ray]"),
+        ("ray", {"ray": CLUSTER}, "fitrag: --engine ray: The current node timed out"),
     ],
 )
-def test_what_cannot_run_is_told(
-    given, fitrag, tmp_path, monkeypatch, source, engine, modules, said
-):
+def test_what_cannot_run_is_told(given, fitrag, tmp_path, monkeypatch, engine, modules, said):
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    code, _, err = fitrag("score", source or given, tmp_path / "out.jsonl", "--engine", engine)
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl", "--engine", engine)
     assert code == 2 and said in err
 
 

@@ -235,16 +235,6 @@ def test_an_output_that_cannot_be_written_is_told_plainly(
     assert code == 2 and err.startswith("fitrag: ") and said in err and "Traceback" not in err
 
 
-def test_a_run_asked_to_stop_as_it_loads_says_so(tmp_path, given, fitrag, monkeypatch):
-    def load(options):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10)
-
-    monkeypatch.setattr(models, "load_scorer", load)
-    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
-    assert code == 128 + signal.SIGTERM and "asked to stop" in err
-
-
 def test_a_closed_pipe_is_no_traceback(tmp_path, rows):
     given = write(tmp_path / "in.jsonl", rows)
     with begun(1, "score", given, "-") as run:

@@ -115,17 +115,6 @@ def test_a_stopped_run_continues(tmp_path, world, questions, compete):
     assert world.calls[:2] == [1, 32]
 
 
-def test_a_gzip_file_that_was_cut_is_refused(tmp_path, world, questions, fitrag):
-    out = tmp_path / "out.jsonl.gz"
-    words = ("evaluate", "methods", questions, "--out", out, "--methods", "direct", "--quiet")
-    assert fitrag(*words)[0] == 0
-    out.write_bytes(out.read_bytes()[:-20])  # into the last chunk of 32 and 8 questions
-    code, _, err = fitrag(*words)
-    assert code == 2 and "damaged or cut" in err
-    assert fitrag(*words, "--overwrite")[0] == 0
-    assert [row["row"] for row in read(out)] == list(range(40))
-
-
 def untimed(line):
     return {name: value for name, value in json.loads(line).items() if name != "seconds"}
 
@@ -160,18 +149,6 @@ def test_an_index_serves_rows_without_passages(tmp_path, monkeypatch, questions,
     assert "passages" in compete(bare, "--methods", "direct", code=2)
     report = json.loads(compete(bare, "--methods", "direct", "--index", tmp_path, "--json"))
     assert report["methods"][0]["accuracy"] == 1.0
-
-
-def test_a_chat_model_answers_and_writes(monkeypatch, questions, compete):
-    class Chat:
-        def batch(self, prompts, return_exceptions):
-            return [type("Reply", (), {"text": "Ann"})() for _ in prompts]
-
-    monkeypatch.setattr(models, "load_chat_model", lambda name: Chat())
-    arguments = ("--methods", "direct,genread", "--llm", "some:model", "--json")
-    direct, written = json.loads(compete(questions, *arguments))["methods"]
-    assert (direct["llm_calls"], written["llm_calls"]) == (1.0, 2.0)
-    assert (direct["accuracy"], written["accuracy"]) == (0.5, 0.5)
 
 
 def test_a_local_model_answers_and_writes(tmp_path, questions, compete):

@@ -117,6 +117,7 @@ def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
     how = ("--llm", base, "--device", "cpu", "--draft-tokens", 4, "--max-new-tokens", 6)
     done = run("label", "ik", source, "--out", out, *how)
     assert done.exit_code == 0 and "20 rows" in done.stderr and "1 error rows" in done.stderr
+    assert "labeled by match" in done.stderr and "--judge" in done.stderr
     whole = read(out)
     assert whole[3]["error"]["field"] == "answers" and whole[3]["known"] is None
     for row, given in zip(whole, rows, strict=True):
@@ -127,18 +128,6 @@ def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
     done = run("label", "ik", source, "--out", out, *how)
     assert done.exit_code == 0 and "from an earlier run" in done.stderr
     assert read(out) == whole
-
-
-def test_other_options_than_the_outputs_are_refused(base, tmp_path):
-    source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": ["Black Sea"]}])
-    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 4)
-    for verb in ("ik", "necessity"):
-        out = tmp_path / f"{verb}.jsonl"
-        assert run("label", verb, source, "--out", out, *how).exit_code == 0
-        before = out.read_bytes()
-        refused = run("label", verb, source, "--out", out, *how, "--draft-tokens", 3)
-        assert "--draft-tokens` must be" in str(refused.exception) and out.read_bytes() == before
-        assert run("label", verb, source, "--out", out, *how, "--concurrency", 2).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -201,10 +190,3 @@ def test_a_served_model_answers_drafts_and_judges(served, tmp_path, monkeypatch)
     assert {body["model"] for body in served.asked} == {"big", "wise"}
     done = run("label", "necessity", source, "--out", tmp_path / "n.jsonl", *url)
     assert done.exit_code == 0 and read(tmp_path / "n.jsonl")[0]["ratio"] == 0.0
-
-
-def test_match_says_that_a_judge_teaches_better(base, tmp_path):
-    source = write(tmp_path / "q.jsonl", ROWS[:1])
-    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 2)
-    done = run("label", "ik", source, "--out", tmp_path / "out.jsonl", *how)
-    assert "labeled by match" in done.stderr and "--judge" in done.stderr

@@ -118,13 +118,6 @@ def test_the_gate_is_loaded_with_the_options_given(decide, loaded):
     assert (chosen.model, chosen.device, chosen.batch_tokens) == ("folder", "cpu", 64)
 
 
-@pytest.mark.parametrize("threshold", ["-0.1", "1.5", "often"])
-def test_thresholds_that_are_none(fitrag, tmp_path, threshold):
-    source = write(tmp_path / "in.jsonl", asked(1))
-    code, _, err = fitrag("gate", source, tmp_path / "out.jsonl", "--threshold", threshold)
-    assert code == 2 and "threshold" in err
-
-
 FIVE = [(0.9, 1, 1), (0.8, 1, 0), (0.6, 0, 1), (0.3, 1, 1), (0.1, 0, 1)]
 LABELLED = [
     {"question": "q", "p_known": p, "right_without": a, "right_with": b} for p, a, b in FIVE
@@ -284,16 +277,6 @@ def test_evaluate_as_json(fitrag, tmp_path):
     for figure in report["figures"].values():
         assert figure["low"] <= figure["high"]
     assert report["figures"]["oracle"]["low"] == pytest.approx(0.566, abs=1e-3)  # five of five
-
-
-@pytest.mark.parametrize("right", [(0, 1), (1, 0)])
-@pytest.mark.parametrize("count", [1, 4])
-def test_retrieval_that_helps_or_hurts_all_alike_has_no_sweep_area(right, count, fitrag, tmp_path):
-    said = {"right_without": right[0], "right_with": right[1]}
-    rows = write(tmp_path / "rows.jsonl", [{"p_known": 0.2 * i, **said} for i in range(count)])
-    code, out, err = fitrag("evaluate", "gate", rows, "--json", "--resamples", 10)
-    assert code == 0, err
-    assert json.loads(out)["figures"]["sweep area"]["value"] is None
 
 
 def test_evaluate_as_a_table_with_a_drawing(fitrag, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figures.methods import systems
-from fitrag_integrations.evaluation.report import figures, html_report
+from fitrag_integrations.evaluation.report import drawings, html_report
 from fitrag_integrations.evaluation.report.page import findings, tiles
 from fitrag_integrations.evaluation.report.questions import BUDGET, excerpts, questions
 from fitrag_integrations.evaluation.report.tables import tables
@@ -364,6 +364,6 @@ def test_without_matplotlib_the_numbers_stay_and_the_extra_is_named(monkeypatch)
     plot = Plot("sweep", "share", "accuracy", {"gate": [[0.0, 0.42]]}, marks={"at $4$": (0.5, 0.6)})
     page = html_report([Result("gate", (), plots=(plot,))])
     assert "fitrag-integrations[plots]" not in page and "at $4$" in images(page)[0]
-    monkeypatch.setattr(figures, "installed", lambda name: False)
+    monkeypatch.setattr(drawings, "installed", lambda name: False)
     page = html_report([Result("gate", (), plots=(plot,))])
     assert not images(page) and "fitrag-integrations[plots]" in page and "0.420" in page

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 
 import pytest
-from hostile_server import PUBLIC, in_turn, page, redirect, send, serving, slowly
+from hostile_server import PUBLIC, page, redirect, send, serving, slowly
 
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.web.fetch import Fetcher, PinnedNetwork, Slots
@@ -183,13 +183,3 @@ async def test_a_closed_port_is_a_passing_failure(web):
         port = closed.port
     error = await refused(web.guard(ports=[port]), f"http://site.example:{port}/good")
     assert error.kind == "transient"
-
-
-async def test_a_fetcher_may_be_stopped_midway(web):
-    site = web.site({"/first": in_turn(page("one"), page("two"))})
-    site.routes["/hang"] = lambda request: site.closing.wait(30)
-    async with fetcher(web.guard()) as client:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await client.get(f"http://site.example:{site.port}/hang")
-        assert (await client.get(f"http://site.example:{site.port}/first")).body == b"one"

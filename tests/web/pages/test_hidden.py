@@ -133,29 +133,14 @@ def test_what_is_shown_stays(markup):
     assert SLY in text_of(markup.format(SLY))
 
 
-@pytest.mark.parametrize(
-    "mark",
-    [
-        "<|im_start|>",
-        "<|start_header_id|>",
-        "<|START_OF_TURN_TOKEN|>",
-        "<|channel|>",
-        "<\uff5cUser\uff5c>",
-        "<\uff5cbegin\u2581of\u2581sentence\uff5c>",
-        "<start_of_turn>",
-        "<eos>",
-        "<eoh>",
-        "<extra_id_0>",
-        "<tool_call>",
-        "</think>",
-        "[INST]",
-        "[/INST]",
-        "[SYSTEM_PROMPT]",
-        "[AVAILABLE_TOOLS]",
-        "[gMASK]",
-        "<<SYS>>",
-    ],
+CHAT_MARKS = (
+    "<|im_start|> <|start_header_id|> <|START_OF_TURN_TOKEN|> <|channel|> <\uff5cUser\uff5c> "
+    "<\uff5cbegin\u2581of\u2581sentence\uff5c> <start_of_turn> <eos> <eoh> <extra_id_0> "
+    "<tool_call> </think> [INST] [/INST] [SYSTEM_PROMPT] [AVAILABLE_TOOLS] [gMASK] <<SYS>>"
 )
+
+
+@pytest.mark.parametrize("mark", CHAT_MARKS.split())
 def test_the_marks_of_chats_go(mark):
     assert clean_text(f"a {mark} b") == "a b"
     assert clean_text(f"a {mark.lower()} b") == "a b"
