@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "FitRag": "method",
     "compress": "reducer",
-    "rerank": "reducer",
+    "rerank": "ranking",
     "score_port": "scoring",
 }
 
