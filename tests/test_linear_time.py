@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fitrag_integrations import text
-from fitrag_integrations.core.html import escaped, marked, merge_spans
+from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import FitRagError
@@ -29,7 +29,7 @@ from fitrag_integrations.methods.crag.search import parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.retrieval.corpus.documents import _title
-from fitrag_integrations.text.blocks import blocks_of, trimmed
+from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.bm25 import words
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, has_text, site_of
@@ -44,6 +44,7 @@ from fitrag_integrations.text.replies import (
     strip_thoughts,
 )
 from fitrag_integrations.text.sentences import split_clauses, split_sentences, word_ends
+from fitrag_integrations.text.spans import gap_between, joined, merge_spans, trimmed
 from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
@@ -91,10 +92,12 @@ READERS = {
     "approximate_tokens": approximate_tokens,
     "site_of": site_of,
     "escaped": escaped,
-    "marked": lambda text: marked(text, every_other(text)),
+    "marked": lambda text: marked(text, merge_spans(text, every_other(text))),
     "shortened": shortened,
     "redact": SECRET.redact,
     "merge_spans": lambda text: merge_spans(text, every_other(text)),
+    "joined": lambda text: joined(text, every_other(text)),
+    "gap_between": lambda text: gap_between(text, 0, len(text)),
     "merge": lambda text: merge(letters(text)),
     "render_excerpts": lambda text: render_excerpts([Excerpt.whole(Passage("p", text, text))]),
     "PromptTemplate": lambda text: PromptTemplate("name", text),

@@ -42,24 +42,14 @@ def named_signs(text: str, *, harmless: frozenset[str] = _HARMLESS) -> str:
     )
 
 
-def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort spans and join those that overlap or have only blanks between them."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if merged and not text[merged[-1][1] : start].strip():
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
-
-
 def marked(text: str, spans: Iterable[tuple[int, int]], *, grey: bool = False) -> Html:
-    """Return the whole text with these ``[start, end)`` spans in ``<mark>``; with ``grey`` the rest
-    fades.
+    """Return the whole text with these spans in ``<mark>``; with ``grey`` the rest fades.
+
+    Spans are in order and do not overlap.
     """
     parts: list[str] = []
     last = 0
-    for start, end in merge_spans(text, spans):
+    for start, end in spans:
         parts.append(_rest(text[last:start], grey))
         parts.append(f'<mark style="{_MARK}">{escaped(text[start:end])}</mark>')
         last = end

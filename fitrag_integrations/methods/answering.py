@@ -14,6 +14,7 @@ from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
 from fitrag_integrations.text.replies import strip_thoughts
+from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Template
 from fitrag_integrations.values.context import explained_lines
 from fitrag_integrations.values.excerpt import excerpts_html, place
@@ -139,7 +140,7 @@ class Cited(Record, Checked):
             folded(f"[{one.number}] {named(one.excerpts[0].passage)}", excerpts_html(one.excerpts))
             for one in self.citations
         ]
-        answer = block(marked(self.answer, places))
+        answer = block(marked(self.answer, merge_spans(self.answer, places)))
         return card(str(self), answer, *sources, lines_html(self._unresolved()))
 
 

@@ -97,7 +97,10 @@ class Budget:
     def returned(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts in the longest form in which they are returned."""
         shown = self.arrange(excerpts)
-        documents = [remade(one, passage=titled(one.passage)) for one in shown]
+        documents = [
+            one if (named := titled(one.passage)) is one.passage else remade(one, passage=named)
+            for one in shown
+        ]
         forms = (render_excerpts(shown), render_excerpts(documents, merged=False))
         return max(sum(self._count(one.text) for one in shown), *map(self._count, forms))
 

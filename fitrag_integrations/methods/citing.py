@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from fitrag_integrations.core.checks import check_many, check_text
-from fitrag_integrations.core.html import folded, merge_spans
+from fitrag_integrations.core.html import folded
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.answering import Citation, Cited
+from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import by_number, excerpts_html, grouped
 from fitrag_integrations.values.passage import LEAD, PLACE, named, origin_of

@@ -16,6 +16,7 @@ from fitrag_integrations.core.html import Html, block, card, folded, marked
 from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.context import saved
 from fitrag_integrations.values.excerpt import place
@@ -112,7 +113,7 @@ class Compression(Record, Checked):
         lines = lines_html([str(row) for row in self.weighed if row.passage == passage.id])
         spans = [span for one in self.kept if one.passage == passage for span in one.spans]
         title = f"{'kept' if spans else 'dropped'}: {named(passage)}"
-        text = block(marked(passage.text, spans, grey=True))
+        text = block(marked(passage.text, merge_spans(passage.text, spans), grey=True))
         return folded(title, lines, text, shown=bool(spans))
 
 

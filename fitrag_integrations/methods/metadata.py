@@ -94,5 +94,6 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
         "fitrag": method,
     }
     shown = {name: value for name, value in values.items() if value is not None}
-    own = {OWN: " ".join(found)} if (found := own_marks(excerpt.passage)) else {}
-    return {**{mark_name(excerpt.passage, name): value for name, value in shown.items()}, **own}
+    own = own_marks(excerpt.passage)
+    renamed = {f"fitrag_{name}" if name in own else name: shown[name] for name in shown}
+    return renamed | ({OWN: " ".join(own)} if own else {})

@@ -67,13 +67,6 @@ def blocks_of(text: str) -> Iterator[Block]:
         start, first = end, after
 
 
-def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return [start, end) of a text without the blanks at its ends."""
-    piece = text[start:end]
-    start += len(piece) - len(piece.lstrip())
-    return start, max(start, end - len(piece) + len(piece.rstrip()))
-
-
 class _Reader:
     """Reader of lines; every method that reads a kind returns the line after it, 0 for none.
 

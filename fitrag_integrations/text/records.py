@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from fitrag_integrations.text.blocks import CODE, PROSE, trimmed
+from fitrag_integrations.text.blocks import CODE, PROSE
+from fitrag_integrations.text.spans import trimmed
 
 MAX_RECORD = 400
 """Characters up to which an object stays whole; a list of objects is always cut into them."""

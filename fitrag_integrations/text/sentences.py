@@ -19,9 +19,10 @@ from itertools import pairwise
 from typing import Annotated, Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_callable, check_text
-from fitrag_integrations.text.blocks import BLANK, CODE, blocks_of, trimmed
+from fitrag_integrations.text.blocks import BLANK, CODE, blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.records import records_of
+from fitrag_integrations.text.spans import trimmed
 
 Span: TypeAlias = tuple[int, int]  # [start, end) in the text
 Splitter: TypeAlias = Callable[[str], list[Span]]

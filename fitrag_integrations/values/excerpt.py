@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 from fitrag_integrations.core.checks import check_is, check_number, check_whole
-from fitrag_integrations.core.html import Html, block, card, folded, marked, merge_spans
+from fitrag_integrations.core.html import Html, block, card, folded, marked
 from fitrag_integrations.core.record import Record, remade
 from fitrag_integrations.core.show import lines_html, shortened
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.text.spans import gap_between, joined, merge_spans
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.score import BiLabelScore
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 SPAN: Callable[[Any], tuple[int, int]] = attrgetter("start", "end")
-
-ELLIPSIS = " … "
-"""Marks what was left out between two parts of a line."""
-LINES_LEFT_OUT = "\n…\n"
-"""Marks the lines left out of a list, a table or a text around code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +54,16 @@ class Excerpt(Record):
     lead: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        if (
+            isinstance(self.passage, Passage)
+            and type(self.start) is type(self.end) is int
+            and 0 <= self.start <= self.end <= len(self.passage.text)
+            and type(self.score) is float
+            and -math.inf < self.score < math.inf
+            and self.labels is None
+            and self.lead == ()
+        ):
+            return  # as nearly all are
         length = len(check_is("Excerpt.passage", self.passage, Passage).text)
         end = check_whole("Excerpt.end", self.end, low=0, high=length)
         start = check_whole("Excerpt.start", self.start, low=0, high=end)
@@ -79,18 +86,7 @@ class Excerpt(Record):
             score: What the method ranked by.
             labels: The scorer's labels, where one was called.
         """
-        return cls(
-            passage, 0, len(check_is("Excerpt.passage", passage, Passage).text), score, labels
-        )
-
-    def judged(self, score: float, labels: BiLabelScore | None = None) -> Excerpt:
-        """Return the same place with another score.
-
-        Args:
-            score: The score, which is not checked again.
-            labels: The labels behind it.
-        """
-        return remade(self, score=score, labels=labels)
+        return cls(passage, 0, len(getattr(passage, "text", "")), score, labels)
 
     @property
     def text(self) -> str:
@@ -124,7 +120,7 @@ class Excerpt(Record):
         at, places = 0, []
         spans = merge_spans(self.passage.text, self.spans)
         for n, (first, last) in enumerate(spans):
-            at += len(_gap(self.passage.text, spans[n - 1][1], first)) if n else 0
+            at += len(gap_between(self.passage.text, spans[n - 1][1], first)) if n else 0
             places.append((at, first, last))
             at += last - first
         begin = next((max(f, f + start - a) for a, f, e in places if start < a + e - f), self.end)
@@ -156,25 +152,6 @@ class Excerpt(Record):
         """Show the whole passage with the excerpt marked; all of it is escaped."""
         labels = () if self.labels is None else (lines_html([str(self.labels)]),)
         return card(place(self), *labels, excerpts_html([self]))
-
-
-def joined(text: str, spans: Iterable[tuple[int, int]], *, layout: bool = True) -> str:
-    """Join slices of a text in its order; those that touch run on, other gaps are marked.
-
-    With ``layout`` the mark stands on a line of its own where lines were left out.
-    """
-    parts: list[str] = []
-    last = 0
-    for start, end in merge_spans(text, spans):
-        if parts:
-            parts.append(_gap(text, last, start) if layout else ELLIPSIS)
-        parts.append(text[start:end])
-        last = end
-    return "".join(parts)
-
-
-def _gap(text: str, start: int, end: int) -> str:
-    return LINES_LEFT_OUT if "\n" in text[start:end] else ELLIPSIS
 
 
 def _checked_lead(lead: object, before: int) -> tuple[tuple[int, int], ...]:
@@ -218,10 +195,11 @@ def unique(items: Iterable[T], by: Callable[[T], Hashable]) -> list[T]:
 
 def excerpts_html(group: Sequence[Excerpt]) -> Html:
     """Show the passage of these excerpts whole, the excerpts marked; several one by one."""
-    drawn = [
-        block(marked(excerpts[0].passage.text, [span for e in excerpts for span in e.spans]))
-        for excerpts in by_number(group)
-    ]
+    drawn = []
+    for excerpts in by_number(group):
+        text = excerpts[0].passage.text
+        spans = merge_spans(text, [span for one in excerpts for span in one.spans])
+        drawn.append(block(marked(text, spans)))
     return Html("".join(drawn))
 
 

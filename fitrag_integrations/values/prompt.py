@@ -16,11 +16,11 @@ from typing import Protocol
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.text.blocks import trimmed
 from fitrag_integrations.text.cleaning import site_of
+from fitrag_integrations.text.spans import ELLIPSIS as ELLIPSIS
+from fitrag_integrations.text.spans import joined, trimmed
 from fitrag_integrations.values.decision import RetrievalDecision
-from fitrag_integrations.values.excerpt import ELLIPSIS as ELLIPSIS
-from fitrag_integrations.values.excerpt import Excerpt, by_number, joined
+from fitrag_integrations.values.excerpt import Excerpt, by_number
 from fitrag_integrations.values.passage import is_web, titled
 
 FIELDS = ("question", "passages", "draft")
@@ -158,32 +158,27 @@ def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
     the first passage says what the label means.
     """
     groups = by_number(excerpts) if merged else [[one] for one in excerpts]
-    rule = WEB_RULE if any(is_web(excerpt.passage) for excerpt in excerpts) else ""
-    shown = list[str]()
+    rule, shown = "", list[str]()
     for number, group in enumerate(groups, start=1):
-        mark = f"{number}. "
-        first, *further = f"{mark}{_passage_text(group)}".splitlines()
+        mark, line = f"{number}. ", _line(group)
+        if any(is_web(excerpt.passage) for excerpt in group):
+            metadata, source = group[0].passage.metadata, group[0].passage.source
+            # the site after all redirects
+            urls = (metadata.get("final_url"), metadata.get("url"), source)
+            site = site_of(str(next(filter(None, urls), ""))) or "unknown site"
+            rule, line = WEB_RULE, f"[web, unverified: {site}] {' '.join(line.split())}"
+        first, *further = f"{mark}{line}".splitlines()
         below = (f"{' ' * len(mark)}{line}" if line.strip() else "" for line in further)
         shown.append("\n".join([first, *below]))
     return rule + "\n".join(shown)
 
 
-def _passage_text(group: Sequence[Excerpt]) -> str:
-    passage = group[0].passage
-    text, title = passage.text, _one_line(passage.title)
+def _line(group: Sequence[Excerpt]) -> str:
+    """Return the title and the excerpts of a passage."""
+    text, title = group[0].passage.text, " ".join(group[0].passage.title.split())
     spans = [trimmed(text, *span) for excerpt in group for span in excerpt.spans]
     body = joined(text, spans, layout=any(excerpt.lead for excerpt in group))
-    line = f"{title}: {body}" if title else body
-    if any(is_web(excerpt.passage) for excerpt in group):
-        # the site after all redirects
-        urls = (passage.metadata.get("final_url"), passage.metadata.get("url"), passage.source)
-        site = site_of(str(next(filter(None, urls), ""))) or "unknown site"
-        return f"[web, unverified: {site}] {_one_line(line)}"
-    return line
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return f"{title}: {body}" if title else body
 
 
 RETRIEVAL = PromptTemplate(

@@ -70,7 +70,8 @@ class BiLabelScore(Record):
         Raises:
             InputError: If ``logits`` is set and the scorer gave none.
         """
-        weight = check_number("weight", weight, low=0.0, high=1.0)
+        if not (type(weight) is float and 0.0 <= weight <= 1.0):
+            weight = check_number("weight", weight, low=0.0, high=1.0)
         first, second = self.has_answer, self.llm_prefer
         if logits:
             if self.has_answer_logit is None or (second is not None) > (

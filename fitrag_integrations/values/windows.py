@@ -13,11 +13,11 @@ from itertools import accumulate
 from operator import attrgetter
 
 from fitrag_integrations.core.checks import check_many, check_whole
-from fitrag_integrations.core.html import merge_spans
-from fitrag_integrations.text.blocks import trimmed
+from fitrag_integrations.core.record import remade
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.layout import is_links, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
+from fitrag_integrations.text.spans import merge_spans, trimmed
 from fitrag_integrations.values.excerpt import SPAN, Excerpt, grouped, place
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.selected import Selection
@@ -62,10 +62,8 @@ def by_score(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
 
 def only_links(excerpt: Excerpt) -> bool:
     """Return whether an excerpt is badges, navigation or links, of a passage that has more."""
-    text = excerpt.passage.text
-    if excerpt.end - excerpt.start == len(text) or not is_links(excerpt.body):
-        return False
-    return not is_links(text)
+    text, start, end = excerpt.passage.text, excerpt.start, excerpt.end
+    return end - start < len(text) and is_links(text[start:end]) and not is_links(text)
 
 
 def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
@@ -318,7 +316,7 @@ def apart(
             if len(over) == 1 and inside and end - start < one.end - one.start:
                 taken[key].remove(over[0])
                 counts[id(kept[n].passage)] -= 1
-                one = one.judged(others[0].score, others[0].labels)
+                one = remade(one, score=others[0].score, labels=others[0].labels)
                 selection.drop([kept[n]], "duplicate", f"part of {place(one)}")
                 number = min(number, n)  # noqa: PLW2901 - it takes the place of the better one
             elif part is None:

@@ -14,6 +14,7 @@ from fitrag_integrations.flow import Step, Traced
 from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.citing import cite
 from fitrag_integrations.methods.crag.refiner import Refined
+from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import (
     Action,
     BiLabelScore,
@@ -209,7 +210,7 @@ def test_unseen_signs_are_named_and_harmless_ones_stay():
 
 
 def test_marks_overlap_and_touch_as_one():
-    shown = marked("abc def", [(4, 5), (0, 2), (1, 3)])
+    shown = marked("abc def", merge_spans("abc def", [(4, 5), (0, 2), (1, 3)]))
     assert re.findall(r"<mark[^>]*>([^<]*)</mark>", shown) == ["abc d"]
     assert marked("<b>", []) == "&lt;b&gt;"
     assert "<thead>" not in table((), [("a",)])

@@ -30,9 +30,9 @@ from fitrag_integrations.methods.crag.evaluator import (
     grade,
     own_thresholds,
 )
-from fitrag_integrations.text.blocks import trimmed
 from fitrag_integrations.text.layout import units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
+from fitrag_integrations.text.spans import trimmed
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import is_web

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from fitrag_integrations.core.checks import can
+from fitrag_integrations.core.record import remade
 from fitrag_integrations.defaults import DEFAULTS, ONE_PASS, WINDOWS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
@@ -101,7 +102,7 @@ class Scoring(ABC):
     def labelled(self, excerpts: Iterable[Excerpt], answers: object) -> list[Excerpt]:
         """Attach the labels to their excerpts."""
         return [
-            excerpt.judged(label.relevance(self.weight, logits=self.logits), label)
+            remade(excerpt, score=label.relevance(self.weight, logits=self.logits), labels=label)
             for excerpt, label in zip(excerpts, labels_of(answers), strict=True)
         ]
 

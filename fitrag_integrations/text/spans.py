@@ -1,0 +1,48 @@
+"""Spans ``[start, end)`` of a text: trimmed, merged, and joined to what a reader is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+ELLIPSIS = " … "
+"""Marks what was left out between two parts of a line."""
+LINES_LEFT_OUT = "\n…\n"
+"""Marks the lines left out of a list, a table or a text around code."""
+
+
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return [start, end) of a text without the blanks at its ends."""
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    return start, max(start, end - len(piece) + len(piece.rstrip()))
+
+
+def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort spans and join those that overlap or have only blanks between them."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and not text[merged[-1][1] : start].strip():
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def joined(text: str, spans: Iterable[tuple[int, int]], *, layout: bool = True) -> str:
+    """Join slices of a text in its order; those that touch run on, other gaps are marked.
+
+    With ``layout`` the mark stands on a line of its own where lines were left out.
+    """
+    parts: list[str] = []
+    last = 0
+    for start, end in merge_spans(text, spans):
+        if parts:
+            parts.append(gap_between(text, last, start) if layout else ELLIPSIS)
+        parts.append(text[start:end])
+        last = end
+    return "".join(parts)
+
+
+def gap_between(text: str, start: int, end: int) -> str:
+    """Return the mark for what was left out between two places of a text."""
+    return LINES_LEFT_OUT if "\n" in text[start:end] else ELLIPSIS
