@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.items import FURTHEST
 from fitrag_integrations.models.encoder.pair_model import Engine
-from fitrag_integrations.models.encoder.pairs import Batch
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.runtime.folder import read_tensors, write_tensors
 
 Rarity: TypeAlias = Sequence[float] | NDArray[np.float64]
@@ -174,16 +174,17 @@ def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read
     return list(zip(vectors, marked, strict=True))
 
 
-def gathered(read: Sequence[Read], batch: Batch) -> tuple[Tensor, Tensor]:
+def gathered(read: Sequence[Read], chunks: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
     """Collect the vectors of all chunks and the scores of their best spans on the CPU.
 
-    `batch` holds the chunks. Shapes: (chunks, width), (chunks,).
+    Shapes: (chunks, width), (chunks,).
     """
     vectors, marked = zip(*read, strict=True)
     scores = pad_sequence(list(marked), batch_first=True)
     one = torch.cat([torch.stack(vectors), scores.flatten(1)], dim=1).cpu()  # one copy, one wait
     pooled, scores = one[:, : len(vectors[0])], one[:, len(vectors[0]) :].view(scores.shape)
-    return pooled, span_scores(scores, batch) if scores.shape[1] else pooled.new_zeros(len(pooled))
+    marks = bool(scores.shape[1])
+    return pooled, span_scores(scores, Batch.of(chunks)) if marks else pooled.new_zeros(len(pooled))
 
 
 def span_scores(logits: Tensor, batch: Batch) -> Tensor:

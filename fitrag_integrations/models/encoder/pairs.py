@@ -8,6 +8,7 @@ that asks among small talk, what `text.question` finds is the question.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -223,10 +224,9 @@ class PairTokenizer:
         texts = [(title_of(title), whole(text)) for title, text in keys]
         read = self._read([title + text for title, text in texts])
         kind = self._kinds[1]
-        return [
-            rows_of(one.ids, kind, 2, places_of(one.offsets, len(title), text))
-            for one, (title, text) in zip(read, texts, strict=True)
-        ]
+        ids, offsets = [one.ids for one in read], [one.offsets for one in read]
+        before = [len(title) for title, _ in texts]
+        return placed_rows(ids, offsets, before, [text for _, text in texts], kind, 2)
 
     def _marks(self) -> list[Tokens]:
         """Return the tokens before a question, between it and a passage, and after that one."""
@@ -241,8 +241,13 @@ class PairTokenizer:
             self._frame = [rows_of(pair.ids[a:b], pair.type_ids[a:b], 0) for a, b in cuts]
         return self._frame
 
+    def _asked(self, pairs: Sequence[Pair]) -> list[str]:
+        """Return what is read of each pair's question; of equal ones, once."""
+        asked = {question: self._question(question) for question in {q for q, _ in pairs}}
+        return [asked[question] for question, _ in pairs]
+
     def _question(self, question: str) -> str:
-        """Return the tokens of a question; of one that is too long, the beginning and the end."""
+        """Return what is read of a question; of one that is too long, the beginning and the end."""
         question = asked_of(whole(question))
         if len(question) <= self.question_tokens:
             return question
@@ -264,33 +269,45 @@ def whole(text: str) -> str:
     return _SURROGATES.sub("\ufffd", text)
 
 
-def places_of(offsets: Sequence[tuple[int, int]], move: int, text: str) -> NDArray[np.int64]:
-    """Move tokens' places to where the text begins, and give -1, -1 to those outside it.
-
-    The blanks that byte-level tokens begin with are left out. Shape: (tokens, 2).
-    """
-    found = np.maximum(np.array(offsets, dtype=np.int64).reshape(-1, 2) - move, 0)
-    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
-    size = len(text)
-    filled = np.where(_BLANK[np.minimum(codes, len(_BLANK) - 1)], size, np.arange(size))
-    onward = np.append(np.minimum.accumulate(filled[::-1])[::-1], size)  # the next that is no blank
-    found[:, 0] = onward[np.minimum(found[:, 0], size)]
-    found[found[:, 0] >= np.minimum(found[:, 1], size)] = -1
-    return found
-
-
-def rows_of(
-    ids: Sequence[int],
-    types: int | Sequence[int],
-    segment: int,
-    places: NDArray[np.int64] | None = None,
-) -> Tokens:
-    """Write tokens of one segment as `EncodedPair` has them."""
+def rows_of(ids: Sequence[int], types: int | Sequence[int], segment: int) -> Tokens:
+    """Write tokens of one segment, without places, as `EncodedPair` has them."""
     found = np.full((5, len(ids)), -1, dtype=np.int32)
     found[0], found[1], found[2] = ids, types, segment
-    if places is not None:
-        found[3:] = places.T
     return found
+
+
+def placed_rows(
+    ids: Sequence[Sequence[int]],
+    offsets: Sequence[Sequence[tuple[int, int]]],
+    before: Sequence[int],
+    texts: Sequence[str],
+    kind: int,
+    segment: int,
+) -> list[Tokens]:
+    """Write tokens as `EncodedPair` has them, each with its place in its text.
+
+    `before` counts the characters that were tokenized before each text. The blanks that byte-level
+    tokens begin with are left out. All texts are placed at once: one at a time costs as much as
+    tokenizing them.
+    """
+    counts, sizes = np.array([*map(len, ids)]), np.array([*map(len, texts)])
+    found = np.empty((5, total := counts.sum()), dtype=np.int32)
+    found[0] = np.fromiter(chain.from_iterable(ids), np.int32, total)
+    found[1], found[2] = kind, segment
+    each = chain.from_iterable(chain.from_iterable(offsets))
+    places = np.fromiter(each, np.int64, 2 * total).reshape(-1, 2).T
+    first, size, moved = np.repeat(
+        [sizes.cumsum() - sizes + np.arange(len(sizes)), sizes, before], counts, 1
+    )
+    codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le"), dtype=np.uint32)
+    filled = np.arange(len(codes))
+    filled[_BLANK[np.minimum(codes, len(_BLANK) - 1)]] = len(codes)
+    onward = np.minimum.accumulate(filled[::-1])[::-1]  # the next that is no blank
+    start, end = np.minimum(np.maximum(places - moved, 0), size)
+    start = onward[first + start] - first
+    found[3:] = np.where(start < end, (start, end), -1)
+    # a copy each: a view would keep what was read with it
+    return [part.copy() for part in np.split(found, counts.cumsum()[:-1], axis=1)]
 
 
 def _chunks(tokens: Tokens, length: int) -> list[EncodedPair]:

@@ -106,7 +106,7 @@ class HeadGrader(PairGrader, PairModel):
         groups = self._engine.tokenizer.encode(pairs)
         chunks = [chunk for group in groups for chunk in group]
         read = yield from self._engine.run_chunks(chunks, self._read)
-        pooled, best = gathered(read, Batch.of(chunks))
+        pooled, best = gathered(read, chunks)
         logits = iter(self._head(pooled, self._clues.features(chunks), best).tolist())
         return [grade(max(next(logits) for _ in group) / self._temperature) for group in groups]
 

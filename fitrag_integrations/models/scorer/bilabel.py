@@ -195,7 +195,7 @@ class BiLabelScorer(PairScorer, PairModel):
 
     def _logits(self, read: list[Read], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]:
         """Run the head on what `_read` gave. Shapes: (chunks, width) and (chunks, 2)."""
-        pooled, best = gathered(read, Batch.of(chunks))
+        pooled, best = gathered(read, chunks)
         parts = [self._evidence.features(chunks)]
         if self._head.span is not None:
             parts.append(best.clamp(max=FURTHEST).unsqueeze(1))

@@ -23,7 +23,7 @@ from fitrag_integrations.models.encoder.pairs import (
     Pair,
     PairTokenizer,
     Tokens,
-    places_of,
+    placed_rows,
     rows_of,
     title_of,
     whole,
@@ -158,19 +158,21 @@ class Prompt(PairTokenizer):
 
     def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
         values = [
-            {"query": self._question(question), "document": whole(title_of(p.title) + p.text)}
-            for question, p in pairs
+            {"query": question, "document": whole(title_of(p.title) + p.text)}
+            for question, (_, p) in zip(self._asked(pairs), pairs, strict=True)
         ]
-        made = []
-        for (_, passage), pieces in zip(pairs, self._piecewise(values), strict=True):
-            text, title = whole(passage.text), len(title_of(passage.title))
-            rows = []
-            for ids, offsets, before in pieces:
-                places = None if before is None else places_of(offsets, before + title, text)
-                rows.append(rows_of(ids, 0, 1, places))
-            tokens = np.concatenate(rows, axis=1)
+        texts, columns = [whole(p.text) for _, p in pairs], list[list[Tokens]]()
+        titles = [len(title_of(p.title)) for _, p in pairs]
+        for column in zip(*self._piecewise(values), strict=True):
+            ids, offsets, starts = zip(*column, strict=True)
+            if starts[0] is None:
+                columns.append([rows_of(one, 0, 1) for one in ids])
+            else:
+                before = [start + title for start, title in zip(starts, titles, strict=True)]
+                columns.append(placed_rows(ids, offsets, before, texts, 0, 1))
+        made = [np.concatenate(rows, axis=1) for rows in zip(*columns, strict=True)]
+        for tokens in made:
             tokens[2, tokens[3] >= 0] = 2
-            made.append(tokens)
         return made
 
     def _piecewise(

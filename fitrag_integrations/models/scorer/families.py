@@ -18,8 +18,7 @@ from fitrag_integrations.models.encoder.pairs import (
     Pair,
     PairTokenizer,
     Tokens,
-    places_of,
-    rows_of,
+    placed_rows,
     title_of,
     whole,
 )
@@ -207,14 +206,17 @@ class QueryDocument(PairTokenizer):
     """Tokenizer of pairs as monoT5 reads them: `Query: ... Document: title. text Relevant:`."""
 
     def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
-        made = []
-        for question, passage in pairs:
-            text = whole(passage.text)
-            before = f"Query: {self._question(question)} Document: {title_of(passage.title)}"
-            encoded = self._fast.encode(f"{before}{text} Relevant:")
-            found = rows_of(encoded.ids, 0, 1, places_of(encoded.offsets, len(before), text))
-            found[2, found[3] >= 0] = 2
-            made.append(found)
+        texts = [whole(passage.text) for _, passage in pairs]
+        before = [
+            f"Query: {question} Document: {title_of(passage.title)}"
+            for question, (_, passage) in zip(self._asked(pairs), pairs, strict=True)
+        ]
+        both = zip(before, texts, strict=True)
+        read = self._fast.encode_batch([f"{start}{text} Relevant:" for start, text in both])
+        ids, offsets = [one.ids for one in read], [one.offsets for one in read]
+        made = placed_rows(ids, offsets, [*map(len, before)], texts, 0, 1)
+        for one in made:
+            one[2, one[3] >= 0] = 2
         return made
 
 
