@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.direct import Direct as Direct
     from fitrag_integrations.methods.explaining import Compression as Compression
     from fitrag_integrations.methods.explaining import Weighed as Weighed
+    from fitrag_integrations.methods.fitrag.functional import compress as compress
     from fitrag_integrations.methods.fitrag.functional import (
         explain_compression as explain_compression,
     )
+    from fitrag_integrations.methods.fitrag.functional import rerank as rerank
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
-    from fitrag_integrations.methods.fitrag.ranking import rerank as rerank
     from fitrag_integrations.methods.fitrag.recognizer import (
         SelfKnowledgeRecognizer as SelfKnowledgeRecognizer,
     )
     from fitrag_integrations.methods.fitrag.recognizer import fit_recognizer as fit_recognizer
     from fitrag_integrations.methods.fitrag.reducer import TokenReducer as TokenReducer
-    from fitrag_integrations.methods.fitrag.reducer import compress as compress
     from fitrag_integrations.methods.ik.decider import Decided as Decided
     from fitrag_integrations.methods.ik.decider import Decider as Decider
     from fitrag_integrations.methods.ik.gates import AskGate as AskGate
@@ -83,7 +83,7 @@ _MODULE_OF = {
     "Weighed": "explaining",
     "approximate_tokens": ".text.tokens",
     "cite": "citing",
-    "compress": "fitrag.reducer",
+    "compress": "fitrag.functional",
     "counter_for": ".text.tokens",
     "explain_compression": "fitrag.functional",
     "fit_recognizer": "fitrag.recognizer",
@@ -91,7 +91,7 @@ _MODULE_OF = {
     "method_from": "compose.recipe",
     "method_named": "compose.recipe",
     "prompt_named": "prompts",
-    "rerank": "fitrag.ranking",
+    "rerank": "fitrag.functional",
     "split_sentences": ".text.sentences",
     "tiktoken_counter": ".text.tokens",
     "with_citations": "citing",

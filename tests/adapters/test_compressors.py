@@ -17,10 +17,7 @@ from fakes import (
 )
 from frameworks import BOTH, told
 
-from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.ranking import rerank
-from fitrag_integrations.methods.fitrag.reducer import compress
-from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.fitrag.functional import compress, rerank
 from fitrag_integrations.types import Passage
 
 QUESTION = QUESTIONS[0]
@@ -48,12 +45,12 @@ def passages(texts):
         ("SubDocumentCompressor", {"weight": 0.0, "window": 2}),
     ],
 )
-async def test_both_frameworks_keep_what_the_flows_keep(kind, settings):
+async def test_both_frameworks_keep_what_the_functions_keep(kind, settings):
     found = [await each.kept(made(each, kind, **settings), QUESTION) for each in BOTH]
     places = [[(piece.text, *piece.told()[2:]) for piece in pieces] for pieces in found]
     assert places[0] == places[1]
     flow = {"BiLabelReranker": rerank, "SubDocumentCompressor": compress}[kind]
-    expected = run(flow(QUESTION, PASSAGES, score_port(OverlapScorer()), **settings)).value
+    expected = flow(QUESTION, PASSAGES, scorer=OverlapScorer(), **settings)
     pieces = [(piece.text, piece.metadata["raw_score"]) for piece in found[0]]
     assert pieces == [(excerpt.text, excerpt.score) for excerpt in expected]
 

@@ -8,8 +8,7 @@ import pytest
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import defaults as _defaults
-from fitrag_integrations.methods.fitrag.ranking import rerank
-from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.fitrag.ranking import Reranking
 from fitrag_integrations.types import BiLabelScore, Passage
 
 PASSAGES = [Passage("a", "one"), Passage("b", "longer")]
@@ -47,13 +46,15 @@ def seen(monkeypatch):
 
 
 def reranking(question):
-    return rerank(question, PASSAGES, score_port())
+    return Reranking().context(question, PASSAGES)
 
 
 def test_it_is_loaded_once_and_questions_share_its_calls(seen):
     for _ in range(2):
         traces = run_many([reranking("q"), reranking("r")])
-        assert [[e.passage.id for e in trace.value] for trace in traces] == [["b", "a"]] * 2
+        assert [[e.passage.id for e in trace.value.excerpts] for trace in traces] == [
+            ["b", "a"]
+        ] * 2
     assert [(name, count) for name, count, _ in seen] == [("load", 0), ("score", 4), ("score", 4)]
 
 

@@ -7,11 +7,9 @@ import random
 import pytest
 from closed_book import GATE
 
-from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ActionThresholds, Crag, FitRag, IKnow
 from fitrag_integrations.methods.baselines import GenRead, Vanilla
-from fitrag_integrations.methods.fitrag.reducer import compress
-from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.fitrag.functional import compress
 from fitrag_integrations.retrieval import FaissIndex
 from fitrag_integrations.retrieval.index import IndexRetriever
 from fitrag_integrations.testing import (
@@ -66,8 +64,7 @@ def embedded_index():
 
 
 def sentences_of(scorer):
-    port = score_port(scorer)
-    return lambda question, passages: run(compress(question, passages, port)).value
+    return lambda question, passages: compress(question, passages, scorer=scorer)
 
 
 OURS = [

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
+    from fitrag_integrations.methods.fitrag.functional import compress as compress
+    from fitrag_integrations.methods.fitrag.functional import rerank as rerank
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
-    from fitrag_integrations.methods.fitrag.ranking import rerank as rerank
-    from fitrag_integrations.methods.fitrag.reducer import compress as compress
     from fitrag_integrations.methods.fitrag.scoring import score_port as score_port
 
 _MODULE_OF = {
     "FitRag": "method",
-    "compress": "reducer",
-    "rerank": "ranking",
+    "compress": "functional",
+    "rerank": "functional",
     "score_port": "scoring",
 }
 

@@ -17,7 +17,6 @@ from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, script_note
 from fitrag_integrations.methods.fitrag.scoring import (
-    ScorePort,
     Scoring,
     Windows,
     score_port,
@@ -186,22 +185,3 @@ class Reranking(RankingOptions):
         details = {"weight": self.weight, "top_n": self.top_n}
         low = {} if self.min_score is None else {"min_score": self.min_score}
         return reading.context(kept, "rerank", details | low)
-
-
-def rerank(
-    question: str, passages: Sequence[Passage], score: ScorePort, **settings: Any
-) -> Flow[list[Excerpt]]:
-    """Score whole passages and keep the ``top_n`` best, best first (section 4.4.1).
-
-    Args:
-        question: The question; not blank.
-        passages: What to rank.
-        score: Port of a scorer, called with pairs of question and passage.
-        **settings: Options of `RankingOptions`.
-
-    Returns:
-        The flow that ends in whole passages, best first; equals keep their order.
-    """
-    reranking = Reranking(cast(Any, score), **settings)  # a port serves as a scorer
-    context = yield from reranking.context(question, passages)
-    return list(context.excerpts)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 
 from fitrag_integrations.core.checks import (
     Count,
@@ -303,23 +303,3 @@ class TokenReducer(ReducerOptions):
                 note = f"{left} of {len(ordered)} passages left out by top_n={top_n}"
                 reading.notes += (note,)
         return reading, (yield from reduce(scored, resolved, reading))
-
-
-def compress(
-    question: str, passages: Sequence[Passage], score: ScorePort, **settings: Any
-) -> Flow[list[Excerpt]]:
-    """Reduce passages to their best sentences or windows, best first (section 4.4.2).
-
-    Args:
-        question: The question; not blank.
-        passages: What to reduce.
-        score: Port of a scorer, called with pairs of question and window, or of question and
-            passage with spans if it judges sentences in one pass.
-        **settings: Options of `ReducerOptions`; all passages are reduced without `top_n`.
-
-    Returns:
-        The flow that ends in the excerpts kept, best first.
-    """
-    reducer = TokenReducer(scorer=cast(Any, score), **{"top_n": None, **settings})
-    context = yield from reducer.context(question, passages)
-    return list(context.excerpts)

@@ -10,7 +10,6 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Compression, Refiner, compress, explain_compression
 from fitrag_integrations.methods.explaining import explained
-from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.types import BiLabelScore, Passage
 
 QUESTION = "Who wrote the score of Amarcord?"
@@ -47,8 +46,8 @@ def compressed(**settings):
 @pytest.mark.parametrize("max_tokens", [None, 6, 12, 8])
 def test_it_keeps_what_the_compression_keeps(max_tokens):
     found = compressed(max_tokens=max_tokens)
-    flow = compress(QUESTION, PASSAGES, score_port(score), max_tokens=max_tokens, **SETTINGS)
-    assert list(found.kept) == run(flow).value
+    kept = compress(QUESTION, PASSAGES, scorer=score, max_tokens=max_tokens, **SETTINGS)
+    assert list(found.kept) == kept
     places = {(one.at, one.start, one.end) for one in found.weighed if one.kept}
     assert places == {(PASSAGES.index(one.passage), one.start, one.end) for one in found.kept}
     assert {one.at for one in found.weighed} == {0, 1, 2, 3}, "no passage is lost"

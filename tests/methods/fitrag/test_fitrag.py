@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import FitRag, approximate_tokens, compress, rerank
-from fitrag_integrations.methods.fitrag.ranking import ranked
+from fitrag_integrations.methods.fitrag.ranking import Reranking, ranked
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
-from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision
@@ -108,7 +107,7 @@ def test_all_windows_of_all_passages_and_questions_are_one_call():
 
 
 def test_the_best_window_is_the_first_of_equals():
-    kept = run(compress(QUESTION, [FILM], score_port(Words()))).value
+    kept = compress(QUESTION, [FILM], scorer=Words())
     assert [excerpt.text for excerpt in kept] == [
         "Amarcord is a film. Rota wrote the score. It won."
     ]
@@ -116,28 +115,23 @@ def test_the_best_window_is_the_first_of_equals():
 
 
 def test_reranking_weighs_the_labels():
-    score = score_port(Words())
-    assert [e.passage.id for e in run(rerank(QUESTION, [RAIN, ROTA, FILM], score)).value] == [
-        "film",
-        "rota",
-        "rain",
-    ]
-    top = run(rerank(QUESTION, [RAIN, ROTA, FILM], score, top_n=1, weight=0.0)).value
+    given, score = [RAIN, ROTA, FILM], {"scorer": Words()}
+    assert [e.passage.id for e in rerank(QUESTION, given, **score)] == ["film", "rota", "rain"]
+    top = rerank(QUESTION, given, **score, top_n=1, weight=0.0)
     assert [(e.passage.id, e.score, e.text) for e in top] == [("film", 0.75, FILM.text)]
-    assert len(run(rerank(QUESTION, [RAIN] * 20, score, top_n=None)).value) == 1
-    every = rerank(QUESTION, [RAIN] * 20, score, top_n=None, deduplicate=False)
-    assert len(run(every).value) == 20
+    assert len(rerank(QUESTION, [RAIN] * 20, **score, top_n=None)) == 1
+    assert len(rerank(QUESTION, [RAIN] * 20, **score, top_n=None, deduplicate=False)) == 20
 
 
 @pytest.mark.parametrize(("deduplicate", "ids"), [(True, ["rota"]), (False, ["rota", "again"])])
 def test_blank_passages_are_not_scored_and_repeated_ones_stay_where_asked_for(deduplicate, ids):
     scorer, how = Words(), {"deduplicate": deduplicate}
     given = [Passage("a", " \n"), ROTA, replace(ROTA, id="again"), Passage("b", "")]
-    ranked = run(rerank(QUESTION, given, score_port(scorer), **how)).value
+    ranked = rerank(QUESTION, given, scorer=scorer, **how)
     assert [e.passage.id for e in ranked] == ids
     spaces = how | {"split": lambda text: [(0, len(text))]}  # finds a blank sentence
-    assert len(run(compress(QUESTION, given, score_port(scorer), **spaces)).value) == len(ids)
-    assert run(rerank(QUESTION, given[:1], score_port(scorer))).value == []
+    assert len(compress(QUESTION, given, scorer=scorer, **spaces)) == len(ids)
+    assert rerank(QUESTION, given[:1], scorer=scorer) == []
     assert scorer.asks == [[ROTA.text] * 2] * 2  # scores decide which copy stays
 
 
@@ -272,9 +266,9 @@ def test_wrong_answers_of_a_backend_are_told():
     with pytest.raises(InputError, match=r"retrieved\[0\]` must be a Passage"):
         _ = run(FitRag(Words())(QUESTION, offering("text"))).value
     with pytest.raises(InputError, match=r"scores\[0\]` must be a BiLabelScore"):
-        _ = run(rerank(QUESTION, [ROTA], score_port(lambda pairs: [1.5] * len(pairs)))).value
+        _ = rerank(QUESTION, [ROTA], scorer=lambda pairs: [1.5] * len(pairs))
     with pytest.raises(InputError, match="passages` must be"):
-        _ = run(rerank(QUESTION, "text", score_port(Words()))).value
+        _ = run(Reranking(Words()).context(QUESTION, "text")).value
 
 
 def test_a_method_is_a_value():

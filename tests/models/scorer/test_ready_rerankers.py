@@ -13,7 +13,7 @@ from tiny import LETTERS, MARKS, PAIRS, WORDS, write_bert, write_cross_encoder, 
 
 from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.ranking import rerank
+from fitrag_integrations.methods.fitrag.functional import rerank
 from fitrag_integrations.methods.fitrag.scoring import score_port
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.encoder.encoders import load_base
@@ -223,7 +223,7 @@ def test_llm_prefer_is_not_there_and_it_says_so(ready):
 
 def test_it_serves_where_a_scorer_does(ready):
     passages = [passage for _, passage in SHORT]
-    kept = run(rerank("who wrote the score", passages, score_port(ready), top_n=2)).value
+    kept = rerank("who wrote the score", passages, scorer=ready, top_n=2)
     scores = ready.score([("who wrote the score", passage) for passage in passages])
     best = sorted(range(len(passages)), key=lambda i: -scores[i].has_answer)[:2]
     assert [excerpt.passage for excerpt in kept] == [passages[i] for i in best]
