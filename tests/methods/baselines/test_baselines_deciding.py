@@ -9,7 +9,6 @@ from gate_fakes import DigitDrafter, LengthGate
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods import Crag
 from fitrag_integrations.methods.baselines import (
     Continuation,
     Flare,
@@ -273,13 +272,3 @@ def test_replug_without_scores_weighs_all_alike_and_says_so():
     assert context.notes == (UNSCORED,)
     empty = run(Replug(lambda items: [items[0][0][0]])(QUESTION, Ports(lambda q: [[]]))).value
     assert empty.excerpts == () and "nothing to refer to" in empty.notes[0]
-
-
-def test_crag_behind_a_gate_keeps_its_action():
-    gated = Gated(
-        LengthGate(draft_tokens=0),
-        Crag(lambda pairs: [0.9] * len(pairs), thresholds="popqa", allow_other_model=True),
-        threshold=1.0,
-    )
-    context = run(gated(QUESTION, PORTS)).value
-    assert context.action is not None and context.method == "gated"

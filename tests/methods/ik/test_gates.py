@@ -4,10 +4,10 @@ import asyncio
 import math
 
 import pytest
-from gate_fakes import QUESTIONS, DigitDrafter
+from gate_fakes import DigitDrafter
 
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
-from fitrag_integrations.flow import run, run_many
+from fitrag_integrations.flow import run
 from fitrag_integrations.methods import (
     AskGate,
     Decider,
@@ -94,15 +94,6 @@ def test_a_draft_without_numbers_fails_alone_and_names_the_fallback():
     )
     decision = run(Decider(MarginGate(Fixed(Draft("bare"))))("q")).value.decision
     assert decision.retrieve and "see AskGate" in decision.why
-
-
-def test_32_questions_are_one_draft_call_inside_one_gate_call():
-    drafter = DigitDrafter()
-    decider = Decider(MarginGate(drafter, threshold=0.5))
-    traces = run_many([decider(question) for question in QUESTIONS])
-    assert [len(batch) for batch in drafter.drafted] == [32] and not drafter.rescored
-    assert [step.port for step in traces[0].steps] == ["gate"]
-    assert traces[0].value.decision.p_known == 0.75  # margins 1 / 1 and 0.5
 
 
 def test_a_draft_written_for_the_caller_is_rescored_and_kept():

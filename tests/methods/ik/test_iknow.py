@@ -1,11 +1,9 @@
 """The whole IK method, and direct retrieval under it."""
 
-import asyncio
-
-from gate_fakes import QUESTIONS, DigitDrafter, LengthGate
+from gate_fakes import DigitDrafter, LengthGate
 
 from fitrag_integrations.errors import PortError
-from fitrag_integrations.flow import arun_many, run, run_many
+from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Direct, IKnow
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL, RETRIEVAL
 from fitrag_integrations.ports import Ports
@@ -93,15 +91,3 @@ def test_a_dead_gate_is_visible_in_context_and_trace_and_the_question_is_retriev
     assert "connection refused" in trace.explain()
     strict = run(IKnow(Dead(), on_error="raise")("How old is bridge 7?", ports))
     assert isinstance(strict.outcome, PortError)
-
-
-def test_32_questions_are_one_call_each_of_drafter_gate_and_retriever():
-    gate, drafter = LengthGate(), DigitDrafter()
-    ports, calls = offering(OLD)
-    method = IKnow(gate, drafter=drafter)
-    traces = run_many([method(question, ports) for question in QUESTIONS])
-    unknown = [q for q, t in zip(QUESTIONS, traces, strict=True) if t.value.decision.retrieve]
-    assert [len(batch) for batch in drafter.drafted] == [len(b) for b in gate.batches] == [32]
-    assert calls == [unknown] and 0 < len(unknown) < 32
-    waiting = asyncio.run(arun_many([method(question, ports) for question in QUESTIONS]))
-    assert [t.value for t in waiting] == [t.value for t in traces]

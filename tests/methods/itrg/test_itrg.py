@@ -19,9 +19,6 @@ from fitrag_integrations.methods.itrg.method import same_answer
 from fitrag_integrations.methods.itrg.prompts import document_prompt
 from fitrag_integrations.methods.prompts import (
     ITRG_ANSWER,
-    ITRG_REFINE,
-    ITRG_REFRESH,
-    template_named,
 )
 from fitrag_integrations.methods.writing import (
     cut,
@@ -483,8 +480,3 @@ def test_details_are_plain_and_the_trace_tells_the_rounds():
     outcome = trace.to_dict(full=True)
     assert outcome["value"]["details"]["rounds"][0]["new"] == ["a", "b"]
     assert "2. generate: 1 asked" in trace.explain()
-
-
-def test_the_templates_are_found_by_name():
-    for template in (ITRG_REFINE, ITRG_REFRESH, ITRG_ANSWER):
-        assert template_named(template.name) is template
