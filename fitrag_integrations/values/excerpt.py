@@ -60,7 +60,7 @@ class Excerpt(Record):
             and 0 <= self.start <= self.end <= len(self.passage.text)
             and type(self.score) is float
             and -math.inf < self.score < math.inf
-            and self.labels is None
+            and (self.labels is None or type(self.labels) is BiLabelScore)
             and self.lead == ()
         ):
             return  # as nearly all are

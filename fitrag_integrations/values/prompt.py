@@ -158,25 +158,25 @@ def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
     the first passage says what the label means.
     """
     groups = by_number(excerpts) if merged else [[one] for one in excerpts]
-    rule, shown = "", list[str]()
+    web, shown = {id(one.passage) for one in excerpts if is_web(one.passage)}, list[str]()
     for number, group in enumerate(groups, start=1):
         mark, line = f"{number}. ", _line(group)
-        if any(is_web(excerpt.passage) for excerpt in group):
+        if not web.isdisjoint(id(one.passage) for one in group):
             metadata, source = group[0].passage.metadata, group[0].passage.source
             # the site after all redirects
             urls = (metadata.get("final_url"), metadata.get("url"), source)
             site = site_of(str(next(filter(None, urls), ""))) or "unknown site"
-            rule, line = WEB_RULE, f"[web, unverified: {site}] {' '.join(line.split())}"
+            line = f"[web, unverified: {site}] {' '.join(line.split())}"
         first, *further = f"{mark}{line}".splitlines()
         below = (f"{' ' * len(mark)}{line}" if line.strip() else "" for line in further)
         shown.append("\n".join([first, *below]))
-    return rule + "\n".join(shown)
+    return WEB_RULE * bool(web) + "\n".join(shown)
 
 
 def _line(group: Sequence[Excerpt]) -> str:
     """Return the title and the excerpts of a passage."""
     text, title = group[0].passage.text, " ".join(group[0].passage.title.split())
-    spans = [trimmed(text, *span) for excerpt in group for span in excerpt.spans]
+    spans = [trimmed(text, *at) for one in group for at in (*one.lead, (one.start, one.end))]
     body = joined(text, spans, layout=any(excerpt.lead for excerpt in group))
     return f"{title}: {body}" if title else body
 

@@ -101,9 +101,11 @@ class Scoring(ABC):
 
     def labelled(self, excerpts: Iterable[Excerpt], answers: object) -> list[Excerpt]:
         """Attach the labels to their excerpts."""
+        labels = labels_of(answers)
+        scores = [label.relevance(self.weight, logits=self.logits) for label in labels]
         return [
-            remade(excerpt, score=label.relevance(self.weight, logits=self.logits), labels=label)
-            for excerpt, label in zip(excerpts, labels_of(answers), strict=True)
+            remade(one, score=score, labels=label)
+            for one, score, label in zip(excerpts, scores, labels, strict=True)
         ]
 
 
