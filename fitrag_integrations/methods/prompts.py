@@ -21,6 +21,10 @@ prompts any instruction model for the same claims and queries, by the rules the 
 (Table 8), and is in our own words. So are ``PROXY``, which the paper does not print, and
 ``RAG_SHORT`` and ``RAG_LONG``, which keep its brackets.
 
+``PLAIN``, ``READ``, ``STEPS`` and ``READ_STEPS`` are those of several baselines; others lie with
+theirs. The formats are the papers' ("Let's think step by step"); the sentences around them are our
+own, and the examples about invented people and places, so that no model gains by having read them.
+
 ``OneInstruction`` is one instruction for all methods: what is compared is then what they found, not
 how they prompt. How briefly an answer is wanted decides accuracy by inclusion more than most
 methods do.
@@ -103,8 +107,23 @@ PLAIN = PromptTemplate("plain", "Question: {question}\nAnswer:", one_line=True)
 READ = PromptTemplate(
     "read",
     "Answer the question from the passages below, as briefly as you can.\n"
-    + "Passages:\n{passages}\n"
-    + "Question: {question}\nAnswer:",
+    "Passages:\n{passages}\nQuestion: {question}\nAnswer:",
+    one_line=True,
+)
+_THINKING = (
+    "Question: Which of the towns Arlow and Besk was founded first?\n"
+    "Answer: Let's think step by step. Arlow was founded in 1712. Besk was founded in 1694. 1694 "
+    "is before 1712. So the answer is Besk.\n"
+    "Question: In which country was the architect of the Tirva bridge born?\n"
+    "Answer: Let's think step by step. The architect of the Tirva bridge was Ilse Marbach. Ilse "
+    "Marbach was born in Norland. So the answer is Norland.\n"
+)
+_THINK = "Question: {question}\nAnswer: Let's think step by step."
+STEPS = PromptTemplate("steps", _THINKING + _THINK, one_line=True)
+READ_STEPS = PromptTemplate(
+    "read_steps",
+    "Answer the question from the passages below. Reason step by step, and end with the words: So "
+    "the answer is ...\nPassages:\n{passages}\n" + _THINK,
     one_line=True,
 )
 REFRESH_TASK = (

@@ -14,12 +14,17 @@ from dataclasses import KW_ONLY, dataclass
 
 from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._prompts import BACKGROUND, STEPS
-from fitrag_integrations.methods.prompts import PLAIN, READ
+from fitrag_integrations.methods.prompts import PLAIN, READ, STEPS
 from fitrag_integrations.methods.writing import Generating, Prompt, Rounds, reasoned
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Passage, RetrievalDecision
+from fitrag_integrations.values.prompt import PromptTemplate
 
+BACKGROUND = PromptTemplate(
+    "background",
+    "Write a background document with the facts that are needed to answer the question.\n"
+    "Question: {question}\nDocument:",
+)
 NEVER = RetrievalDecision(False, why="this method never retrieves")
 
 

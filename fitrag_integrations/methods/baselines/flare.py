@@ -18,13 +18,20 @@ from typing import Protocol, runtime_checkable
 from fitrag_integrations.core.checks import Count, Share, check_is
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.methods.baselines._prompts import SENTENCES
 from fitrag_integrations.methods.prompts import PLAIN
 from fitrag_integrations.methods.writing import Generating, Rounds
 from fitrag_integrations.ports import Ports, pair_port
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Context
 from fitrag_integrations.values.decision import Continuation
+from fitrag_integrations.values.prompt import PromptTemplate
+
+SENTENCES = PromptTemplate(
+    "sentences",
+    "Answer the question in a few short sentences; the passages below may help.\n"
+    "Passages:\n{passages}\nQuestion: {question}\nAnswer:",
+    one_line=True,
+)
 
 
 @runtime_checkable

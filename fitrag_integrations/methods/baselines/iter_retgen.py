@@ -13,7 +13,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._prompts import READ_STEPS, STEPS
+from fitrag_integrations.methods.prompts import READ_STEPS, STEPS
 from fitrag_integrations.methods.writing import Generating, Rounds, expanded_query, reasoned, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context

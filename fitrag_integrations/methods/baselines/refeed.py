@@ -16,12 +16,20 @@ from itertools import zip_longest
 
 from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._prompts import REFINE
 from fitrag_integrations.methods.baselines.flare import continue_port, measured
 from fitrag_integrations.methods.prompts import PLAIN, READ
 from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Reply, Rounds, expanded_query
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.values.prompt import PromptTemplate
+
+REFINE = PromptTemplate(
+    "refine",
+    "An earlier answer to the question was written without looking anything up, and may be wrong. "
+    "Check it against the passages below and give the right answer, as briefly as you can.\n"
+    "Passages:\n{passages}\nQuestion: {question}\nEarlier answer: {draft}\nAnswer:",
+    one_line=True,
+)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,43 @@ from typing import TypeAlias
 
 from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.baselines._prompts import READ_BRIEFLY, SELF_ASK
 from fitrag_integrations.methods.prompts import READ
 from fitrag_integrations.methods.writing import Generating, Rounds, final_answer, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context
+from fitrag_integrations.values.prompt import PromptTemplate
 
+SELF_ASK = PromptTemplate(
+    "self_ask",
+    "Answer the last question by way of follow-up questions and intermediate answers. Where none "
+    "is needed, give the final answer at once.\n"
+    "Question: Which of the towns Arlow and Besk was founded first?\n"
+    "Are follow up questions needed here: Yes.\n"
+    "Follow up: When was Arlow founded?\n"
+    "Intermediate answer: Arlow was founded in 1712.\n"
+    "Follow up: When was Besk founded?\n"
+    "Intermediate answer: Besk was founded in 1694.\n"
+    "So the final answer is: Besk\n"
+    "Question: In which country was the architect of the Tirva bridge born?\n"
+    "Are follow up questions needed here: Yes.\n"
+    "Follow up: Who was the architect of the Tirva bridge?\n"
+    "Intermediate answer: The architect of the Tirva bridge was Ilse Marbach.\n"
+    "Follow up: In which country was Ilse Marbach born?\n"
+    "Intermediate answer: Ilse Marbach was born in Norland.\n"
+    "So the final answer is: Norland\n"
+    "Question: {question}\n"
+    "Are follow up questions needed here:{draft}",
+)
+READ_BRIEFLY = PromptTemplate(
+    "read_briefly",
+    "Answer the last question in one short sentence, from the passages below and from nothing "
+    "else.\n"
+    "Passages:\n{passages}\nQuestion: When was Arlow founded?\nAnswer: Arlow was founded in 1712.\n"
+    "Question: Who was the architect of the Tirva bridge?\n"
+    "Answer: The architect of the Tirva bridge was Ilse Marbach.\n"
+    "Question: {question}\nAnswer:",
+    one_line=True,
+)
 _FOLLOW_UP = re.compile(r"follow[ -]?up(?: question)?:[ \t]*(\S[^\n]*)", re.IGNORECASE)
 _INVENTED = re.compile(r"intermediate answer:", re.IGNORECASE)
 Step: TypeAlias = tuple[str, str]  # a follow-up question and its answer
