@@ -9,61 +9,17 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.figure import clipped
-from fitrag_integrations.evaluation.result import Plot, Series, grouped
+from fitrag_integrations.evaluation.result import Plot, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
-
-    from fitrag_integrations.evaluation.figure import Figure
-
-
-def plot_ranking(curves: Mapping[str, Sequence[float]], figures: Sequence[Figure] = ()) -> Canvas:
-    """Draw R@k over k for each order of passages (FIT-RAG, Figures 7 to 9).
-
-    Args:
-        curves: R@1, R@2 and so on, by order.
-        figures: Accuracies to draw beside them (Figure 10); whiskers are the intervals of the
-            differences to the first order.
-
-    Returns:
-        The figure of Matplotlib.
-    """
-    answers = [figure for figure in figures if figure.name.startswith("accuracy@")]
-    drawing = _figure(11 if answers else 6)
-    parts = drawing.subplots(1, 2 if answers else 1, squeeze=False)[0]
-    for name, curve in curves.items():
-        ks = range(1, len(curve) + 1)
-        parts[0].plot(ks, curve, label=name, marker="o" if len(curve) <= 20 else "", markersize=4)
-    parts[0].xaxis.get_major_locator().set_params(integer=True)
-    labelled(parts[0], "k", "R@k: an answer in the first k", "")
-    if answers:
-        draw_depths(parts[1], answers)  # the colors are those of the curves beside it
-    return drawing
-
-
-def draw_depths(axes: Axes, figures: Sequence[Figure]) -> None:
-    """Draw accuracies by passages read; whiskers are the intervals of the differences.
-
-    Args:
-        axes: Axes to draw on.
-        figures: Accuracies by the name of accuracy@k, those of the first order first.
-    """
-    found = {(figure.who, figure.name.partition("@")[2]): figure for figure in figures}
-    series = grouped((by, (depth, f.value or 0.0)) for (by, depth), f in found.items())
-    base, ends = dict(next(iter(series.values()))), {}
-    for (order, depth), figure in found.items():
-        if figure.change is not None and figure.change.bounds is not None and depth in base:
-            ends[order, depth] = [base[depth] + end for end in figure.change.bounds]
-    _bars(series, axes, ends)
-    axes.set_xlabel("passages read")
-    axes.set_ylabel("right answers")
 
 
 def draw_plots(plots: Sequence[Plot]) -> Canvas:
@@ -129,24 +85,6 @@ def draw_value(
     axes.plot(*ends, color=style["color"], linewidth=1.2)
 
 
-def draw_stacked(
-    axes: Axes,
-    rows: Mapping[str, Mapping[str, float]],
-    parts: Sequence[str],
-    ends: Mapping[str, Sequence[float] | None],
-) -> None:
-    """Draw a bar across for each row, made of its parts, with the interval of their sum."""
-    names, left = list(rows)[::-1], [0.0] * len(rows)
-    for part in parts:
-        widths = [rows[name][part] for name in names]
-        axes.barh(range(len(names)), widths, left=left, label=plain(part))
-        left = [a + b for a, b in zip(left, widths, strict=True)]
-    for place, name in enumerate(names):
-        if (bounds := ends[name]) is not None:
-            axes.plot(bounds, [place, place], color="black", linewidth=1)
-    axes.set_yticks(range(len(names)), list(map(plain, names)))
-
-
 def svg(axes: Axes) -> str:
     """Return the figure of axes as a data link of SVG, the same bytes for the same numbers."""
     import matplotlib
@@ -166,19 +104,14 @@ def plain(name: str) -> str:
     return f"\N{WORD JOINER}{text}" if text.startswith("_") else text
 
 
-def _bars(
-    series: Series, axes: Axes, ends: Mapping[tuple[str, str], Sequence[float]] | None = None
-) -> None:
-    """Draw a group of bars for each x, with whiskers at the `ends` by series and x."""
+def _bars(series: Series, axes: Axes) -> None:
+    """Draw a group of bars for each x."""
     heads = list(dict.fromkeys(str(x) for points in series.values() for x, _ in points))
     width = 0.8 / max(1, len(series))
     for i, (name, points) in enumerate(series.items()):
         left = (i - (len(series) - 1) / 2) * width
         places = [heads.index(str(x)) + left for x, _ in points]
         axes.bar(places, [y for _, y in points], width, label=plain(name))
-        for place, (x, _) in zip(places, points, strict=True):
-            if (whisker := (ends or {}).get((name, str(x)))) is not None:
-                axes.plot([place, place], whisker, color="black", linewidth=1)
     axes.set_xticks(range(len(heads)), list(map(plain, heads)))
 
 

@@ -153,7 +153,7 @@ def test_headings_are_in_order(opened):
 def test_drawings_are_drawn_and_have_a_name(opened):
     page = opened("usual")
     charts = page.locator("img.chart")
-    assert charts.count() == 7
+    assert charts.count() == 6
     for chart in charts.all():
         assert chart.get_attribute("alt").strip() and chart.evaluate("(one) => one.naturalWidth")
 

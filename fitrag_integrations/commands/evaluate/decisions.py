@@ -85,7 +85,6 @@ class EvaluateGate:
             result,
             lambda: show_figures(figures, f"{len(outcomes)} questions, threshold {limit:g}"),
             summary={"rows": len(outcomes), "threshold": limit, "figures": found},
-            drawn=1,
         )
 
 

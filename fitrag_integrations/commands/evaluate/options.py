@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -37,9 +37,6 @@ from fitrag_integrations.evaluation.result import (
     check_result_name,
     content_id,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 DRAWINGS = (".png", ".svg", ".pdf")
 OURS, EMBEDDED = "fitrag", "embedded"
@@ -127,8 +124,6 @@ class Outcome:
         *,
         summary: Row | None = None,
         more: Row | None = None,
-        drawn: int | None = None,
-        draw: Callable[[], Canvas] | None = None,
     ) -> None:
         """Write a result, draw it, and print it: a summary as JSON, else by `show`.
 
@@ -137,15 +132,13 @@ class Outcome:
             show: Prints the table.
             summary: JSON output in place of the one that most verbs share.
             more: Further fields of the shared output.
-            drawn: Number of plots that --plot draws; None for all.
-            draw: Returns the drawing of --plot, where it is not that of the plots.
         """
         if self.out is not None:
             result.write(self.out)
         if self.plot is not None:
             from fitrag_integrations.evaluation.plots import draw_plots
 
-            (draw_plots(result.plots[:drawn]) if draw is None else draw()).savefig(self.plot)
+            draw_plots(result.plots).savefig(self.plot)
         if self.json:
             counts = {"questions": len(result.per_question), "figures": list(result.figures)}
             shared = {**counts, **(more or {}), "notes": list(result.notes)}

@@ -30,12 +30,12 @@ from fitrag_integrations.evaluation.figure import NOTHING
 from fitrag_integrations.evaluation.figures.decisions import labels
 from fitrag_integrations.evaluation.figures.ranking import (
     Ranking,
+    ranking_plots,
     ranking_rows,
 )
 from fitrag_integrations.evaluation.judging import gold
-from fitrag_integrations.evaluation.plots import plot_ranking
 from fitrag_integrations.evaluation.ranking import Candidates
-from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
+from fitrag_integrations.evaluation.result import Result, each_row, set_of
 from fitrag_integrations.ports import Reader, Scorer
 from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import BiLabelScore
@@ -90,8 +90,6 @@ class EvaluateRerank:
         scorer = self._scorer(given)
         ranking = Ranking(self._ranked(given, scorer, read_ks), self.outcome.draws)
         ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
-        curves = ranking.curves()  # FIT-RAG, Figures 7 to 9
-        series = {by: [[k, y] for k, y in enumerate(curve, 1)] for by, curve in curves.items()}
         figures, gaps = ranking.figures(ks, read_ks), ranking.gap_closed()
         used: Row = {} if self.reader is None else {"reader": self._reader}
         if scorer is not None:
@@ -105,7 +103,7 @@ class EvaluateRerank:
             [{**UNCHANGED, **figure.to_dict()} for figure in figures],
             ranking_rows(given, ranking, ks, read_ks),
             settings_of("rerank", self.rows, rows, self.outcome.draws, used, chosen),
-            (Plot("R@k", "k", "share of questions with an answer in the first k", series),),
+            ranking_plots(ranking, figures),
             _notes(given, ranking, read_ks),
         )
         by_order: dict[str, dict[str, Row]] = {}
@@ -122,12 +120,7 @@ class EvaluateRerank:
             title = f"{len(given)} questions; {WITH_CHANGE}"
             show(title, {"figure": False, **dict.fromkeys(orders, True)}, lines)
 
-        self.outcome.publish(
-            result,
-            show_orders,
-            summary={**summary, "notes": list(result.notes)},
-            draw=lambda: plot_ranking(curves, figures),
-        )
+        self.outcome.publish(result, show_orders, summary={**summary, "notes": list(result.notes)})
 
     @property
     def _reader(self) -> str | None:

@@ -40,7 +40,6 @@ JUDGED = (
 )
 """Values that judge a question, in order of preference."""
 COUNTS = ("questions", "errors")
-SPENT = {"tokens_in", "tokens_out"}
 OUTCOMES = {ACCURACY: "correct", "f1": "f1", "retrieval": "retrieved"}
 """Figures that are means of what a row of a method has, by name."""
 
@@ -150,23 +149,14 @@ def system_of(row: Row) -> str:
     return str(row.get("system") or row.get("method") or "")
 
 
-def cost_bounds(result: Result, name: str, prices: Prices) -> Interval | None:
-    """Compute the interval of a system's cost; None unless every question has its tokens."""
-    values = [row.get("values") for row in _asked(result, name)]
-    counted = [each for each in values if isinstance(each, Mapping) and set(each) >= SPENT]
-    if len(counted) < len(values):
-        return None
-    return _bounds(result, [prices.of_counts(each) for each in counted], counts=True)
-
-
-def _bounds(result: Result, values: Sequence[float], *, counts: bool = False) -> Interval | None:
+def _bounds(result: Result, values: Sequence[float]) -> Interval | None:
     if not values:
         return None
     resamples, seed = (result.settings.get(each) for each in ("resamples", "seed"))
     return Draws(
         resamples if isinstance(resamples, int) and resamples > 0 else 1000,
         seed if isinstance(seed, int) and seed >= 0 else 0,
-    ).mean(values, counts=counts)
+    ).mean(values)
 
 
 def _asked(result: Result, name: str) -> Sequence[Row]:

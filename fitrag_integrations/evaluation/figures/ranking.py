@@ -36,7 +36,7 @@ from fitrag_integrations.evaluation.ranking import (
     reciprocal_rank,
     share_at,
 )
-from fitrag_integrations.evaluation.result import grouped, question_id, with_ids
+from fitrag_integrations.evaluation.result import Plot, grouped, question_id, with_ids
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,16 @@ def measures(ks: Sequence[int]) -> dict[str, Callable[[list[int]], float]]:
         "MRR": reciprocal_rank,
         f"nDCG@{NDCG_AT}": ndcg,
     }
+
+
+def ranking_plots(ranking: Ranking, figures: Sequence[Figure]) -> tuple[Plot, ...]:
+    """Build the curves of R@k (FIT-RAG, Figures 7 to 9), and bars of accuracy@k (Figure 10)."""
+    curves = {by: [[k, y] for k, y in enumerate(c, 1)] for by, c in ranking.curves().items()}
+    found = [Plot("R@k", "k", "share of questions with an answer in the first k", curves)]
+    depths = [(f, *f.name.partition("accuracy@")) for f in figures]
+    if read := grouped((f.who, [k, f.value]) for f, _, known, k in depths if known):
+        found.append(Plot("right answers", "passages read", "right answers", read, kind="bar"))
+    return tuple(found)
 
 
 def ranking_rows(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fitrag_integrations.core.extras import installed
 from fitrag_integrations.evaluation import plots
-from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figure import Figure, interval, number, real, signed
-from fitrag_integrations.evaluation.figures.methods import cost_bounds, systems
+from fitrag_integrations.evaluation.figures.methods import systems
 from fitrag_integrations.evaluation.report.tables import Cell, Shown, Table
 from fitrag_integrations.evaluation.result import Plot, Result
 
@@ -31,6 +30,10 @@ KNOWN = {
     "R@k": (
         "An answer among the first k passages",
         "The share of questions, by the order of the passages (FIT-RAG, Figures 7 to 9).",
+    ),
+    "right answers": (
+        "Right answers by passages read",
+        "By the order of the passages (FIT-RAG, Figure 10); the table has the intervals.",
     ),
     "answers": ("Answers by every measure", ""),
     "accuracy against cost": (
@@ -61,13 +64,8 @@ KNOWN = {
 MOST = 60  # rows of the numbers under a drawing
 
 
-def drawings(result: Result, prices: Prices | None) -> list[Shown]:
-    """Draw a result; without Matplotlib there are the numbers alone.
-
-    Args:
-        result: The result.
-        prices: Prices, for the costs of systems.
-    """
+def drawings(result: Result) -> list[Shown]:
+    """Draw a result; without Matplotlib there are the numbers alone."""
     made = []
     for plot in result.plots:
         numbers = {
@@ -88,7 +86,7 @@ def drawings(result: Result, prices: Prices | None) -> list[Shown]:
                 if len(point) == 2 and None not in map(real, point)
             }
             made.append(_of_plot(replace(plot, series=series, levels=levels, marks=marks)))
-    return [*made, *_right_by_depth(result), *_of_systems(result, prices)]
+    return [*made, *_of_systems(result)]
 
 
 def _of_plot(plot: Plot) -> Shown:
@@ -117,29 +115,6 @@ def _shown(
     return Shown(title, image, Table(f"Numbers of: {title}", head, rows), about)
 
 
-def _right_by_depth(result: Result) -> Iterator[Shown]:
-    """Draw accuracy by the number of passages read, for every order (FIT-RAG, Figure 10)."""
-    figures = [Figure.of_row(row) for row in result.figures]
-    figures = [
-        f
-        for f in figures
-        if f.name.startswith("accuracy@") and "order" in f.of and f.value is not None
-    ]
-    if figures:
-        depths = list(dict.fromkeys(f.name.partition("@")[2] for f in figures))
-        orders = list(dict.fromkeys(f.who for f in figures))
-        found = {(f.name.partition("@")[2], f.who): f for f in figures}
-        rows = [[Cell(k), *(_cell(found.get((k, who))) for who in orders)] for k in depths]
-        axes = plots.new_axes() if installed("matplotlib") else None
-        if axes is not None:
-            plots.draw_depths(axes, figures)
-            axes.legend(frameon=False, fontsize="small")
-        about = "Whiskers bound the difference to the first order (FIT-RAG, Figure 10)."
-        yield _shown(
-            "Right answers by passages read", about, ["passages read", *orders], rows, axes
-        )
-
-
 def _cell(figure: Figure | None) -> Cell:
     if figure is None:
         return Cell(number(None))
@@ -149,7 +124,7 @@ def _cell(figure: Figure | None) -> Cell:
     return Cell(number(figure.value), below)
 
 
-def _of_systems(result: Result, prices: Prices | None) -> Iterator[Shown]:
+def _of_systems(result: Result) -> Iterator[Shown]:
     """Draw the systems of a result by what they give and take, as far as that is known."""
     lines, draws = systems(result), installed("matplotlib")
     read = {line.name: line.value("tokens_in") for line in lines}
@@ -179,27 +154,3 @@ def _of_systems(result: Result, prices: Prices | None) -> Iterator[Shown]:
         about = "An interval that crosses the upright line leaves open which of the two is better."
         title = f"Accuracy less that of {first}"
         yield _shown(title, about, ["system", "difference"], rows, axes)
-    costs = {line.name: cost for line in lines if (cost := line.cost(prices))}
-    if prices is not None and costs:
-        parts = [
-            part for part in next(iter(costs.values())) if any(c[part] for c in costs.values())
-        ]
-        ends = {name: cost_bounds(result, name, prices) for name in costs}
-        axes = plots.new_axes() if draws else None
-        if axes is not None:
-            plots.draw_stacked(axes, costs, parts, ends)
-            plots.labelled(axes, "in the currency of the prices", "", "", fontsize="small")
-        rows = [
-            [
-                Cell(name),
-                *(Cell(number(cost[part])) for part in parts),
-                Cell(number(sum(cost.values())), interval(ends[name])),
-            ]
-            for name, cost in costs.items()
-        ]
-        about = (
-            f"At {prices.tokens_in:g} for a million tokens read, {prices.tokens_out:g} for a "
-            f"million written and {prices.retrieval:g} for a thousand retrievals."
-        )
-        head = ["system", *parts, "all"]
-        yield _shown("Cost of a thousand questions", about, head, rows, axes)

@@ -155,7 +155,7 @@ def _part(result: Result, prices: Prices | None) -> dict[str, object]:
         "findings": findings(result),
         "notes": result.notes,
         "tables": tables(result, prices),
-        "drawings": drawings(result, prices),
+        "drawings": drawings(result),
         "settings": list(_flat(result.settings)),
     }
 

@@ -137,14 +137,6 @@ def test_a_judge_reads_the_answers(tmp_path, tell):
     assert 0 < judged["value"] < 1 and judged["questions"] == 6
 
 
-def test_rounds_are_told_one_by_one(tmp_path, tell):
-    each = [{"document": "Ann 0 wrote it.", "answer": "Bob"}, {"document": "", "answer": "Ann 0"}]
-    source = write(tmp_path / "run.jsonl", rows({0}, rounds=each)[:1])
-    told = json.loads(tell(source, "--json"))
-    assert figure(told, "answer recall, round 1")["value"] == 1.0
-    assert figure(told, "EM, round 2")["value"] == 1.0
-
-
 def test_facts_are_measured_and_written_for_others(tmp_path, evaluate):
     texts = [
         {"topic": "Ilse", "output": "Ilse is a painter. She sings.", "ctxs": [{"text": "Ilse."}]},

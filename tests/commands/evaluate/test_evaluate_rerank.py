@@ -146,13 +146,6 @@ def test_a_ready_reranker_has_one_label_and_says_so(tell, monkeypatch):
     assert "no llm_prefer" in told["notes"][0]
 
 
-def test_gap_closed_is_over_sets(tell, scorer):
-    rows = [row(0, ANN, RAIN, set="a"), row(1, RAIN, ANN, dataset="b"), row(2, RAIN, WIND, set="b")]
-    base, ours, ceiling = (1 + 0.25) / 2, (1 + 0.5) / 2, (1 + 0.5) / 2
-    expected = (ours - base) / (ceiling - base)
-    assert tell(rows)["gap_closed"]["has_answer"] == pytest.approx(expected)
-
-
 def test_one_letter_answers_are_counted(tell, scorer):
     told = tell([row(0, answers=["a", "Ann"]), row(1), row(2, answers=["?!", "Ann"])])
     assert told["notes"][0].startswith("2 rows have an answer of one letter or none")

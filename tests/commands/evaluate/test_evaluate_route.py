@@ -77,10 +77,3 @@ def test_an_evaluator_is_asked_once_for_each_row(tmp_path, evaluator, tell):
     assert len(Result.read(out).settings["models"]["evaluator"]["manifest"]) == 64
     tell(source, "--out", out, "--upper", 0.95)
     assert values(json.loads(Result.read(out).to_json()))["decided"] == 0.5
-
-
-def test_bad_input_is_told(tmp_path, evaluator, tell):
-    unlabelled = write(tmp_path / "bare.jsonl", [{"question": "who?", "answers": []}])
-    assert "passages" in tell(unlabelled, code=2)
-    wrong = [{**row, "action": "perhaps"} for row in rows()]
-    assert "row 1: `action`" in tell(write(tmp_path / "w.jsonl", wrong), code=2)

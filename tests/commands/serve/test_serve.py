@@ -286,18 +286,23 @@ def test_a_body_too_large_is_refused_before_it_is_read():
         assert client.post("/rerank", json={"query": "a", "texts": ["b"]}).status_code == 200
 
 
-async def through(door, path="/rerank", **scope):
+async def at_once():
+    return {"type": "http.request", "body": b"{}"}
+
+
+async def through(door, path="/rerank", receive=at_once, **scope):
     """Send one request through a door; gives status and headers."""
     sent = []
-
-    async def receive():
-        return {"type": "http.request", "body": b"{}"}
 
     async def send(message):
         sent.append(message)
 
     await door({"type": "http", "path": path, "headers": [], **scope}, receive, send)
     return sent[0]["status"], dict(sent[0]["headers"])
+
+
+async def ready(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
 async def test_a_crowd_is_told_to_come_back_and_a_slow_answer_ends():
@@ -367,53 +372,30 @@ async def test_a_long_document_with_spans_keeps_nobody_waiting():
     assert asking.result().status_code in (200, 504) and answered > 3
 
 
-async def test_a_body_that_never_ends_holds_no_slot():
-    async def ready(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+def begun(size):
+    """Send so much of a body, and no more."""
+    parts = iter([{"type": "http.request", "body": b"x" * size, "more_body": True}])
 
-    async def silent():
-        await asyncio.Event().wait()
+    async def receive():
+        return next(parts, None) or await asyncio.Event().wait()
 
-    sent = []
+    return receive
 
-    async def send(message):
-        sent.append(message)
 
-    door = Door(ready, Settings(concurrency=2, deadline=0.5), Metrics())
-    slow = [
-        asyncio.create_task(door({"type": "http", "path": "/rerank", "headers": []}, silent, send))
-        for _ in range(6)
-    ]
+@pytest.mark.parametrize(
+    ("limits", "size", "statuses"),
+    [
+        ({"concurrency": 2}, 1, [408] * 6),  # which hold no slot
+        ({"payload": 1000}, 900, [408] * 35 + [429] * 5),  # whose bytes are bounded together
+    ],
+)
+async def test_bodies_that_never_end_are_bounded_and_hold_nobody_up(limits, size, statuses):
+    door = Door(ready, Settings(deadline=0.5, **limits), Metrics())
+    slow = [asyncio.create_task(through(door, receive=begun(size))) for _ in statuses]
     await asyncio.sleep(0)
+    assert size > 1 or (await through(door))[0] == 200
+    assert sorted(status for status, _ in await asyncio.gather(*slow)) == statuses
     assert (await through(door))[0] == 200
-    await asyncio.gather(*slow)
-    assert [m["status"] for m in sent if m["type"] == "http.response.start"] == [408] * 6
-
-
-async def test_the_bytes_of_bodies_that_never_end_are_bounded_together():
-    async def ready(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-
-    def begun(size):
-        parts = iter([{"type": "http.request", "body": b"x" * size, "more_body": True}])
-
-        async def receive():
-            return next(parts, None) or await asyncio.Event().wait()
-
-        return receive
-
-    sent = []
-
-    async def send(message):
-        sent.append(message)
-
-    door = Door(ready, Settings(payload=1000, deadline=0.5), Metrics())
-    scope = {"type": "http", "path": "/rerank", "headers": []}
-    slow = [asyncio.create_task(door(scope, begun(900), send)) for _ in range(40)]
-    await asyncio.gather(*slow)
-    found = [m["status"] for m in sent if m["type"] == "http.response.start"]
-    assert sorted(found) == [408] * 35 + [429] * 5
-    assert (await through(door))[0] == 200  # the bytes are free again
 
 
 def test_too_many_sentences_are_refused_before_they_are_judged():

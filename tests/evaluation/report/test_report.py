@@ -178,6 +178,9 @@ def test_the_table_of_methods():
     assert (second[2].text, second[2].below) == ("+0.250", "+0.100 to +0.500")
     assert first[table.head.index("cost of 1,000")].text == "2.100"
     assert "cost of 1,000" not in tables(methods(), None)[0].head
+    run = methods()
+    run.settings["options"] = {"prices": Prices(2.0, 10.0).to_dict()}
+    assert "cost of 1,000" in html_report([run]) and "cost of 1,000" not in html_report([methods()])
 
 
 def test_several_results_say_how_many_questions_each_is_over():
@@ -189,13 +192,6 @@ def test_several_results_say_how_many_questions_each_is_over():
     ((head, row),) = ((table.head, cells(table)[0]) for table in tables(other, None))
     assert head == ["figure", "value", "95 % interval"]
     assert row == ["AUC", "0.750", "0.500 to 1.000"]
-
-
-def test_prices_of_the_run_are_used():
-    run = methods()
-    run.settings["options"] = {"prices": Prices(2.0, 10.0).to_dict()}
-    assert "Cost of a thousand questions" in html_report([run])
-    assert "Cost of a thousand questions" not in html_report([methods()])
 
 
 F1 = {"figure": "F1", "first": 0.5, "second": 0.6, "questions": 7}
@@ -287,18 +283,6 @@ def test_a_right_answer_is_marked_in_what_was_kept():
     assert '<b class="gold">Sill</b>' in page and "Worth &lt;it&gt;" in page
 
 
-def test_costs_have_the_interval_of_their_questions():
-    rows = [
-        {**asked("a", n, True), "values": {"tokens_in": float(n), "tokens_out": 1.0}}
-        for n in range(1, 9)
-    ]
-    line = {"method": "a", "accuracy": 1.0, "tokens_in": 4.5, "tokens_out": 1.0}
-    page = html_report([Result("methods", [line], rows)], prices=Prices(1000.0, 1000.0))
-    costs = page[page.index("Numbers of: Cost of a thousand questions") :]
-    low, high = re.search(r"5\.500<small>(\d\.\d+) to (\d\.\d+)</small>", costs).groups()
-    assert 2 < float(low) < 5.5 < float(high) < 9
-
-
 def test_long_traces_are_cut_and_it_is_said():
     rows = [asked("fitrag", i, True, explained="word " * 3000) for i in range(500)]
     page = html_report([Result("methods", (), rows)])
@@ -317,21 +301,6 @@ def test_what_is_no_number_is_left_out_of_a_drawing(kind):
     assert "nan" not in drawing
     empty = Result("gate", (), plots=(Plot("p", "x", "y", {"s": [["nan", None]]}, kind=kind),))
     assert not images(html_report([empty]))
-
-
-def test_right_answers_by_depth_are_drawn_with_their_intervals():
-    figures = [
-        {"figure": f"accuracy@{k}", "order": order, "value": value, "difference": difference}
-        | {"difference_low": low, "difference_high": high}
-        for k in (1, 3)
-        for order, value, difference, low, high in (
-            ("retriever", 0.3, None, None, None),
-            ("sum", 0.5, 0.2, 0.1, 0.3),
-        )
-    ]
-    page = html_report([Result("rerank", figures)])
-    assert "Right answers by passages read" in page
-    assert "0.500<small>+0.200</small>" in page and len(images(page)) == 1
 
 
 def test_the_headline_is_the_best_system_beside_the_first():
