@@ -6,10 +6,9 @@ import pickle
 import pytest
 
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods import ITRG, SlimPLM
+from fitrag_integrations.methods import ITRG, IKnow, SlimPLM
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.baselines import Direct, GenRead, SelfEval
-from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.prompt import Completion, LimitedPrompt
@@ -27,11 +26,10 @@ class Model:
         self.asked += prompts
         return [Completion(self.text, self.cut) for _ in prompts]
 
-    def lengths(self):
-        return [LimitedPrompt(prompt).tokens for prompt in self.asked]
 
-    def one_line(self):
-        return [LimitedPrompt(prompt).one_line for prompt in self.asked]
+class Judging:
+    def judge(self, questions, drafts):
+        return [False for _ in questions]
 
 
 class Gate:
@@ -45,36 +43,23 @@ def retrieve(queries):
     return [[Passage("d", "The Danube ends in the Black Sea.")] for _ in queries]
 
 
-def test_itrg_asks_for_its_documents_and_answers_as_long_as_they_are():
-    model = Model()
-    run(ITRG(rounds=1, answers="last")(QUESTION, Ports(retrieve, None, model)))
-    assert model.lengths() == [200, 15] and model.one_line() == [False, True]
-
-
-def test_genread_asks_for_a_document_then_an_answer():
-    model = Model()
-    run(GenRead(document_tokens=300)(QUESTION, Ports(None, None, model)))
-    assert model.lengths() == [300, 256] and model.one_line() == [False, True]
-
-
-def test_slimplm_asks_for_whole_heuristic_answers_and_rewritings():
-    proxy, rewriter = Model(), Model()
-    method = SlimPLM(proxy, Model(text="Known (False)"), rewriter=rewriter)
-    run(method(QUESTION, Ports(retrieve)))
-    assert proxy.lengths() == [512] and proxy.one_line() == [False]
-    assert rewriter.lengths() == [512]
-
-
-def test_a_gate_gets_drafts_of_the_length_it_reads():
-    model = Model()
-    run(Decider(Gate(), drafter=model)(QUESTION))
-    assert model.lengths() == [128]
-
-
-def test_a_model_asked_whether_it_knows_writes_a_line():
-    model = Model(text="Yes")
-    run(SelfEval(model, draft=False)(QUESTION, Ports(retrieve)))
-    assert model.one_line() == [True]
+@pytest.mark.parametrize(
+    ("made", "text", "asked"),
+    [
+        (lambda model: ITRG(rounds=1, answers="last"), "It.", [(200, False), (15, True)]),
+        (lambda model: GenRead(document_tokens=300), "It.", [(300, False), (256, True)]),
+        (lambda model: SlimPLM(model, Judging(), rewrite=False), "It.", [(512, False)]),
+        (lambda model: SlimPLM(Model(), Judging(), rewriter=model), "It.", [(512, False)]),
+        (lambda model: IKnow(Gate(), drafter=model), "It.", [(128, False)]),
+        (lambda model: SelfEval(model, draft=False), "Yes", [(None, True)]),
+    ],
+    ids=["itrg", "genread", "proxy", "rewriter", "gate", "self-eval"],
+)
+def test_a_reply_is_asked_for_as_long_as_it_is_read(made, text, asked):
+    model = Model(text=text)
+    run(made(model)(QUESTION, Ports(retrieve, None, model)))
+    marks = [LimitedPrompt(prompt) for prompt in model.asked]
+    assert [(mark.tokens, mark.one_line) for mark in marks] == asked
 
 
 @pytest.mark.parametrize(

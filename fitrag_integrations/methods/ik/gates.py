@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
@@ -217,6 +217,8 @@ class _DraftGate(FlowGate):
 
     numbers: ClassVar[str]
     """Field of a draft that is averaged over its tokens."""
+    sureness: ClassVar[Callable[[float], float]]
+    """Turns that average into a number in [0, 1]; higher is surer."""
 
     drafter: Drafter
 
@@ -247,11 +249,6 @@ class _DraftGate(FlowGate):
             )
         return self.sureness(math.fsum(numbers) / len(numbers))
 
-    @staticmethod
-    @abstractmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means; higher is surer."""
-
 
 class MarginGate(_DraftGate):
     """Gate by how far the likeliest token is ahead of the second, on average (TARG, margin).
@@ -268,11 +265,7 @@ class MarginGate(_DraftGate):
     """
 
     numbers = "margins"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return min(1.0, mean)
+    sureness = staticmethod(partial(min, 1.0))
 
 
 class EntropyGate(_DraftGate):
@@ -290,11 +283,7 @@ class EntropyGate(_DraftGate):
     """
 
     numbers = "entropies"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return math.exp(-mean)
+    sureness = staticmethod(lambda mean: math.exp(-mean))
 
 
 class LikelihoodGate(_DraftGate):
@@ -312,11 +301,7 @@ class LikelihoodGate(_DraftGate):
     """
 
     numbers = "logprobs"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return math.exp(mean)
+    sureness = staticmethod(math.exp)
 
 
 GATES: Mapping[str, type[_DraftGate]] = {
