@@ -93,7 +93,10 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
         LEAD: " ".join(f"{begin + a}-{begin + b}" for a, b in excerpt.lead) or None,
         "fitrag": method,
     }
-    shown = {name: value for name, value in values.items() if value is not None}
-    own = own_marks(excerpt.passage)
-    renamed = {f"fitrag_{name}" if name in own else name: shown[name] for name in shown}
-    return renamed | ({OWN: " ".join(own)} if own else {})
+    own, shown = own_marks(excerpt.passage), dict[str, object]()
+    for name, value in values.items():
+        if value is not None:
+            shown[f"fitrag_{name}" if name in own else name] = value
+    if own:
+        shown[OWN] = " ".join(own)
+    return shown

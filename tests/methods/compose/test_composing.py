@@ -11,12 +11,11 @@ from fitrag_integrations.methods import (
     FitRag,
     IKnow,
     Over,
-    SlimPLM,
     approximate_tokens,
     method_from,
     method_named,
 )
-from fitrag_integrations.methods.baselines import Gated, GenRead, SelfEval
+from fitrag_integrations.methods.baselines import GenRead
 from fitrag_integrations.methods.compose.recipe import NAMES, Models
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.prompts import TEMPLATES
@@ -303,8 +302,3 @@ def test_one_question_that_fails_inside_leaves_the_others():
 def test_over_wants_methods(arguments):
     with pytest.raises(InputError, match=next(iter(arguments))):
         Over(**{"method": Direct(), "retriever": Direct(), **arguments})
-
-
-def test_the_types_of_the_short_names():
-    kinds = {"slimplm": SlimPLM, "selfeval": SelfEval, "gated": Gated}
-    assert {name: type(method_named(name)) for name in kinds} == kinds

@@ -6,7 +6,7 @@ import pytest
 from by_hand import finished
 from slim_fakes import CLAIMS, QUESTIONS, Judge, Proxy, Rewriter, World
 
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import Port, arun_many, run, run_many
 from fitrag_integrations.methods import Direct, IKnow, SlimPLM
 from fitrag_integrations.methods.prompts import (
@@ -322,8 +322,6 @@ def test_what_is_all_known_may_be_asked_as_it_stands():
     context = solved(world, when_all_known="retrieve")
     assert world.library.asked == [[QUESTIONS[1]]]
     assert context.notes == (f"{ALL_KNOWN}: {ALONE}",)
-    with pytest.raises(InputError, match="when_all_known` must be"):
-        SlimPLM(when_all_known="ask")
 
 
 def test_what_the_judge_does_not_read_is_told():
