@@ -7,6 +7,7 @@
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
     ├── StorageError (also OSError)          a disk is full, read-only or broken
     ├── EngineError                          the workers that answer rows elsewhere failed
+    ├── DeviceMemoryError (also MemoryError) a GPU has no room for weights or for one input
     ├── ModelLoadError                       a model or adapter could not be loaded
     │   └── ChecksumError                    its file is not the published one
     ├── PortError                            a port is missing, or broke its promise
@@ -136,6 +137,10 @@ class StorageError(FitRagError, OSError):
 
 class EngineError(FitRagError):
     """Rows that were sent to other workers have no answers; rows already written are kept."""
+
+
+class DeviceMemoryError(FitRagError, MemoryError):
+    """A device has no memory for a model's weights, or for one of its inputs."""
 
 
 class ModelLoadError(FitRagError):

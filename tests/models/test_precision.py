@@ -4,12 +4,13 @@ import copy
 
 import pytest
 import torch
+from scorer.test_ready_rerankers import write_cross_encoder
 from tiny import write_bert, write_modernbert, write_t5
 from tiny_causal import DRAFTS, QUESTIONS, write_gpt2, write_ik, write_judge, write_rotary
 from transformers import AutoModel, AutoModelForCausalLM, BertModel, T5ForConditionalGeneration
 
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.models import IKClassifier, NecessityJudge
+from fitrag_integrations.errors import DeviceMemoryError, InputError
+from fitrag_integrations.models import BiLabelScorer, IKClassifier, NecessityJudge
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.pair_model import Engine
@@ -213,8 +214,21 @@ def test_emulated_bfloat16_is_not_the_default(monkeypatch, native):
         "is_bf16_supported",
         lambda including_emulation=True: native or including_emulation,
     )
-    expected = torch.bfloat16 if native else torch.float32
-    assert Options(device="cuda").resolved()[1] == expected
+    if native:
+        assert Options(device="cuda").resolved()[1] == torch.bfloat16
+    else:
+        with pytest.warns(RuntimeWarning, match="cuda does not multiply bfloat16: .*float16"):
+            assert Options(device="cuda").resolved()[1] == torch.float32
+
+
+def test_weights_that_do_not_fit_say_what_to_do(monkeypatch, tmp_path):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("tried to allocate 2 GiB")
+
+    folder = write_cross_encoder(tmp_path)
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    with pytest.raises(DeviceMemoryError, match="no memory on cpu for the weights of .*device_map"):
+        BiLabelScorer.from_reranker(folder, device="cpu")
 
 
 @pytest.mark.parametrize(("device", "count"), [("cuda", 0), ("cuda:2", 2)])

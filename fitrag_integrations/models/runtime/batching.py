@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from fitrag_integrations.errors import DeviceMemoryError
 from fitrag_integrations.models.runtime.worker import Steps, check_going
 
 Item = TypeVar("Item")
@@ -55,7 +56,8 @@ def in_batches(
 
     `free` defaults to the budget's.
     A batch the device has no memory for is tried again at half its size, and so is what comes
-    after, for good. Raises `ModelLoadError` between two batches if the interpreter is ending.
+    after, for good. Raises `ModelLoadError` between two batches if the interpreter is ending,
+    `DeviceMemoryError` if one item alone does not fit.
     """
     import torch
 
@@ -68,9 +70,13 @@ def in_batches(
         batch = order[at : at + _fitting(ranked, at, budget.tokens, free)]
         try:
             found = list(run([items[i] for i in batch]))
-        except torch.OutOfMemoryError:
+        except torch.OutOfMemoryError as error:
             if len(batch) == 1:
-                raise
+                raise DeviceMemoryError(
+                    f"no memory for one input of {ranked[at]} tokens: pass a shorter `max_length` "
+                    "or `max_new_tokens`, dtype='bfloat16' (or 'float16') if the model is in "
+                    f"float32, or free the device of other models and programs ({error})"
+                ) from error
             budget.tokens = len(batch) // 2 * ranked[at]
             torch.cuda.empty_cache()
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.core.record import Keywords, Row, check_mapping
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import DeviceMemoryError, InputError, refuse_if
 from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
 from fitrag_integrations.models.runtime.loading import Checkpoint
@@ -164,7 +165,15 @@ class Options:
             raise InputError.of("device", given=self.device, allowed=allowed) from None
         allowed = ", ".join(DTYPES)
         refuse_if(self.dtype is not None and self.dtype not in DTYPES, "dtype", self.dtype, allowed)
-        dtype = DTYPES[self.dtype or ("bfloat16" if multiplies_bfloat16(device) else "float32")]
+        native = self.dtype is not None or multiplies_bfloat16(device)
+        if device.type == "cuda" and not native:
+            warnings.warn(
+                f"{device} does not multiply bfloat16: the model runs in float32, with twice the "
+                "memory; dtype='float16' takes half",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        dtype = DTYPES[self.dtype or ("bfloat16" if native else "float32")]
         check_place(backend, device, dtype)
         budget = self.batch_tokens
         if budget is None:
@@ -208,7 +217,14 @@ class SharedEngine:
         self.room = Budget(tokens, free_tokens(module) if self.device.type in GPUS else None)
         self.backend = checked_backend(options.backend)
         exact = self.backend != "torch"  # a graph is exported in float32, whatever runs it
-        self._module = place(module, self.device, torch.float32 if exact else self.dtype).eval()
+        try:
+            self._module = place(module, self.device, torch.float32 if exact else self.dtype).eval()
+        except torch.OutOfMemoryError as error:
+            raise DeviceMemoryError(
+                f"no memory on {self.device} for the weights of {name} in {self.dtype}: pass "
+                "dtype='bfloat16' (or 'float16'), model_kwargs={'device_map': 'auto'} to spread "
+                "them, a `quantization_config` for 4 bits, or device='cpu'"
+            ) from error
         self.compute: Callable[..., Tensor] = self._module
         made = None
         if self.backend != "torch":

@@ -203,7 +203,11 @@ def test_an_argument_for_transformers_reaches_it(tmp_path):
     fixed = LocalGenerator.from_pretrained(base, generation_kwargs=static, max_new_tokens=9)
     grown = LocalGenerator.from_pretrained(base, max_new_tokens=9)
     assert fixed._engine.model.generation_config.cache_implementation == "static"
-    assert fixed.generate(QUESTIONS) == grown.generate(QUESTIONS)
+    for texts in (QUESTIONS, ["what sea?"], ["the river " * 9, *QUESTIONS]):
+        assert fixed.generate(texts) == grown.generate(texts)
+        assert list(fixed.stream(texts[0])) == list(grown.stream(texts[0]))
+    for one, other in zip(fixed.draft(QUESTIONS), grown.draft(QUESTIONS), strict=True):
+        assert one.text == other.text and one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
     with pytest.raises(InputError, match="cache_implementation.*greedy.*do_sample"):
         LocalGenerator.from_pretrained(base, generation_kwargs={"do_sample": True})
     with pytest.raises(TypeError, match="unexpected"):

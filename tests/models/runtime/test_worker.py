@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import DeviceMemoryError, ModelLoadError
 from fitrag_integrations.models.runtime.batching import Budget, in_batches, in_blocks, token_batches
 from fitrag_integrations.models.runtime.worker import Worker, finished
 
@@ -265,7 +265,7 @@ def test_a_batch_without_memory_is_halved():
     sizes.clear()
     assert finished(in_batches([1] * 7, run, length=int, budget=room)) == [1] * 7
     assert max(sizes) <= 2  # what did not fit is not tried again
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(DeviceMemoryError, match="one input of 1 tokens: pass a shorter"):
         finished(in_batches([1], lambda batch: run([1, 2, 3]), length=int, budget=Budget(100)))
 
 
