@@ -22,6 +22,7 @@ from fitrag_integrations import models  # whose names load on first use, and tor
 from fitrag_integrations.core.extras import torch_sees_gpu
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.flow import Port
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.types import Passage
 
@@ -38,6 +39,11 @@ LIGHT = {
 }
 """What decides the same without torch, and is ready sooner. The detector never needs it."""
 MULTILINGUAL = "docs/choosing.md lists multilingual models"
+
+IN_TORCH = (
+    "the bundled scorer was passed by hand and runs in PyTorch; the default, None, runs without it "
+    "in eight bits: scores differ slightly, and so may what is kept"
+)
 
 _loading = Lock()
 _loaded: dict[str, object] = {}
@@ -180,6 +186,14 @@ def script_note(
         return ()
     names = " and ".join(sorted({script for found in parts.values() for script in found}))
     return (f"{what} in {names} script, but the bundled model reads English: {MULTILINGUAL}",)
+
+
+def torch_note(scorer: object) -> tuple[str, ...]:
+    """Return a note where the bundled scorer was passed in PyTorch and the default runs without."""
+    own = scorer.owner if isinstance(scorer, Port) else scorer
+    if own is None or own is EMBEDDED_SCORER or model_name(own) != EMBEDDED_SCORER.name:
+        return ()
+    return () if isinstance(own, kind_of("scorer")) else (IN_TORCH,)
 
 
 # one of each, so that all questions without a model of their own share its calls

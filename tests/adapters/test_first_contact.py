@@ -1,5 +1,9 @@
 """What a new user of either framework meets, with the models that ship and no fakes of ours."""
 
+import pydoc
+from dataclasses import fields
+from inspect import signature
+
 import pytest
 from first_contact import LANGCHAIN, LLAMA_INDEX, NAMES, QUESTION, ROWS, Overlap, overlap
 
@@ -105,3 +109,19 @@ async def test_every_retriever_explains_the_last_run_and_one_asked_for(kit, name
     other = "Who built the lighthouse of Corran Head?"
     assert other in retriever.explain(other)
     assert other in await retriever.aexplain(other)
+
+
+@both
+@pytest.mark.parametrize("name", ["FitRagRetriever", "BiLabelReranker", "SlimPLMRetriever"])
+def test_a_notebook_completes_all_options_before_the_first_instance(kit, name):
+    completer = pytest.importorskip("IPython.core.completer")
+    kind = getattr(kit.ours, name)
+    found = completer.IPCompleter(namespace={"ours": kit.ours})
+    found.use_jedi = True
+    cell = f"ours.{name}("
+    with completer.provisionalcompleter():
+        shown = {one.text.rstrip("=") for one in found.completions(cell, len(cell))}
+    options = {each.name for each in fields(kind.made) if each.init}
+    assert options <= {*signature(kind).parameters} and options <= shown
+    help_page = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    assert all(option in help_page for option in options)

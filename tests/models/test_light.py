@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from fitrag_integrations import Passage
+from fitrag_integrations import Passage, compress
 from fitrag_integrations.core import extras
 from fitrag_integrations.errors import InputError, MissingExtraError, ModelLoadError
 from fitrag_integrations.methods import defaults
@@ -107,7 +107,7 @@ sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
 from fitrag_integrations.core import extras
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG, defaults
-from fitrag_integrations import Passage
+from fitrag_integrations import Passage, compress
 for role, verb in [("scorer", "score"), ("evaluator", "evaluate"), ("reader", "read")]:
     getattr(defaults.default_model(role), verb)([("who?", Passage("1", "the king of Rome"))])
 scorer = defaults.EMBEDDED_SCORER
@@ -261,6 +261,22 @@ def test_eight_bits_are_the_default_and_near_float32(light, monkeypatch):
         near([model.score_sentences([item])[0][0]], [whole])  # whatever it is scored beside
     assert pickle.loads(pickle.dumps(light)).dtype == "float32"
     assert LightReader("int8")._engine is model._engine is not LightReader("float32")._engine
+
+
+@pytest.mark.parametrize(
+    ("made", "noted"),
+    [
+        (lambda: None, 0),
+        (LightScorer, 0),
+        (BiLabelScorer.embedded, 1),
+        (lambda: lambda _: [1.0], 0),
+    ],
+    ids=["default", "light", "torch", "other"],
+)
+def test_a_bundled_scorer_passed_in_torch_says_that_the_default_computes_otherwise(made, noted):
+    kept = compress("Where does the Danube end?", [TEXT], scorer=made())
+    assert sum("runs in PyTorch" in note for note in kept.context.notes) == noted
+    assert kept.explain().count("runs in PyTorch") == noted
 
 
 def test_a_precision_that_is_not_there():

@@ -15,7 +15,7 @@ from fitrag_integrations.core.checks import (
 )
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, script_note
+from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, script_note, torch_note
 from fitrag_integrations.methods.fitrag.scoring import (
     Scoring,
     Windows,
@@ -92,7 +92,14 @@ class RankingOptions(Checked):
         if prior is None:
             own = self.scorer is None or model_name(self.scorer) == EMBEDDED_SCORER.name
             prior = DEFAULTS.prior if own else 0.0
-        return Reading(passages, given, asked, (*notes, *more, *foreign), self.deduplicate, prior)
+        return Reading(
+            passages,
+            given,
+            asked,
+            (*notes, *more, *foreign, *torch_note(self.scorer)),
+            self.deduplicate,
+            prior,
+        )
 
 
 @dataclass
