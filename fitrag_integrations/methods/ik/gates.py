@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
@@ -217,8 +217,6 @@ class _DraftGate(FlowGate):
 
     numbers: ClassVar[str]
     """Field of a draft that is averaged over its tokens."""
-    sureness: ClassVar[Callable[[float], float]]
-    """Turns that average into a number in [0, 1]; higher is surer."""
 
     drafter: Drafter
 
@@ -249,6 +247,11 @@ class _DraftGate(FlowGate):
             )
         return self.sureness(math.fsum(numbers) / len(numbers))
 
+    @staticmethod
+    @abstractmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means; higher is surer."""
+
 
 class MarginGate(_DraftGate):
     """Gate by how far the likeliest token is ahead of the second, on average (TARG, margin).
@@ -265,7 +268,11 @@ class MarginGate(_DraftGate):
     """
 
     numbers = "margins"
-    sureness = staticmethod(partial(min, 1.0))
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return min(1.0, mean)
 
 
 class EntropyGate(_DraftGate):
@@ -283,7 +290,11 @@ class EntropyGate(_DraftGate):
     """
 
     numbers = "entropies"
-    sureness = staticmethod(lambda mean: math.exp(-mean))
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return math.exp(-mean)
 
 
 class LikelihoodGate(_DraftGate):
@@ -301,7 +312,11 @@ class LikelihoodGate(_DraftGate):
     """
 
     numbers = "logprobs"
-    sureness = staticmethod(math.exp)
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return math.exp(mean)
 
 
 GATES: Mapping[str, type[_DraftGate]] = {
