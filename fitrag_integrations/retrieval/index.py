@@ -112,7 +112,7 @@ class FaissIndex:
     @classmethod
     def load(
         cls,
-        folder: str | Path,
+        folder: str | os.PathLike[str],
         *,
         encoder: TextEncoder | None = None,
         memory_map: bool = False,

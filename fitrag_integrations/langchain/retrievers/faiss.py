@@ -44,7 +44,7 @@ class FaissRetriever(FlowRetriever):
         return index
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], encoder: object = None, **fields: Any) -> Self:
+    def load(cls, folder: str | PathLike[str], encoder: Any = None, **fields: Any) -> Self:
         """Load an index that `FaissIndex.save` wrote.
 
         Args:
@@ -58,7 +58,7 @@ class FaissRetriever(FlowRetriever):
     def from_texts(
         cls,
         texts: Iterable[str],
-        encoder: object = None,
+        encoder: Any = None,
         metadatas: Iterable[dict[str, Any]] | None = None,
         *,
         ids: Iterable[str] | None = None,
@@ -81,7 +81,7 @@ class FaissRetriever(FlowRetriever):
 
     @classmethod
     def from_documents(
-        cls, documents: Iterable[Document], encoder: object = None, **fields: Any
+        cls, documents: Iterable[Document], encoder: Any = None, **fields: Any
     ) -> Self:
         """Index documents.
 

@@ -118,7 +118,7 @@ class FaissRetriever(FlowRetriever):
     def index(self) -> Any:
         """The index, read from its folder where that was not done yet."""
         with _loading:
-            if self._index is None:
+            if self._index is None and self._folder is not None:
                 self._index = retrieval.FaissIndex.load(self._folder)
             return self._index
 
