@@ -122,6 +122,7 @@ class ModuleTrainer(Trainer):
             every = min(settings.evaluate_every, settings.steps)
             schedule = {"eval_strategy": "steps", "eval_steps": every, "save_steps": every}
             schedule |= {"load_best_model_at_end": True, "metric_for_best_model": "loss"}
+        fused = device.type == "cuda" and settings.optimizer == "adamw"  # a few kernels a step
         arguments = TrainingArguments(
             str(folder),
             max_steps=settings.steps,
@@ -129,7 +130,7 @@ class ModuleTrainer(Trainer):
             lr_scheduler_type="linear",
             warmup_steps=max(1, round(0.06 * settings.steps)),
             weight_decay=settings.weight_decay,
-            optim=OPTIMIZERS[settings.optimizer],
+            optim=OPTIMIZERS[settings.optimizer] + ("_fused" if fused else ""),
             optim_args=f"momentum={settings.momentum}" if settings.optimizer == "sgd" else None,
             max_grad_norm=1.0,
             seed=settings.seed,

@@ -14,6 +14,7 @@ from tiny import (
 
 from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
+from fitrag_integrations.models.runtime.backends import sample
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.retrieval import Encoder
 
@@ -76,6 +77,34 @@ def test_a_cpu_computes_in_what_it_multiplies(
     for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda: multiplied, raising=False)
     assert Options.checked("cpu", given).resolved()[1] == getattr(torch, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_encoder_answers_alike(bert, tmp_path):
+    """Of every shape, rounded up or at the end of its positions; by a C++ compiler, in a minute."""
+    made = make_scorer(bert)
+    made.save_pretrained(folder := tmp_path)
+    kind = BiLabelScorer
+    made = kind.from_pretrained(folder, device="cpu", dtype="float32", compile=True)
+    plain = kind.from_pretrained(folder, device="cpu", dtype="float32")
+    engine, other = engine_of(made), engine_of(plain)
+    assert engine is not other
+    for rows, tokens in ((3, 33), (1, 70)):
+        given = sample(other.trunk, (rows, tokens))
+        with torch.inference_mode():
+            found = engine.compute(*given)
+            expected = other.compute(*given)
+        assert found.shape == expected.shape
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_what_cannot_be_compiled_is_refused(saved, tmp_path):
+    folder, kind, _ = saved
+    with pytest.raises(InputError, match="compile"):
+        kind.from_pretrained(folder, device="cpu", compile=True, backend="onnx")
+    with pytest.raises(InputError, match="compile"):
+        RetrievalEvaluator.from_pretrained(write_t5_classifier(tmp_path), compile=True)
 
 
 def test_a_given_length_decides_over_chunks_and_is_kept(saved, tmp_path):

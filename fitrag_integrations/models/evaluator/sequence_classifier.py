@@ -49,6 +49,7 @@ class SequenceGrader(SharedEngine):
     ) -> None:
         allowed = " or ".join(map(repr, get_args(InputFormat)))
         refuse_if(input_format not in get_args(InputFormat), "input_format", input_format, allowed)
+        refuse_if(options.compile, "compile", True, "False for a T5 that grades")
         self.input_format: InputFormat = input_format
         float32_head(model)  # the cuts stand near -1, where bfloat16 has steps of .004
         super().__init__(model, options, name=type(model).__name__)

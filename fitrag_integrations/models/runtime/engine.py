@@ -20,7 +20,12 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.core.record import Keywords, Row, check_mapping
 from fitrag_integrations.errors import DeviceMemoryError, InputError, refuse_if
-from fitrag_integrations.models.runtime.backends import check_place, checked_backend, compiled
+from fitrag_integrations.models.runtime.backends import (
+    check_place,
+    checked_backend,
+    compiled,
+    graphed,
+)
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
 from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.placing import GPUS, attending, is_placed, place
@@ -66,6 +71,7 @@ class PairOptions(BaseOptions, total=False):
     """Keyword arguments for models over an encoder."""
 
     backend: str | None
+    compile: bool
     max_length: int | None
 
 
@@ -87,6 +93,8 @@ class Options:
             compiles on a GPU), `compile_config`, `disable_compile`, `prefill_chunk_size`.
         merge_adapter: Add the adapter of a gate or a rewriter to the weights of a base of its own.
             Its passes cost what the base's do; the base is no longer shared with other models.
+        compile: Run an encoder through `torch.compile`, with CUDA graphs on a GPU. The first
+            batches of a shape take seconds to minutes; shapes are rounded up, so there are few.
         max_length: Maximum input length in tokens. Defaults to the model folder's.
     """
 
@@ -99,6 +107,7 @@ class Options:
     chat_template_kwargs: Kwargs = Kwargs()
     generation_kwargs: Kwargs = Kwargs()
     merge_adapter: bool = False
+    compile: bool = False
     max_length: int | None = None
 
     @classmethod
@@ -114,6 +123,7 @@ class Options:
         chat_template_kwargs: Keywords | None = None,
         generation_kwargs: Keywords | None = None,
         merge_adapter: bool = False,
+        compile: bool = False,
         max_length: int | None = None,
     ) -> Self:
         """Build options from a caller's arguments; raises `InputError` naming a wrong one."""
@@ -140,6 +150,7 @@ class Options:
             batch_tokens,
             backend,
             merge_adapter=check_is("merge_adapter", merge_adapter, bool),
+            compile=check_is("compile", compile, bool),
             max_length=None if max_length is None else check_whole("max_length", max_length, low=1),
             **given,
         )
@@ -175,6 +186,7 @@ class Options:
             )
         dtype = DTYPES[self.dtype or ("bfloat16" if native else "float32")]
         check_place(backend, device, dtype)
+        refuse_if(self.compile and backend != "torch", "compile", True, "False with a backend")
         budget = self.batch_tokens
         if budget is None:
             budget = BATCH_TOKENS.get(device.type, 8192)
@@ -230,6 +242,8 @@ class SharedEngine:
         if self.backend != "torch":
             made = compiled(self._module, self.backend, self.dtype, what=name)
             self.compute = made or place(module, self.device, self.dtype)
+        elif options.compile:
+            self.compute = graphed(self._module)
         on_gpu, small = self.device.type in GPUS, max(1, self.room.tokens // USUAL_TOKENS)
         self.worker = Worker(name, bound=on_gpu, small=small)
         self._users = 0
