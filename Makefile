@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo docs dist sbom notebooks test test-browser test-notebooks browser gpu lint types \
-	check format student student-both embedded-student \
+	check format student-both embedded-student \
 	embedded-fitted embedded-eligibility clean
 
 help:
@@ -119,18 +119,6 @@ format: $(STAMP)
 DATA ?= ../shared/data
 ROWS ?= runs/student/rows
 RUN ?= runs/student/fitted
-# Three rounds, each from a part of the change of the one before; three hours of one core, and fewer
-# where FIRST, what scripts/student/label.py wrote, is left out
-FIRST ?=
-TEACH = $(BIN)/python scripts/student/train.py $(ROWS) $(addprefix --first ,$(FIRST))
-student: $(STAMP)
-	$(BIN)/python scripts/student/rows.py $(DATA) $(ROWS)
-	$(TEACH) runs/student/first --minutes 52
-	$(TEACH) runs/student/second --minutes 65 --start runs/student/first --part 0.6
-	$(TEACH) runs/student/third --minutes 67 --start runs/student/second --part 0.8 --skip 1100
-	$(BIN)/python scripts/student/fit.py runs/student/third $(ROWS) $(RUN) --parts 1 \
-		--other runs/student/second --lists 1000 --ranks 100
-	$(BIN)/python scripts/student/export.py $(RUN) $(RUN)/graph --shared --check $(ROWS)
 
 # A round on Wikipedia and documentation, from what ships: two runs of 66 minutes of one core each, in
 # parallel, and what is fitted after their mean; RUN is then what embedded-student ships

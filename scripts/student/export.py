@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from model import Student, batched, load, teachers_student  # noqa: E402
+from model import Student, batched, load, shipped_student  # noqa: E402
 
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 from fitrag_integrations.types import Passage  # noqa: E402
@@ -64,7 +64,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     args.out.mkdir(parents=True, exist_ok=True)
     model, tokenizer = (
-        teachers_student(attention="eager")
+        shipped_student(attention="eager")
         if args.run == "shipped"
         else load(Path(args.run), attention="eager")
     )
@@ -186,7 +186,7 @@ def check(run: str, out: Path, rows: Path) -> None:
 
     items = [json.loads(line) for line in (rows / "held.jsonl").open()][:60]
     triples = [(i["question"], p["title"], p["text"]) for i in items for p in i["passages"]][:400]
-    model, tokenizer = teachers_student() if run == "shipped" else load(Path(run))
+    model, tokenizer = shipped_student() if run == "shipped" else load(Path(run))
     model.eval()
     encoded = [
         c

@@ -10,7 +10,6 @@ question, title and text is counted inside the graph, from the token ids, as
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,6 @@ FURTHEST, SPAN_SCALE = 20.0, 0.2
 CLUES = 9
 SEPARATOR = 102
 PACKAGE = Path(__file__).resolve().parents[2] / "fitrag_integrations" / "embedded"
-HOME = Path(os.environ.get("TEACHERS") or PACKAGE)
-"""Where the models lie that the student begins from and is taught by."""
 SHIPPED = Path("shipped")
 HALVES = multiplies_bfloat16(torch.device("cpu"))
 """Whether the processor multiplies bfloat16; emulated, it takes four times as long."""
@@ -229,60 +226,6 @@ def shipped_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]
     return made, tokenizer
 
 
-def teachers_student(*, attention: str = "sdpa") -> tuple[Student, PairTokenizer]:
-    """Build the student of the teachers: the scorer's encoder, and the heads of all three.
-
-    Where a student is what lies in their place, it is that one.
-    """
-    scorer = read_manifest(HOME / "bilabel", "model.json", kind="bilabel", needs=("head",))
-    if scorer["encoder"] == "../trunk":
-        return shipped_student(attention=attention)
-    head = read_tensors(HOME / "bilabel", scorer["head"])
-    grader = read_tensors(
-        HOME / "evaluator",
-        read_manifest(HOME / "evaluator", "model.json", kind="evaluator")["head"],
-    )
-    reader = read_tensors(
-        HOME / "reader", read_manifest(HOME / "reader", "model.json", kind="reader")["head"]
-    )
-    encoder = HOME / "bilabel" / scorer["encoder"]
-    made, tokenizer = fresh_student(encoder, head["rarity"], attention=attention)
-    own = {name.removeprefix("head."): t.float() for name, t in head.items()}
-    other = {name.removeprefix("head."): t.float() for name, t in grader.items()}
-    with torch.no_grad():
-        for p in (made.tokens, made.labels, made.units, made.mixed):
-            for q in p.parameters():
-                q.zero_()
-        made.tokens.weight[:2] = own["span.weight"]
-        made.tokens.bias[:2] = own["span.bias"]
-        made.labels.weight[:2], made.labels.bias[:2] = own["out.weight"], own["out.bias"]
-        made.labels.weight[2], made.labels.bias[2] = (
-            other["out.weight"][0],
-            other["out.bias"][0] + other["mixed.bias"][0],
-        )
-        made.labels.weight[3], made.labels.bias[3] = (
-            reader["select.weight"][0],
-            reader["select.bias"][0],
-        )
-        shift, scale = own["shift"], own["scale"]
-        _fold(made.units, slice(0, 16), own["units.weight"], own["units.bias"], shift, scale)
-        shift, scale = F.pad(other["shift"], (0, 1)), F.pad(other["scale"], (0, 1), value=0.2)
-        _fold(made.units, slice(16, 32), other["hidden.weight"], other["hidden.bias"], shift, scale)
-        made.mixed.weight[:2, :16] = own["mixed.weight"]
-        made.mixed.weight[2, 16:] = other["mixed.weight"][0]
-    return made, tokenizer
-
-
-def _fold(
-    units: nn.Linear, rows: slice, weight: Tensor, bias: Tensor, shift: Tensor, scale: Tensor
-) -> None:
-    """Take the standardising of the inputs into the weights."""
-    units.bias[rows] = bias - weight @ (shift * scale)
-    folded = weight * scale
-    folded[:, -1] /= SPAN_SCALE
-    units.weight[rows] = folded
-
-
 def batched(pairs: Sequence[EncodedPair]) -> dict[str, Tensor]:
     """Pad encoded pairs into the graph's inputs."""
     width = max(map(len, pairs))
@@ -322,7 +265,7 @@ def kept(
 
     With `heads` so are its heads, for a start that was trained with these heads.
     """
-    (start, _), (done, tokenizer) = teachers_student(), load(run, attention=attention)
+    (start, _), (done, tokenizer) = shipped_student(), load(run, attention=attention)
     both = (start, done) if heads else (start.encoder, done.encoder)
     with torch.no_grad():
         for one, other in zip(*(model.parameters() for model in both), strict=True):

@@ -1,6 +1,6 @@
 """Train the student, from what ships, on the rows of `rows.py`.
 
-    python scripts/student/train.py ROWS OUT [--minutes 60] [--first FILE]
+    python scripts/student/train.py ROWS OUT [--minutes 60]
 
 Its start is the scorer's encoder under the heads of scorer, evaluator and reader; the upper four
 layers and the heads train. A step has `--ranks` lists and `--reads` readings, and with `--docs`
@@ -8,11 +8,10 @@ layers and the heads train. A step has `--ranks` lists and `--reads` readings, a
 a list's best (ListMLE's first term), whether any of a list holds the answer, where the answer is
 or that it is nowhere, and which sentences hold it. In lists of `rows.py` `has_answer` is mixed
 with a teacher's, `llm_prefer` is the teacher's alone, and the order is brought to the teacher's
-(Hinton et al., 2015): the scorer that ships, and with `--first` one part in four of what
-`label.py` wrote of the first one. Lists of documentation have no teacher. Where an answer stands
-is learned from readings alone: in a list it is every place of the string. Started again with the
-same folder, a run goes on from its checkpoint; minutes are the processor's. `fit.py` says how
-much of the change is kept.
+(Hinton et al., 2015): the scorer that ships. Lists of documentation have no teacher. Where an
+answer stands is learned from readings alone: in a list it is every place of the string. Started
+again with the same folder, a run goes on from its checkpoint; minutes are the processor's.
+`fit.py` says how much of the change is kept.
 """
 
 from __future__ import annotations
@@ -32,18 +31,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from label import pair_name  # noqa: E402
 from model import (
     ANSWER_TOKENS,
     ATTENTION,
-    HOME,
     Student,
     batched,
     halved,
     kept,
     rounded,
     save,
-    teachers_student,
+    shipped_student,
 )  # noqa: E402
 from synonyms import Synonyms  # noqa: E402
 from twists import stuffed  # noqa: E402
@@ -51,13 +48,11 @@ from twists import stuffed  # noqa: E402
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.runtime.batching import token_batches
-from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Passage  # noqa: E402
 
 LOWEST = 2  # the layers below stay
 MICRO = {"cpu": 2048, "cuda": 24_576}  # padded tokens of one pass
-FIRST = 0.25
 TAUGHT = torch.tensor([0.7, 1.0])
 ORDER = torch.tensor([0.5, 1.0])
 Item = dict[str, Any]
@@ -84,7 +79,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=None, help="end so early, rate and all")
     parser.add_argument("--start", type=Path, default=None, help="a run's end to begin with")
     parser.add_argument("--part", type=float, default=1.0, help="so much of that run's change")
-    parser.add_argument("--first", type=Path, default=None, help="what label.py wrote")
     parser.add_argument("--warm", type=int, default=200, help="steps until the rate is whole")
     parser.add_argument("--skip", type=int, default=0, help="steps whose rows are left out")
     parser.add_argument("--device", default="cpu")
@@ -98,15 +92,15 @@ def main() -> None:
     reads = [item for item in items if item["kind"] != "rank"]
     documents = [json.loads(line) for line in (args.docs or Path("/dev/null")).open()]
     synonyms = args.synonyms and Synonyms(args.synonyms)
-    model, tokenizer = teachers_student(attention=ATTENTION)
+    model, tokenizer = shipped_student(attention=ATTENTION)
     if args.start is not None:
         model, tokenizer = kept(args.start, args.part, attention=ATTENTION)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains(name))
-    teacher = Teacher(teachers_student(attention=ATTENTION)[0].eval(), args.first)
+    teacher = shipped_student(attention=ATTENTION)[0].eval()
     if args.rounded:
         rounded(model.encoder)
-    for one in (model, teacher.second):
+    for one in (model, teacher):
         one.to(args.device)
         if not args.full:
             one.encoder.forward = halved(args.device)(one.encoder.forward)
@@ -146,7 +140,7 @@ def main() -> None:
         chance.shuffle(batch)
         flat, encoded, logits, tokens = asked(model, tokenizer, batch, args.device)
         parts = losses(
-            batch, flat, encoded, logits, tokens, teacher.told(flat, tokenizer, args.device)
+            batch, flat, encoded, logits, tokens, told(teacher, flat, tokenizer, args.device)
         )
         torch.stack([*parts.values()]).sum().backward()
         torch.nn.utils.clip_grad_norm_([p for g in groups for p in g["params"]], 1.0)
@@ -160,8 +154,8 @@ def main() -> None:
             print(f"step {at} of {args.steps}, {spent:.0f} s: {shown}", flush=True)
         if time.monotonic() - saved > args.save_seconds or progress(at, spent, args) >= 1:
             checkpoint(model, optimizer, args.out, at, spent)
-            told = json.loads(json.dumps(vars(args), default=str))
-            save(model, args.out, {**told, "step": at, "seconds": round(spent)})
+            options = json.loads(json.dumps(vars(args), default=str))
+            save(model, args.out, {**options, "step": at, "seconds": round(spent)})
             saved = time.monotonic()
 
 
@@ -264,46 +258,18 @@ def run(model: Student, encoded: list[EncodedPair], device: str) -> tuple[list[A
     return labels, tokens
 
 
-class Teacher:
-    """Tell both labels' logits of the pairs in lists: the shipped scorer's and the first one's."""
-
-    def __init__(self, second: Student, first: Path | None) -> None:
-        self.second, self.first = second, first
-        self.known: dict[str, list[float]] = {}
-        self.read = 0
-        told = read_manifest(HOME / "bilabel", "model.json", kind="bilabel", needs=("head",))
-        self.temperatures = torch.tensor(told["temperatures"])
-
-    def told(self, flat: list[Any], tokenizer: PairTokenizer, device: str) -> Tensor:
-        """Give the logits of each pair, NaN outside of lists. Shape: (pairs, 2)."""
-        made = torch.full((len(flat), 2), float("nan"))
-        places = [i for i, (t, p) in enumerate(flat) if t["kind"] == "rank" and "made" not in p]
-        with torch.inference_mode():
-            pairs = [
-                (t.get("plain", t["question"]), Passage("", p["text"], p["title"]))
-                for t, p in (flat[i] for i in places)
-            ]
-            labels, _ = run(self.second, tokenizer.encode_cut(pairs), device)
-        made[places] = torch.stack(labels)[:, :2].clone() / self.temperatures
-        if self.first is not None:
-            other = torch.tensor([self._of_first(*flat[i]) for i in places])
-            made[places] = (1 - FIRST) * made[places] + FIRST * other
-        return made
-
-    def _of_first(self, item: Item, passage: Item) -> list[float]:
-        """Look up a pair, waiting for it while it is being written."""
-        name = pair_name(item.get("plain", item["question"]), passage)
-        while name not in self.known:
-            assert self.first is not None
-            with self.first.open() as file:
-                file.seek(self.read)
-                while (line := file.readline()).endswith("\n"):
-                    row = json.loads(line)
-                    self.known[row["pair"]] = row["logits"]
-                    self.read = file.tell()
-            if name not in self.known:
-                time.sleep(5)
-        return self.known[name]
+def told(teacher: Student, flat: list[Any], tokenizer: PairTokenizer, device: str) -> Tensor:
+    """Give the teacher's logits of each pair, NaN outside of lists. Shape: (pairs, 2)."""
+    made = torch.full((len(flat), 2), float("nan"))
+    places = [i for i, (t, p) in enumerate(flat) if t["kind"] == "rank" and "made" not in p]
+    pairs = [
+        (t.get("plain", t["question"]), Passage("", p["text"], p["title"]))
+        for t, p in (flat[i] for i in places)
+    ]
+    with torch.inference_mode():
+        labels, _ = run(teacher, tokenizer.encode_cut(pairs), device)
+    made[places] = torch.stack(labels)[:, :2].clone()
+    return made
 
 
 def losses(
