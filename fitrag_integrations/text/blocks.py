@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 WRAPPED = 50
 """A line of at least so many columns counts as wrapped prose: it runs on into the next."""
-PROSE, HEADING, ITEM, HEADER, ROW, CODE, BLANK = range(7)
-"""Kinds of blocks. A `HEADER` is the row that names the columns of a table."""
+PROSE, HEADING, ITEM, HEADER, ROW, CODE, BLANK, LINE = range(8)
+"""Kinds of blocks. A `HEADER` is the row that names the columns of a table. A `LINE` is a record of its
+own: of values parted by commas or semicolons, of a log, or of a chat."""
 LOOK = 8  # lines by which indented text is taken for code
 
 _ITEM = re.compile(
@@ -27,6 +29,11 @@ _SPACED = re.compile(r"\S(?:\s{2,}|\t)\S")
 _ROW = re.compile(r"\s*\||[^|]*\S\s\|\s\S|[^\t]*\S\t+\S")
 _CELL = re.compile(r"\S+(?: \S+)*")
 _LINE_OF_SIGNS = re.compile(r"[\W_]+\Z")  # what underlines a heading, or parts the rows of a table
+_QUOTED = re.compile(r'"[^"\n]*"')
+_STAMPED = re.compile(  # a line that begins with a time, as those of logs and chats do
+    r"\[?(?:[A-Z][a-z]{2,8},? )?(?:\d{4}-\d\d-\d\d[T ]|\d{1,2}[./-]\d{1,2}[./-](?:\d{2,4})?,? |"
+    r"\d{1,2} [A-Z][a-z]{2} )?\d{1,2}:\d\d\S*\s"
+)
 _SEPARATOR = re.compile(r"[\s|:+-]+\Z")
 _GRID = re.compile(r"\s*\+(?:[-=]+\+)+\s*\Z")
 _SIMPLE = re.compile(r"\s*={2,}(?:\s+={2,})+\s*\Z")
@@ -77,6 +84,7 @@ class _Reader:
         self.lines = lines
         self.indents = [_indent(line) for line in lines]  # -1 where a line is blank
         self.fences = dict(_fences(lines))
+        self.records = dict(_records(lines))
         self.above = -1  # the first line of the last block that is not blank
         self.above_last = -1  # and its last
 
@@ -96,6 +104,8 @@ class _Reader:
             yield at + 1, BLANK
         elif after := self.fences.get(at, 0) or self._code(at):
             yield after, CODE
+        elif at in self.records:
+            yield from self._lines(at)
         elif rows := self._grid(at) or self._simple(at) or self._rows(at) or self._aligned(at):
             yield from rows
         elif after := self._heading(at):
@@ -188,6 +198,13 @@ class _Reader:
             rows.append(last)
         return self._kinds(at, rows, headed=marked)
 
+    def _lines(self, at: int) -> Iterator[tuple[int, int]]:
+        """Read records of a line each; of separated values the first line may be the header."""
+        ends = range(at + 1, self.records[at] + 1)
+        ((_, kind), *_) = self._kinds(at, ends, headed=False)
+        yield ends[0], HEADER if kind == HEADER else LINE
+        yield from ((end, LINE) for end in ends[1:])
+
     def _is_row(self, at: int) -> bool:
         return (
             at not in self.fences
@@ -279,6 +296,7 @@ class _Reader:
         line = self.lines[at]
         return (
             at in self.fences
+            or at in self.records
             or self._is_item(at)
             or self._is_row(at)
             or _HASHES.match(line) is not None
@@ -315,6 +333,28 @@ def _breaks(line: str, following: str) -> bool:
     if WRAPPED / 2 <= columns < WRAPPED:
         columns += len(_WIDE.findall(body))  # an ideograph takes two
     return columns < WRAPPED and not following.lstrip()[:1].islower()
+
+
+def _records(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield where three or more lines with the same mark begin, and the line after them."""
+    at = 0
+    for mark, some in groupby(lines, _mark):
+        after = at + len(list(some))
+        if mark and after - at >= 3:
+            yield at, after
+        at = after
+
+
+def _mark(line: str) -> tuple[str, int] | None:
+    """Return what makes a line a record: its sign between values and their number, or a time."""
+    if _STAMPED.match(line):
+        return ":", 0
+    bare = _QUOTED.sub("", line) if '"' in line else line
+    for sign, least in ((";", 2), (",", 3)):
+        count = bare.count(sign)
+        if count >= least and bare.count(f"{sign} ") <= count // 3:
+            return sign, count
+    return None
 
 
 def _fences(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -19,6 +19,7 @@ from fitrag_integrations.text.blocks import (
     HEADER,
     HEADING,
     ITEM,
+    LINE,
     PROSE,
     ROW,
     Block,
@@ -172,7 +173,7 @@ class _Leads:
             indent, lead, _ = self.items.pop()
             if block.kind == ITEM and indent == block.indent:
                 sibling = lead
-        if block.kind not in (HEADER, ROW):
+        if block.kind not in (HEADER, ROW, LINE):
             self.table = None
         if block.kind == HEADING:
             self.heading, self.items = first, []
@@ -214,7 +215,7 @@ class _Leads:
 
     def _intro(self) -> Span | None:
         """Return the last sentence above, where it announces what follows."""
-        if self.above is None or self.above.kind in (CODE, HEADER, ROW):
+        if self.above is None or self.above.kind in (CODE, HEADER, ROW, LINE):
             return None
         words = self.text[slice(*self.last)].rstrip("*_ ")
         if words.endswith((":", "：")) or self.above.kind == HEADING:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Annotated, Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_callable, check_text
-from fitrag_integrations.text.blocks import BLANK, CODE, blocks_of
+from fitrag_integrations.text.blocks import BLANK, CODE, LINE, blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.records import records_of
 from fitrag_integrations.text.spans import trimmed
@@ -79,6 +79,8 @@ def _split(text: str) -> tuple[Span, ...]:
     for start, end, kind, body in [part[:4] for part in records_of(text)] or blocks:
         if kind == CODE:
             spans.extend(_code(text, start, end))
+        elif kind == LINE:
+            spans.extend(_pieces(text, start, end))
         elif kind != BLANK:
             begun = (body + at for at in starts_of(text[body:end])[1:])
             for first, last in pairwise([start, *begun, end]):
