@@ -44,10 +44,10 @@ class RankingOptions(Checked):
         scorer: Object with ``score(pairs)``; None is the bundled one.
         top_n: Passages that the reranker keeps, best first; None keeps all but blank ones.
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
-        prior: Weight, in [0, 1], of what is known of a passage before it is scored when passages
-            are ranked: its place in the order given, which is the retriever's, and its place by
-            shared words (``ranked``). Scores stay as they are. None is 0.1 for the bundled scorer,
-            0 for another.
+        prior: Weight, in [0, 1], of what is known before anything is scored: in the order of
+            passages, their places in the order given, which is the retriever's, and by shared words
+            (``ranked``); in that of windows, half of it divided by the place of their passage.
+            Scores stay as they are. None is 0.1 for the bundled scorer, 0 for another.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all.
         deduplicate: Keep passages of equal text and title, and text that chunks of one source
             share, once: the best-scored.

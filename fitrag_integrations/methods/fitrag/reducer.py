@@ -198,7 +198,7 @@ def reduce(windows: Sequence[Excerpt], resolved: Resolved, reading: Reading) -> 
     """Choose among scored windows (section 4.4.2).
 
     Args:
-        windows: Windows of the passages that are reduced, with their scores.
+        windows: Windows of the passages that are reduced, best passages first, with their scores.
         resolved: The options.
         reading: What they are from. Its scoring scores the parts of a window that is shortened, and
             what is dropped is added to its notes and its selection.
@@ -209,8 +209,13 @@ def reduce(windows: Sequence[Excerpt], resolved: Resolved, reading: Reading) -> 
     options, cutting = resolved.options, resolved.cutting
     asked, selection = reading.asked, reading.asked.selection
 
-    # the best windows of each passage, each text once
-    each, ranked, repeated = cutting.per_passage, by_score(windows), selection.counts["duplicate"]
+    # the best windows of each passage, each text once; the place of their passage counts a little,
+    # so that where no sentence stands out those of the best passages are kept together
+    places = {one: at for at, one in enumerate(dict.fromkeys(w.passage for w in windows), 1)}
+    ranked = sorted(
+        by_score(windows), key=lambda one: -one.score - reading.prior / 2 / places[one.passage]
+    )
+    each, repeated = cutting.per_passage, selection.counts["duplicate"]
     ordered = apart(ranked, per_passage=each, deduplicate=options.deduplicate, selection=selection)
     notes: tuple[str, ...] = ()
     if repeated := selection.counts["duplicate"] - repeated:
