@@ -14,8 +14,8 @@ from typing import NamedTuple
 WRAPPED = 50
 """A line of at least so many columns counts as wrapped prose: it runs on into the next."""
 PROSE, HEADING, ITEM, HEADER, ROW, CODE, BLANK, LINE = range(8)
-"""Kinds of blocks. A `HEADER` is the row that names the columns of a table. A `LINE` is a record of its
-own: of values parted by commas or semicolons, of a log, or of a chat."""
+"""Kinds of blocks. A `HEADER` is the row that names the columns of a table. A `LINE` is a record of
+values parted by commas or semicolons, of a log, or of a chat."""
 LOOK = 8  # lines by which indented text is taken for code
 
 _ITEM = re.compile(

@@ -103,6 +103,50 @@ def test_spans_cover_texts_without_usual_sentences(text):
     check_spans(text)
 
 
+RECORDS = {
+    "semicolons, and a cut first and last line": [
+        "07-14;1314;paid;",
+        "R-13;Hotel;Dr. Vance dental;562.59;open;",
+        "R-26;Brewery;;40.10;paid;",
+        'R-39;"Gym; Ferro";;758.00;disputed;two hours. Counted twice',
+        "R-52;Radio 7;",
+    ],
+    "commas under their header": [
+        "logger,model,lot,place",
+        "TX-4100,Alba 3,K245-B,Cellar",
+        "TX-4107,Alba 3,K250-C,Roof east",
+        "TX-4114,Merle,K219-B,Yard",
+    ],
+    "a log": [
+        "2025-05-06 02:24:02 ERROR test: failed. Export: 255 != 254",
+        "2025-05-06 02:24:03 INFO  package: skipped because tests failed",
+        "2025-05-07 02:27:02 WARN  upload: mirror fjord refused, disk full",
+    ],
+    "a chat": [
+        "[18:02] nell: who has the key? it is not on the hook",
+        "[18:03] bo: not me",
+        "[Tue 10:15] kira: is that a blocker? it is off by one",
+        "12.01. 20:14 - Marta: the boiler man was here",
+    ],
+}
+
+
+@pytest.mark.parametrize("lines", RECORDS.values(), ids=RECORDS)
+def test_records_of_a_line_stay_whole_and_apart(lines):
+    assert sentences("\n".join(lines)) == lines
+    assert sentences("It is so.\n\n" + "\n".join(lines)) == ["It is so.", *lines]
+
+
+def test_prose_with_commas_and_times_is_no_record():
+    prose = (
+        "Apples, pears, plums, nuts and figs are sold by the pound.\n"
+        "Bread, butter, cheese, ham and eggs are not, as a rule.\n"
+        "Ask Tom, Ann, Bob, or Eve."
+    )
+    assert len(sentences(prose)) == 3
+    assert sentences("10:30 is early. 11:00 is late.") == ["10:30 is early.", "11:00 is late."]
+
+
 def test_a_megabyte_is_split():
     text = "Nino Rota wrote the score of Amarcord in 1973. " * (1_000_000 // 47)
     spans = split_sentences(text)

@@ -222,6 +222,30 @@ def test_the_prior_is_that_of_the_bundled_scorer():
         TokenReducer(prior=1.1)
 
 
+@pytest.mark.parametrize(("prior", "kept"), [(0.0, ["noise"]), (0.1, ["page", "page"])])
+def test_where_no_sentence_stands_out_those_of_the_best_passage_are_kept(prior, kept):
+    chances = {"It is so. It was so.": 0.6, "Nobody knows.": 0.1}
+    page, noise = (Passage(i, t) for i, t in zip(("page", "noise"), chances, strict=True))
+
+    class Unsure:
+        def score_sentences(self, items):
+            return [
+                (
+                    BiLabelScore(chances[p.text]),
+                    [BiLabelScore(0.01 + 0.02 * (p is noise))] * len(spans),
+                )
+                for _, p, spans in items
+            ]
+
+        def score(self, pairs):
+            raise AssertionError
+
+    method = FitRag(Unsure(), max_tokens=12, prior=prior)
+    context = run(method(QUESTION, offering(noise, page))).value
+    shown = [e.passage.id for e in context.excerpts for _ in e.text.split(". ")]
+    assert sorted(shown) == kept
+
+
 def test_nothing_retrieved_gives_an_empty_context_and_a_note():
     scorer = Words()
     context = run(FitRag(scorer)(QUESTION, offering())).value
