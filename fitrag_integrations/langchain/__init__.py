@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import installed, lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.langchain.citing import cite_documents as cite_documents
-    from fitrag_integrations.langchain.citing import numbered_documents as numbered_documents
     from fitrag_integrations.langchain.compressors import (
         BiLabelCrossEncoder as BiLabelCrossEncoder,
     )
@@ -27,64 +25,66 @@ if TYPE_CHECKING:
     from fitrag_integrations.langchain.embeddings import EncoderEmbeddings as EncoderEmbeddings
     from fitrag_integrations.langchain.method_runnable import Answer as Answer
     from fitrag_integrations.langchain.method_runnable import MethodRunnable as MethodRunnable
-    from fitrag_integrations.langchain.prompts import prompt as prompt
-    from fitrag_integrations.langchain.retrievers.compressing import (
-        CompressingRetriever as CompressingRetriever,
-    )
-    from fitrag_integrations.langchain.retrievers.corrective import (
-        CorrectiveRetriever as CorrectiveRetriever,
-    )
-    from fitrag_integrations.langchain.retrievers.faiss import FaissRetriever as FaissRetriever
-    from fitrag_integrations.langchain.retrievers.fitrag import FitRagRetriever as FitRagRetriever
-    from fitrag_integrations.langchain.retrievers.itrg import ITRGRetriever as ITRGRetriever
-    from fitrag_integrations.langchain.retrievers.method import MethodRetriever as MethodRetriever
-    from fitrag_integrations.langchain.retrievers.slimplm import (
-        SlimPLMRetriever as SlimPLMRetriever,
-    )
-    from fitrag_integrations.langchain.retrievers.web_search import (
-        WebSearchRetriever as WebSearchRetriever,
-    )
-    from fitrag_integrations.langchain.routers.corrective import (
-        CorrectiveRouter as CorrectiveRouter,
-    )
-    from fitrag_integrations.langchain.routers.decision_model import (
-        DecisionEvaluator as DecisionEvaluator,
-    )
-    from fitrag_integrations.langchain.routers.decision_model import (
-        DecisionGate as DecisionGate,
-    )
-    from fitrag_integrations.langchain.routers.gate import RetrievalGate as RetrievalGate
-    from fitrag_integrations.langchain.routers.judge import RetrievalJudge as RetrievalJudge
-    from fitrag_integrations.langchain.routers.knowledge import KnowledgeRouter as KnowledgeRouter
-    from fitrag_integrations.langchain.routers.middleware import (
+    from fitrag_integrations.langchain.middleware import (
         RetrievalGateMiddleware as RetrievalGateMiddleware,
     )
+    from fitrag_integrations.langchain.prompts import cite_documents as cite_documents
+    from fitrag_integrations.langchain.prompts import numbered_documents as numbered_documents
+    from fitrag_integrations.langchain.prompts import prompt as prompt
+    from fitrag_integrations.langchain.retrievers import (
+        CompressingRetriever as CompressingRetriever,
+    )
+    from fitrag_integrations.langchain.retrievers import (
+        CorrectiveRetriever as CorrectiveRetriever,
+    )
+    from fitrag_integrations.langchain.retrievers import FaissRetriever as FaissRetriever
+    from fitrag_integrations.langchain.retrievers import FitRagRetriever as FitRagRetriever
+    from fitrag_integrations.langchain.retrievers import ITRGRetriever as ITRGRetriever
+    from fitrag_integrations.langchain.retrievers import MethodRetriever as MethodRetriever
+    from fitrag_integrations.langchain.retrievers import (
+        SlimPLMRetriever as SlimPLMRetriever,
+    )
+    from fitrag_integrations.langchain.retrievers import (
+        WebSearchRetriever as WebSearchRetriever,
+    )
+    from fitrag_integrations.langchain.routers import (
+        CorrectiveRouter as CorrectiveRouter,
+    )
+    from fitrag_integrations.langchain.routers import (
+        DecisionEvaluator as DecisionEvaluator,
+    )
+    from fitrag_integrations.langchain.routers import (
+        DecisionGate as DecisionGate,
+    )
+    from fitrag_integrations.langchain.routers import KnowledgeRouter as KnowledgeRouter
+    from fitrag_integrations.langchain.routers import RetrievalGate as RetrievalGate
+    from fitrag_integrations.langchain.routers import RetrievalJudge as RetrievalJudge
 
 _MODULE_OF = {
     "Answer": "method_runnable",
     "BiLabelCrossEncoder": "compressors",
     "BiLabelReranker": "compressors",
-    "CompressingRetriever": "retrievers.compressing",
-    "CorrectiveRetriever": "retrievers.corrective",
-    "CorrectiveRouter": "routers.corrective",
-    "DecisionEvaluator": "routers.decision_model",
-    "DecisionGate": "routers.decision_model",
+    "CompressingRetriever": "retrievers",
+    "CorrectiveRetriever": "retrievers",
+    "CorrectiveRouter": "routers",
+    "DecisionEvaluator": "routers",
+    "DecisionGate": "routers",
     "EncoderEmbeddings": "embeddings",
-    "FaissRetriever": "retrievers.faiss",
-    "FitRagRetriever": "retrievers.fitrag",
-    "ITRGRetriever": "retrievers.itrg",
+    "FaissRetriever": "retrievers",
+    "FitRagRetriever": "retrievers",
+    "ITRGRetriever": "retrievers",
     "KnowledgeRefiner": "compressors",
-    "KnowledgeRouter": "routers.knowledge",
-    "MethodRetriever": "retrievers.method",
+    "KnowledgeRouter": "routers",
+    "MethodRetriever": "retrievers",
     "MethodRunnable": "method_runnable",
-    "RetrievalGate": "routers.gate",
-    "RetrievalGateMiddleware": "routers.middleware",
-    "RetrievalJudge": "routers.judge",
-    "SlimPLMRetriever": "retrievers.slimplm",
+    "RetrievalGate": "routers",
+    "RetrievalGateMiddleware": "middleware",
+    "RetrievalJudge": "routers",
+    "SlimPLMRetriever": "retrievers",
     "SubDocumentCompressor": "compressors",
-    "WebSearchRetriever": "retrievers.web_search",
-    "cite_documents": "citing",
-    "numbered_documents": "citing",
+    "WebSearchRetriever": "retrievers",
+    "cite_documents": "prompts",
+    "numbered_documents": "prompts",
     "prompt": "prompts",
 }
 _NEEDED = {

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.llama_index.base.citing import cite_nodes as cite_nodes
-    from fitrag_integrations.llama_index.base.citing import numbered_nodes as numbered_nodes
     from fitrag_integrations.llama_index.base.events import CompressionEvent as CompressionEvent
     from fitrag_integrations.llama_index.base.events import (
         RetrievalSkippedEvent as RetrievalSkippedEvent,
     )
     from fitrag_integrations.llama_index.base.events import RouteDecisionEvent as RouteDecisionEvent
+    from fitrag_integrations.llama_index.base.prompts import cite_nodes as cite_nodes
+    from fitrag_integrations.llama_index.base.prompts import numbered_nodes as numbered_nodes
     from fitrag_integrations.llama_index.base.prompts import prompt as prompt
     from fitrag_integrations.llama_index.embeddings import EncoderEmbedding as EncoderEmbedding
     from fitrag_integrations.llama_index.method_engine import (
@@ -28,50 +28,50 @@ if TYPE_CHECKING:
     from fitrag_integrations.llama_index.postprocessors import (
         SubDocumentCompressor as SubDocumentCompressor,
     )
-    from fitrag_integrations.llama_index.retrievers.corrective import (
+    from fitrag_integrations.llama_index.retrievers import (
         CorrectiveRetriever as CorrectiveRetriever,
     )
-    from fitrag_integrations.llama_index.retrievers.faiss import FaissRetriever as FaissRetriever
-    from fitrag_integrations.llama_index.retrievers.fitrag import FitRagRetriever as FitRagRetriever
-    from fitrag_integrations.llama_index.retrievers.itrg import ITRGRetriever as ITRGRetriever
-    from fitrag_integrations.llama_index.retrievers.method import MethodRetriever as MethodRetriever
-    from fitrag_integrations.llama_index.retrievers.slimplm import (
+    from fitrag_integrations.llama_index.retrievers import FaissRetriever as FaissRetriever
+    from fitrag_integrations.llama_index.retrievers import FitRagRetriever as FitRagRetriever
+    from fitrag_integrations.llama_index.retrievers import ITRGRetriever as ITRGRetriever
+    from fitrag_integrations.llama_index.retrievers import MethodRetriever as MethodRetriever
+    from fitrag_integrations.llama_index.retrievers import (
         SlimPLMRetriever as SlimPLMRetriever,
     )
-    from fitrag_integrations.llama_index.retrievers.web_search import (
+    from fitrag_integrations.llama_index.retrievers import (
         WebSearchRetriever as WebSearchRetriever,
     )
-    from fitrag_integrations.llama_index.routers.corrective import (
+    from fitrag_integrations.llama_index.routers import (
         CorrectiveRouterQueryEngine as CorrectiveRouterQueryEngine,
     )
-    from fitrag_integrations.llama_index.routers.knowledge import (
+    from fitrag_integrations.llama_index.routers import (
         KnowledgeRouterQueryEngine as KnowledgeRouterQueryEngine,
     )
-    from fitrag_integrations.llama_index.routers.selector import (
+    from fitrag_integrations.llama_index.routers import (
         KnowledgeSelector as KnowledgeSelector,
     )
 
 _MODULE_OF = {
     "BiLabelReranker": "postprocessors",
     "CompressionEvent": "base.events",
-    "CorrectiveRetriever": "retrievers.corrective",
-    "CorrectiveRouterQueryEngine": "routers.corrective",
+    "CorrectiveRetriever": "retrievers",
+    "CorrectiveRouterQueryEngine": "routers",
     "EncoderEmbedding": "embeddings",
-    "FaissRetriever": "retrievers.faiss",
-    "FitRagRetriever": "retrievers.fitrag",
-    "ITRGRetriever": "retrievers.itrg",
+    "FaissRetriever": "retrievers",
+    "FitRagRetriever": "retrievers",
+    "ITRGRetriever": "retrievers",
     "KnowledgeRefiner": "postprocessors",
-    "KnowledgeRouterQueryEngine": "routers.knowledge",
-    "KnowledgeSelector": "routers.selector",
+    "KnowledgeRouterQueryEngine": "routers",
+    "KnowledgeSelector": "routers",
     "MethodQueryEngine": "method_engine",
-    "MethodRetriever": "retrievers.method",
+    "MethodRetriever": "retrievers",
     "RetrievalSkippedEvent": "base.events",
     "RouteDecisionEvent": "base.events",
-    "SlimPLMRetriever": "retrievers.slimplm",
+    "SlimPLMRetriever": "retrievers",
     "SubDocumentCompressor": "postprocessors",
-    "WebSearchRetriever": "retrievers.web_search",
-    "cite_nodes": "base.citing",
-    "numbered_nodes": "base.citing",
+    "WebSearchRetriever": "retrievers",
+    "cite_nodes": "base.prompts",
+    "numbered_nodes": "base.prompts",
     "prompt": "base.prompts",
 }
 

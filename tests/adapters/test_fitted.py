@@ -88,7 +88,7 @@ def test_both_compressors_behind_a_retriever(folder):
 
 
 def test_the_middleware_asks_the_gate_that_was_fitted(folder, plain):
-    agents = pytest.importorskip("fitrag_integrations.langchain.routers.middleware")
+    agents = pytest.importorskip("fitrag_integrations.langchain.middleware")
     middleware = agents.RetrievalGateMiddleware.from_fitted(folder, llm=Tuned(), tools="search")
     state = {"messages": [HumanMessage(QUESTIONS[0], id="1")]}
     decision = middleware.before_agent(state, None)["retrieval_decision"]

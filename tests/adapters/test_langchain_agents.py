@@ -227,7 +227,7 @@ def test_nobody_is_made_to_call_what_is_hidden(choice):
 
 
 def test_without_langchain_the_extra_is_named(monkeypatch):
-    module = "fitrag_integrations.langchain.routers.middleware"
+    module = "fitrag_integrations.langchain.middleware"
     monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "langchain.agents", None)
     with pytest.raises(MissingExtraError, match=r'pip install "fitrag-integrations\[agents\]"'):

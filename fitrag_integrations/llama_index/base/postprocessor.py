@@ -26,7 +26,7 @@ from fitrag_integrations.llama_index.base.convert import (
     whole_node,
 )
 from fitrag_integrations.llama_index.base.events import CompressionEvent, dispatcher
-from fitrag_integrations.llama_index.base.tools import tool_of
+from fitrag_integrations.llama_index.base.prompts import tool_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.settings import option_names, restored, saved

@@ -40,8 +40,8 @@ from fitrag_integrations.models.runtime.placing import float32_head
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.families import SHORTEST_LENGTH, OutputRows
 from fitrag_integrations.models.scorer.one_pass import Ranges, run_spans
+from fitrag_integrations.models.scorer.reranker import SHORTEST_LENGTH, OutputRows
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.score import logit
 

@@ -1,36 +1,471 @@
 """Published rerankers as scorers: `has_answer` from one output, and no second label.
 
-`FAMILIES` is the registry: a new kind of checkpoint is a file in `families/` and an entry here.
+Read from top to bottom: what a family of checkpoints is, how each is loaded, tokenized and scored,
+and the scorer over one. Sequence classifiers with one output are MiniLM, BGE, ModernBERT and most
+cross-encoders; monoT5 (Nogueira et al., 2020) answers "true" or "false"; causal language models,
+Qwen3-Reranker and its like, answer a prompt with yes or no. A prompt is a list of pieces, each
+tokenized by itself, as the models' own pages do; the score is the logit of the positive word at the
+last token, less that of the negative one where there is one. A new family is an entry of
+`FAMILIES`, a new causal model a `Recipe`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Any, Literal, Self, TypeAlias, Unpack
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.items import of_logits
 from fitrag_integrations.models.encoder.pair_model import Engine
-from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.encoder.pairs import (
+    OVERLAP_TOKENS,
+    Batch,
+    Pair,
+    PairTokenizer,
+    Tokens,
+    placed_rows,
+    rows_of,
+    title_of,
+    whole,
+)
+from fitrag_integrations.models.encoder.trunk import (
+    has_types,
+    is_decoder,
+    square,
+    takes_square,
+)
 from fitrag_integrations.models.kinds import PairScorer
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
-from fitrag_integrations.models.runtime.loading import check_vocabulary
+from fitrag_integrations.models.runtime.loading import (
+    T5_LIKE,
+    Checkpoint,
+    check_vocabulary,
+    checked_length,
+    position_limit,
+)
+from fitrag_integrations.models.runtime.placing import GPUS, float32_head
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer import causal_families
-from fitrag_integrations.models.scorer.families import CLASSIFIER, MONOT5, Family, Folder, Scale
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.score import logit
 
-FAMILIES = {family.name: family for family in (MONOT5, *causal_families.FAMILIES, CLASSIFIER)}
+Scale = Literal["tokens", "logit", "probability"]
+USUAL_LENGTH = 512  # of checkpoints that name no limit
+LONGEST_LENGTH = 8192  # unless `max_length` says otherwise
+SHORTEST_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A checkpoint to load, and how the caller wants it read.
+
+    Args:
+        checkpoint: Folder or hub name.
+        config: Its configuration.
+        tokenizer: Its tokenizer.
+        max_length: Maximum number of tokens of an input. Defaults to what the checkpoint allows.
+        instruction: Task description for families whose prompt has one. Defaults to the published
+            one.
+    """
+
+    checkpoint: Checkpoint
+    config: Any
+    tokenizer: Any
+    max_length: int | None = None
+    instruction: str | None = None
+
+    @property
+    def architecture(self) -> str:
+        """Class of transformers that the configuration names first."""
+        return str((self.config.architectures or [""])[0])
+
+    def length(self) -> int:
+        """Return the maximum number of tokens of an input.
+
+        Raises:
+            InputError: If the caller's is larger than the number of positions.
+        """
+        if self.max_length is not None:
+            return checked_length(self.max_length, self.config, low=SHORTEST_LENGTH)
+        limits = (position_limit(self.config), self.tokenizer.model_max_length)
+        named = [n for n in limits if n and n < 1e9]
+        return min(*named, LONGEST_LENGTH) if named else USUAL_LENGTH
+
+    def token(self, word: str) -> int:
+        """Return the one token that a word is at the start of an answer.
+
+        Raises:
+            ModelLoadError: If the tokenizer writes the word as several tokens.
+        """
+        ids: list[int] = self.tokenizer(word, add_special_tokens=False)["input_ids"]
+        if (
+            len(ids) != 1
+            or ids[0] == self.tokenizer.unk_token_id
+            or ids[0] >= self.config.vocab_size
+        ):
+            wording = f"given {word!r} as the tokens {ids}, allowed one token of its vocabulary"
+            raise ModelLoadError(f"{self.checkpoint.what}: {wording}")
+        return ids[0]
+
+
+Loaded: TypeAlias = tuple[Any, PairTokenizer]  # a module over `encoder`, and its tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Rerankers that are loaded, tokenized and scored alike.
+
+    Args:
+        name: What `family=` calls it.
+        scales: What its outputs may be; the first is the default.
+        fits: Checks whether a checkpoint is one of the family.
+        load: Loads the network, which returns one number per pair, and its tokenizer.
+        takes_instruction: Whether its prompt has a place for an instruction.
+    """
+
+    name: str
+    scales: tuple[Scale, ...]
+    fits: Callable[[Folder], bool]
+    load: Callable[[Folder], Loaded]
+    takes_instruction: bool = False
+
+
+class OutputRows(nn.Module):
+    """Some rows of an output layer, in float32 whatever the states are computed in."""
+
+    rows: Tensor
+    bias: Tensor | None
+
+    def __init__(self, layer: Any, ids: list[int]) -> None:
+        super().__init__()
+        self.register_buffer("rows", layer.weight[ids].detach().float().clone(), persistent=False)
+        bias = getattr(layer, "bias", None)
+        kept = None if bias is None else bias[ids].detach().float().clone()
+        self.register_buffer("bias", kept, persistent=False)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the logits. Shape: (..., rows)."""
+        return torch.nn.functional.linear(states.float(), self.rows, self.bias)
+
+
+def load_classifier(folder: Folder) -> nn.Module:
+    """Load the classifier of a checkpoint.
+
+    Raises:
+        ModelLoadError: If it does not have exactly one output, or its decoder no padding token.
+    """
+    config, what = folder.config, folder.checkpoint.what
+    if config.is_encoder_decoder or config.num_labels != 1:
+        given = f"a {config.model_type} checkpoint of {config.num_labels} outputs"
+        other = "; RetrievalEvaluator loads such a T5" if config.is_encoder_decoder else ""
+        raise ModelLoadError(f"{what}: given {given}, allowed an encoder with one{other}")
+    model = folder.checkpoint.model("AutoModelForSequenceClassification")
+    if folder.tokenizer.pad_token_id is not None:  # a decoder finds the last token by it
+        model.config.pad_token_id = folder.tokenizer.pad_token_id
+    elif is_decoder(config.model_type):
+        raise ModelLoadError(
+            f"{what}: its tokenizer has no padding token, by which a {config.model_type} finds the "
+            "last token; pass tokenizer_kwargs={'pad_token': ...}"
+        )
+    return OneOutput(model, types="token_type_ids" in folder.tokenizer.model_input_names)
+
+
+class OneOutput(nn.Module):
+    """A network with a classifier of one output; `types` as its tokenizer returns them or not."""
+
+    def __init__(self, encoder: nn.Module, *, types: bool) -> None:
+        super().__init__()
+        float32_head(encoder)
+        self.encoder = encoder
+        self.uses_types = types and has_types(encoder.config)
+
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        """Return the output of each pair. Shape: (batch,)."""
+        extra = {"token_type_ids": types} if self.uses_types else {}
+        seen = square(mask) if mask.device.type in GPUS and takes_square(self.encoder) else mask
+        outputs: Tensor = self.encoder(input_ids=ids, attention_mask=seen, **extra).logits
+        return outputs.squeeze(-1)
+
+
+CLASSIFIER = Family(
+    "classifier",
+    scales=("logit", "probability"),
+    fits=lambda folder: not folder.architecture.endswith("ForCausalLM"),
+    load=lambda folder: (
+        load_classifier(folder),
+        PairTokenizer(folder.tokenizer, max_length=folder.length()),
+    ),
+)
+
+
+class TrueOrFalse(nn.Module):
+    """A T5 whose output layer is reduced to two rows, run for the first step of the decoder."""
+
+    def __init__(self, encoder: Any, *, yes: int, no: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        encoder.lm_head = OutputRows(encoder.lm_head, [yes, no])
+        self.start: int = encoder.config.decoder_start_token_id
+
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        """Return the logit of "true" less that of "false". Shape: (batch,)."""
+        first = torch.full((len(ids), 1), self.start, device=ids.device)
+        given = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": first}
+        logits: Tensor = self.encoder(**given, use_cache=False).logits[:, 0]
+        return logits[:, 0] - logits[:, 1]
+
+
+class QueryDocument(PairTokenizer):
+    """Tokenizer of pairs as monoT5 reads them: `Query: ... Document: title. text Relevant:`."""
+
+    def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
+        texts = [whole(passage.text) for _, passage in pairs]
+        before = [
+            f"Query: {question} Document: {title_of(passage.title)}"
+            for question, (_, passage) in zip(self._asked(pairs), pairs, strict=True)
+        ]
+        both = zip(before, texts, strict=True)
+        read = self._fast.encode_batch([f"{start}{text} Relevant:" for start, text in both])
+        ids, offsets = [one.ids for one in read], [one.offsets for one in read]
+        made = placed_rows(ids, offsets, [*map(len, before)], texts, 0, 1)
+        for one in made:
+            one[2, one[3] >= 0] = 2
+        return made
+
+
+def _load_monot5(folder: Folder) -> Loaded:
+    yes, no = (folder.token(word) for word in ("true", "false"))
+    if yes == no:
+        raise ModelLoadError(f"{folder.checkpoint.what}: true and false are one token, {yes}")
+    trunk = TrueOrFalse(folder.checkpoint.model("AutoModelForSeq2SeqLM"), yes=yes, no=no)
+    return trunk, QueryDocument(folder.tokenizer, max_length=folder.length())
+
+
+MONOT5 = Family(
+    "monot5",
+    scales=("tokens",),
+    fits=lambda folder: (
+        folder.config.model_type in T5_LIKE
+        and "Classification" not in " ".join(folder.config.architectures or [])
+    ),
+    load=_load_monot5,
+)
+
+
+LOGIT_SCORE = "1_LogitScore/config.json"
+"""Where sentence-transformers keeps the tokens that a causal reranker answers with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a published model is prompted.
+
+    Args:
+        model_type: Of the configuration.
+        pieces: Prompt, with `{bos}`, `{instruction}`, `{query}` and `{document}`.
+        words: Positive word, and the negative one whose logit is subtracted.
+        instruction: Default instruction; None if the prompt has none.
+        instructed: What `{instruction}` is replaced with, where there is one.
+    """
+
+    model_type: str
+    pieces: tuple[str, ...]
+    words: tuple[str, ...]
+    instruction: str | None = None
+    instructed: str = "{instruction}"
+
+
+RECIPES = {
+    "qwen3": Recipe(
+        "qwen3",
+        (
+            "<|im_start|>system\nJudge whether the Document meets the requirements based on the "
+            'Query and the Instruct provided. Note that the answer can only be "yes" or "no".'
+            "<|im_end|>\n<|im_start|>user\n",
+            "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}",
+            "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+        ),
+        words=("yes", "no"),
+        instruction="Given a web search query, retrieve relevant passages that answer the query",
+    ),
+    "bge-gemma": Recipe(
+        "gemma",
+        (
+            "{bos}",
+            "A: {query}",
+            "\n",
+            "B: {document}",
+            "\n",
+            "Given a query A and a passage B, determine whether the passage contains an answer to "
+            "the query by providing a prediction of either 'Yes' or 'No'.",
+        ),
+        words=("Yes",),
+    ),
+    "mxbai": Recipe(
+        "qwen2",
+        (
+            "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+            "assistant.<|im_end|>\n<|im_start|>user\n",
+            "{instruction}query: {query}",
+            "\n",
+            "document: {document}",
+            "\n",
+            "You are a search relevance expert who evaluates how well documents match search "
+            "queries. For each query-document pair, carefully analyze the semantic relationship "
+            "between them, then provide your binary relevance judgment (0 for not relevant, 1 for "
+            "relevant).\nRelevance:",
+            "<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        words=("1", "0"),
+        instruction="",
+        instructed="instruction: {instruction}\n",
+    ),
+}
+
+
+def _load(recipe: Recipe, folder: Folder) -> Loaded:
+    pairs = Prompt(recipe, folder)
+    if folder.architecture.endswith("ForSequenceClassification"):  # converted: the head subtracts
+        return load_classifier(folder), pairs
+    ids = [folder.token(word) for word in recipe.words]
+    _refuse_other_words(folder, ids)
+    return LastToken(folder.checkpoint.model("AutoModelForCausalLM"), ids), pairs
+
+
+class LastToken(nn.Module):
+    """A causal language model whose output layer is reduced to the words of its answer."""
+
+    def __init__(self, encoder: Any, ids: list[int]) -> None:
+        super().__init__()
+        encoder.set_output_embeddings(OutputRows(encoder.get_output_embeddings(), ids))
+        self.encoder = encoder
+
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        """Return the score of each prompt; rows are padded on the left. Shape: (batch,)."""
+        order = mask.argsort(dim=1, stable=True)  # padding first
+        ids, mask = ids.gather(1, order), mask.gather(1, order)
+        logits: Tensor = (
+            self.encoder(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+                use_cache=False,
+                logits_to_keep=1,
+            )
+            .logits[:, -1]
+            .float()
+        )
+        return logits[:, 0] - logits[:, 1] if logits.shape[1] > 1 else logits[:, 0]
+
+
+class Prompt(PairTokenizer):
+    """Tokenizer of pairs in a recipe's prompt; only the passage is cut into chunks."""
+
+    def __init__(self, recipe: Recipe, folder: Folder) -> None:
+        super().__init__(folder.tokenizer, max_length=folder.length())
+        given = recipe.instruction if folder.instruction is None else folder.instruction
+        fixed = {"instruction": recipe.instructed.replace("{instruction}", given or "")}
+        self._fixed = {"bos": folder.tokenizer.bos_token or "", **(fixed if given else {})}
+        self._pieces = recipe.pieces
+        size = sum(len(each[0]) for each in self._piecewise([{"query": "", "document": ""}])[0])
+        least = size + self.question_tokens + 2 * OVERLAP_TOKENS
+        allowed = f"at least {least}: the prompt alone has {size} tokens"
+        refuse_if(self.max_length < least, "max_length", self.max_length, allowed)
+
+    def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
+        values = [
+            {"query": question, "document": whole(title_of(p.title) + p.text)}
+            for question, (_, p) in zip(self._asked(pairs), pairs, strict=True)
+        ]
+        texts, columns = [whole(p.text) for _, p in pairs], list[list[Tokens]]()
+        titles = [len(title_of(p.title)) for _, p in pairs]
+        for column in zip(*self._piecewise(values), strict=True):
+            ids, offsets, starts = zip(*column, strict=True)
+            if starts[0] is None:
+                columns.append([rows_of(one, 0, 1) for one in ids])
+            else:
+                before = [start + title for start, title in zip(starts, titles, strict=True)]
+                columns.append(placed_rows(ids, offsets, before, texts, 0, 1))
+        made = [np.concatenate(rows, axis=1) for rows in zip(*columns, strict=True)]
+        for tokens in made:
+            tokens[2, tokens[3] >= 0] = 2
+        return made
+
+    def _piecewise(
+        self, values: Sequence[Mapping[str, str]]
+    ) -> list[list[tuple[list[int], list[tuple[int, int]], int | None]]]:
+        """Tokenize the pieces of each prompt: ids, offsets, and where the document begins."""
+        prompts: list[Any] = [[] for _ in values]
+        for piece in self._pieces:
+            head, mark, tail = piece.partition("{document}")
+            heads = [_filled(head, {**self._fixed, **each}) for each in values]
+            texts = [
+                before + each["document"] + tail if mark else before
+                for before, each in zip(heads, values, strict=True)
+            ]
+            for prompt, before, one in zip(prompts, heads, self._read(texts), strict=True):
+                prompt.append((one.ids, one.offsets, len(before) if mark else None))
+        return prompts
+
+
+def _filled(piece: str, values: Mapping[str, str]) -> str:
+    """Fill the slots of a piece once, so that braces in a text stay what they are."""
+    return re.sub(r"\{(\w+)\}", lambda slot: values.get(slot[1], ""), piece)
+
+
+def _refuse_other_words(folder: Folder, ids: list[int]) -> None:
+    """Compare the ids with those that the folder names for sentence-transformers."""
+    from transformers.utils.hub import cached_file
+
+    path = cached_file(
+        folder.checkpoint.source,
+        LOGIT_SCORE,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if path is None:
+        return
+    named = json.loads(Path(path).read_text(encoding="utf-8"))
+    there = [named.get("true_token_id"), named.get("false_token_id")]
+    if [i for i in there if i is not None] != ids:
+        raise ModelLoadError(
+            f"{folder.checkpoint.what}: {LOGIT_SCORE} names the tokens {there}, its family reads "
+            f"{ids}: it is prompted another way; choose the family= it belongs to"
+        )
+
+
+def _fits(recipe: Recipe, folder: Folder) -> bool:
+    writes = folder.architecture.endswith("ForCausalLM")
+    return writes and folder.config.model_type == recipe.model_type
+
+
+CAUSAL = tuple(
+    Family(
+        name,
+        scales=("tokens",),
+        fits=partial(_fits, recipe),
+        load=partial(_load, recipe),
+        takes_instruction=recipe.instruction is not None,
+    )
+    for name, recipe in RECIPES.items()
+)
+
+
+FAMILIES = {family.name: family for family in (MONOT5, *CAUSAL, CLASSIFIER)}
 """By name, in the order in which they are tried."""
 
 

@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.langchain.routers.gate import RetrievalGate
+from fitrag_integrations.langchain.routers import RetrievalGate
 from fitrag_integrations.methods.compose.fitted import FromFitted
 
 require_extra("langchain.agents", extra="agents", feature="RetrievalGateMiddleware")

@@ -1,1 +1,0 @@
-"""Runnables that choose whether and where to retrieve."""

@@ -1,1 +1,0 @@
-"""Selectors and query engines that choose whether and where to retrieve."""
