@@ -44,6 +44,9 @@ which who why will with you your
 """
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
+_IDENTIFIER = re.compile(
+    r"\b(?=[\w./-]*\d)(?=[\w./-]*[A-Za-z])[^\W_][\w./-]*[^\W_]"  # both, and three signs or more
+)
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
 _MARKED = re.compile(r"\A\s{0,3}#|([^\w\s])\1\1\s*\Z")  # hashes before, or signs under a heading
 _RULE = re.compile(r"^[\W_]+$", re.MULTILINE)  # what parts the header row of a table from the rest
@@ -226,6 +229,11 @@ class _Leads:
 
     def _with(self, lead: Lead, span: Span, most: int = LONG_LEAD) -> Lead:
         return (*lead, span) if span[1] - span[0] <= most else lead
+
+
+def identifiers(text: str) -> frozenset[str]:
+    """Return the words of a text that name one thing exactly: letters and digits in one word."""
+    return frozenset(_IDENTIFIER.findall(text))
 
 
 def named_by(question: str, texts: Sequence[str]) -> list[int]:

@@ -23,7 +23,7 @@ from fitrag_integrations.flow.ask import ask_able
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, embedded_detector
 from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Detector, Pair, Scorer, model_name, port_of, scorer_of
-from fitrag_integrations.text.layout import named_by
+from fitrag_integrations.text.layout import identifiers, named_by
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.excerpt import SPAN, grouped
 from fitrag_integrations.values.score import labels_of
@@ -35,6 +35,8 @@ Sentences: TypeAlias = tuple[str, Passage, list[tuple[int, int]]]  # question, p
 SentencePort: TypeAlias = Port[Sentences, tuple[BiLabelScore, Sequence[BiLabelScore]]]
 NAMED = 1.5
 """Logits that a list item or a row gains when the question names it (benchmarks/layout.py)."""
+EXACT = 3.0
+"""Logits that a window gains by an identifier of the question (benchmarks/own_files.py)."""
 FAR = 2000
 """Characters from a lead to the end of a window that are judged together at most."""
 Cut: TypeAlias = Callable[[Passage], list[Excerpt]]
@@ -140,7 +142,8 @@ class OnePass(Scoring):
     A window with a lead (a list item, a table row, code) is judged twice, by itself and together
     with all from the innermost part of its lead on, and gets the mean of the two logits: a row of
     cells says little without the header. Of the windows that share a lead, those named by the
-    question (``named_by``) get ``NAMED`` more: a key in a cell is no sentence to be understood.
+    question (``named_by``) get ``NAMED`` more: a key in a cell is no sentence to be understood. A
+    window that holds an identifier of the question exactly gets ``EXACT`` more.
     """
 
     def passages(
@@ -181,10 +184,12 @@ class OnePass(Scoring):
             labels = labels_of(spans)
             both = dict(zip(map(SPAN, more), labels[len(own) :], strict=True))
             named = self._named(more)
-            means = [
-                one.mixed(both[at], NAMED if at in named else 0.0) if at in both else one
-                for at, one in zip(map(SPAN, own), labels, strict=False)
-            ]
+            exact = identifiers(self.question)
+            means = []
+            for window, one in zip(own, labels, strict=False):
+                at, found = SPAN(window), not exact.isdisjoint(identifiers(window.body))
+                extra = EXACT if found else NAMED * (at in named)
+                means.append(one.mixed(both.get(at, one), extra) if extra or at in both else one)
             judged.append(self.labelled(own, means))
         wholes = [Excerpt.whole(passage) for (passage, _), _ in able]
         return self.labelled(wholes, [whole for whole, _ in answers]), judged
