@@ -26,7 +26,7 @@ from fitrag_integrations.langchain.base.fields import (
     Splitter,
     runnable_of,
 )
-from fitrag_integrations.langchain.base.ports import Backend, Offer, text_of
+from fitrag_integrations.langchain.base.ports import Backend, Offer, role_ports
 from fitrag_integrations.langchain.base.retriever import (
     FlowRetriever,
     MethodOverBase,
@@ -218,23 +218,12 @@ class SlimPLMRetriever(Writing):
             configs: The config of each question.
             **options: Not used.
         """
-        backends = self._backends()
-        return [SlimPLM(**self.settings(**_ports(backends, config))) for config in configs]
+        asked = role_ports(self, ROLES, configs)
+        return [SlimPLM(**self.settings(**ports)) for ports in asked]
 
     def settings(self, **given: object) -> dict[str, Any]:
         """Return SlimPLM's options as they are now, with ports for what is a Runnable."""
-        return super().settings(**{**_ports(self._backends(), RunnableConfig()), **given})
-
-    def _backends(self) -> dict[str, Backend]:
-        return {
-            name: Backend(each, text_of)
-            for name, each in self
-            if name in ROLES and isinstance(each, Runnable)
-        }
-
-
-def _ports(backends: dict[str, Backend], config: RunnableConfig) -> dict[str, object]:
-    return {name: each.port(config, ROLES[name]) for name, each in backends.items()}
+        return super().settings(**{**role_ports(self, ROLES, [RunnableConfig()])[0], **given})
 
 
 K = ITRG.k  # documents of a round, as in the paper

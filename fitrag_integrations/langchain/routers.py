@@ -17,7 +17,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
 from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, Kept, runnable_of
 from fitrag_integrations.langchain.base.models import check_model, is_language_model
-from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
+from fitrag_integrations.langchain.base.ports import Backend, internal, role_ports, text_of
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import (
     Asked,
@@ -83,25 +83,14 @@ class GateFields(FromFitted, Condensing):
 
         Raises ``InputError`` for a language model that was given as the gate.
         """
-        asked = {**_ports(self._backends(), RunnableConfig()), **given}
+        asked = {**role_ports(self, ROLES, [RunnableConfig()])[0], **given}
         if is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder):
             allowed = "an object with a 'p_known' method; a language model goes in llm="
             raise InputError.of("gate", given=self.gate, allowed=allowed)
         return super().settings(**asked)
 
-    def _backends(self) -> dict[str, Backend]:
-        return {
-            name: Backend(each, text_of)
-            for name, each in self
-            if name in ROLES and isinstance(each, Runnable)
-        }
-
 
 ROLES = {"drafter": "draft", "llm": "generate"}  # and their ports' names
-
-
-def _ports(backends: dict[str, Backend], config: RunnableConfig) -> dict[str, object]:
-    return {name: each.port(config, ROLES[name]) for name, each in backends.items()}
 
 
 class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
@@ -129,10 +118,9 @@ class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
             configs: The config of each call, in the same order.
             **options: Not used.
         """
-        backends = self._backends()
-        asked = [_ports(backends, internal(config)) for config in configs]  # each under its own
+        asked = role_ports(self, ROLES, map(internal, configs))  # each under its own
         deciders = [Decider(**self.settings(**ports)) for ports in asked]
-        if deciders and "drafter" in backends:
+        if deciders and isinstance(self.drafter, Runnable):
             check_model(deciders[0], self.drafter)  # a port has no name
         return list(map(self._flow, inputs, deciders, configs))
 

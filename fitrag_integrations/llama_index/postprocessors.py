@@ -19,7 +19,20 @@ from fitrag_integrations.methods.fitrag.ranking import Reranking
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 
 
-class BiLabelReranker(Postprocessor):
+class RankingOptions(Postprocessor):
+    """Options of what ranks nodes by the two labels."""
+
+    top_n: int | None = DEFAULTS.top_n
+    weight: float = DEFAULTS.weight
+    prior: float | None = None
+    min_score: float | None = DEFAULTS.min_score
+    scorer: Model = None
+    deduplicate: bool = DEFAULTS.deduplicate
+    max_passages: int | None = DEFAULTS.max_passages
+    max_sentences: int | None = DEFAULTS.max_sentences
+
+
+class BiLabelReranker(RankingOptions):
     """Postprocessor that keeps the nodes that answer and that the model can use, best first
     (FIT-RAG).
 
@@ -41,15 +54,6 @@ class BiLabelReranker(Postprocessor):
     """
 
     made: ClassVar[Any] = Reranking
-
-    top_n: int | None = DEFAULTS.top_n
-    weight: float = DEFAULTS.weight
-    prior: float | None = None
-    min_score: float | None = DEFAULTS.min_score
-    scorer: Model = None
-    deduplicate: bool = DEFAULTS.deduplicate
-    max_passages: int | None = DEFAULTS.max_passages
-    max_sentences: int | None = DEFAULTS.max_sentences
 
     @contextmanager
     def _reporting(
@@ -75,7 +79,7 @@ class BiLabelReranker(Postprocessor):
         dispatcher.event(ReRankEndEvent(nodes=kept))
 
 
-class SubDocumentCompressor(Postprocessor):
+class SubDocumentCompressor(RankingOptions):
     """Postprocessor that replaces each node by its best sentences, within a token budget (FIT-RAG).
 
     The pieces are new nodes with true offsets, best first. An image, audio or video stays, behind
@@ -97,8 +101,6 @@ class SubDocumentCompressor(Postprocessor):
 
     window: int | None = None
     stride: int = 1
-    weight: float = DEFAULTS.weight
-    prior: float | None = None
     max_tokens: int | None = DEFAULTS.max_tokens
     count_tokens: Model = None
     detector: Model = None
@@ -106,14 +108,8 @@ class SubDocumentCompressor(Postprocessor):
     per_passage: int | Literal["auto"] | None = "auto"
     max_share: float | Literal["auto"] | None = "auto"
     min_tokens: int | Literal["auto"] = "auto"
-    min_score: float | None = DEFAULTS.min_score
     scoring: str | None = None
     logits: bool = False
-    deduplicate: bool = DEFAULTS.deduplicate
-    max_passages: int | None = DEFAULTS.max_passages
-    max_sentences: int | None = DEFAULTS.max_sentences
-    scorer: Model = None
-    top_n: int | None = DEFAULTS.top_n
 
 
 class KnowledgeRefiner(Postprocessor):

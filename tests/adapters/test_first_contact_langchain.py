@@ -27,7 +27,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
 
 import fitrag_integrations.langchain as ours
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import MissingExtraError, PortError
 from fitrag_integrations.langchain import (
     BiLabelReranker,
     CorrectiveRetriever,
@@ -335,6 +335,17 @@ def test_the_help_of_a_retriever_is_no_longer_than_that_of_its_base():
     theirs = pydoc.render_doc(BaseRetriever, renderer=pydoc.plaintext)
     assert shown.count("\n") <= theirs.count("\n")
     assert not {"Validator", "Annotated"} & {*re.findall(r"\w+", str(signature(FitRagRetriever)))}
+
+
+def test_every_promised_name_is_there_and_says_what_it_is(monkeypatch):
+    for name in ours.__all__:
+        assert getattr(ours, name).__name__ == name and getattr(ours, name).__doc__
+    assert set(ours.__all__) <= set(dir(ours))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = ours.nothing
+    monkeypatch.setitem(sys.modules, "langchain_core", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "fitrag-integrations\[langchain\]"'):
+        _ = ours.BiLabelReranker
 
 
 # --- the options are the methods' own

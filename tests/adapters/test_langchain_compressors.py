@@ -126,3 +126,12 @@ async def test_the_cross_encoder_scores_pairs():
     strict = BiLabelCrossEncoder(StrictScorer(), weight=0.25)
     assert strict.score([(QUESTION, " "), pairs[0]]) == [0.0, expected[0]]
     assert pickle.loads(pickle.dumps(encoder)).score(pairs) == expected
+
+
+def test_the_stock_cross_encoder_reranker():
+    stock = pytest.importorskip("langchain_classic.retrievers.document_compressors")
+    reranker = BiLabelReranker(scorer=OverlapScorer())
+    made = stock.CrossEncoderReranker(model=reranker.as_cross_encoder(), top_n=3)
+    given = [Document(page_content=each.page_content) for each in documents()]
+    kept = [each.page_content for each in reranker.compress_documents(given, QUESTION)]
+    assert [each.page_content for each in made.compress_documents(given, QUESTION)] == kept[:3]

@@ -1,19 +1,15 @@
 """KnowledgeRouter and RetrievalGate: the same decision in every way of asking, streams kept."""
 
-import asyncio
-
 import pytest
-from decision_fakes import AsyncWordGate, BrokenGate, WordGate
+from decision_fakes import BrokenGate, WordGate
 from fakes import QUESTIONS
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import (
     ConfigurableField,
-    RouterRunnable,
     RunnableGenerator,
     RunnableLambda,
-    RunnablePassthrough,
 )
 from langchain_fakes import Recorder
 from pydantic import ValidationError
@@ -25,22 +21,6 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 
 KNOWN, UNKNOWN = QUESTIONS[0], QUESTIONS[1]
 WHY = "the model seems to know it"
-
-
-class Counted(RunnableLambda):
-    """Give the text in capitals or as it is; ``batches`` counts the inputs of each call."""
-
-    def __init__(self, function):
-        super().__init__(function)
-        self.batches = []
-
-    def batch(self, inputs, config=None, **kwargs):
-        self.batches.append(len(inputs))
-        return super().batch(inputs, config, **kwargs)
-
-    async def abatch(self, inputs, config=None, **kwargs):
-        self.batches.append(len(inputs))
-        return await super().abatch(inputs, config, **kwargs)
 
 
 def router(**fields):
@@ -87,17 +67,6 @@ async def test_what_has_no_question_is_told(given):
         list(router().stream(given))
 
 
-async def test_32_questions_make_one_gate_batch_and_one_of_each_branch():
-    questions = [f"{QUESTIONS[i % 2]} {i}" for i in range(32)]
-    gate, known, unknown = AsyncWordGate(), Counted(str.upper), Counted(str.lower)
-    routed = router(gate=gate, known=known, unknown=unknown)
-    expected = [q.upper() if i % 2 == 0 else q.lower() for i, q in enumerate(questions)]
-    assert routed.batch(questions) == expected
-    assert (gate.batches, known.batches, unknown.batches) == ([32], [16], [16])
-    assert await routed.abatch(questions) == expected
-    assert (gate.async_batches, known.batches, unknown.batches) == ([32], [16, 16], [16, 16])
-
-
 async def test_a_stream_passes_through():
     seen = []
 
@@ -114,30 +83,6 @@ async def test_a_stream_passes_through():
     assert list(stream) == ["b", "c"]
     words = [word async for word in router(known=chat("a b") | StrOutputParser()).astream(KNOWN)]
     assert words == ["a", " ", "b"]
-
-
-async def test_a_stream_of_input_passes_through_too():
-    chain = RunnablePassthrough() | router(known=chat("a b") | StrOutputParser())
-    assert list(chain.stream(KNOWN)) == ["a", " ", "b"]
-    assert [word async for word in chain.astream(KNOWN)] == ["a", " ", "b"]
-    words = (word for word in KNOWN.partition("score"))
-    assert list(router(known=chat("a b") | StrOutputParser()).transform(words)) == ["a", " ", "b"]
-
-
-async def test_a_model_answers_with_the_prompt_without_retrieval():
-    prompts = []
-
-    def write(prompt):
-        prompts.append(prompt)
-        return "Nino Rota"
-
-    routed = router(known=None, llm=write)
-    assert routed.invoke({"input": KNOWN}) == await routed.ainvoke(KNOWN) == "Nino Rota"
-    assert prompts[0] == prompts[1]
-    assert "First write a background passage" in prompts[0]
-    assert prompts[0].endswith(f"Question: {KNOWN}\n")
-    streamed = list(router(known=None, llm=chat("Nino Rota")).stream(KNOWN))
-    assert streamed == ["Nino", " ", "Rota"]
 
 
 def test_a_chat_model_writes_the_draft():
@@ -167,15 +112,6 @@ def test_a_threshold_of_another_model_is_refused():
     with pytest.raises(ThresholdMismatchError, match="another"):
         routed.invoke(KNOWN)
     assert routed.model_copy(update={"allow_other_model": True}).invoke(KNOWN) == KNOWN.upper()
-
-
-@pytest.mark.parametrize("draft", ["", " \n"])
-async def test_a_blank_draft_ends_in_retrieval_and_says_so(draft):
-    routed = router(gate=WordGate(draft_tokens=32), drafter=lambda prompts: [draft] * len(prompts))
-    assert routed.invoke(KNOWN) == KNOWN.lower()
-    decision = await routed.adecide(KNOWN)
-    assert (decision.retrieve, decision.p_known, decision.threshold) == (True, None, 0.6)
-    assert decision.why.startswith("the drafter failed (InputError")
 
 
 async def test_a_gate_that_fails_ends_in_retrieval_or_raises():
@@ -249,19 +185,6 @@ async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
         assert asked["input"]["items"] == [[question, ""]]
 
 
-async def test_the_stock_router_takes_the_key():
-    key = router().as_key()
-    assert key.invoke(KNOWN) == {"key": "known", "input": KNOWN}
-    given = {"input": UNKNOWN, "more": 1}
-    assert await key.ainvoke(given) == {"key": "unknown", "input": given}
-    stock = key | RouterRunnable({"known": str.upper, "unknown": str.lower})
-    assert stock.batch(list(QUESTIONS)) == router().batch(list(QUESTIONS))
-    assert await stock.ainvoke(KNOWN) == KNOWN.upper()
-    gate = WordGate()
-    router(gate=gate).as_key().batch(list(QUESTIONS) * 4)
-    assert gate.batches == [12]
-
-
 async def test_branches_get_what_the_caller_has_to_say():
     def shouted(question, *, mark="!"):
         return question + mark
@@ -287,29 +210,6 @@ def test_it_can_be_configured_retried_and_replaced():
         return question
 
     assert router(known=shaky).with_retry(wait_exponential_jitter=False).invoke(KNOWN) == KNOWN
-
-
-class MeetingGate(WordGate):
-    """Answer once ``count`` calls wait at the same time."""
-
-    def __init__(self, count):
-        super().__init__()
-        self.meeting = asyncio.Barrier(count)
-
-    async def ap_known(self, questions, drafts):
-        await self.meeting.wait()
-        return self.p_known(questions, drafts)
-
-
-async def test_questions_are_decided_side_by_side():
-    routed = router(gate=MeetingGate(6))
-
-    async def streamed(question):
-        return "".join([piece async for piece in routed.astream(question)])
-
-    async with asyncio.timeout(60):
-        found = await asyncio.gather(*map(routed.ainvoke, QUESTIONS), *map(streamed, QUESTIONS))
-    assert found == router().batch(list(QUESTIONS)) * 2
 
 
 def test_an_unknown_branch_is_required():

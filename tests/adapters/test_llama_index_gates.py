@@ -6,16 +6,15 @@ import json
 import pytest
 from decision_fakes import BrokenGate, WordGate
 from fakes import QUESTIONS, OverlapScorer
-from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
+from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import Response
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
-from llama_index.core.llms import LLMMetadata, MockLLM
+from llama_index.core.llms import LLMMetadata
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine, RouterQueryEngine
-from llama_index.core.retrievers import RouterRetriever
-from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index.core.tools import QueryEngineTool
 
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
 from fitrag_integrations.llama_index import (
@@ -79,46 +78,6 @@ def steps(response):
     return [(step["port"], step["count"]) for step in response.metadata["fitrag"]["steps"]]
 
 
-def test_a_known_question_is_answered_by_the_model_alone():
-    llm = ScriptedLLM()
-    response = router(llm=llm).query(KNOWN)
-    assert type(response) is Response
-    assert response.response == f"Answer to Question: {KNOWN}"
-    assert llm.prompts == [PROMPT]
-    assert response.source_nodes == []
-    assert steps(response) == [("gate", 1), ("generate", 1)]
-    told = response.metadata["fitrag"]
-    assert json.loads(json.dumps(told)) == told
-    assert told["decision"] == {
-        "retrieve": False,
-        "p_known": 0.9,
-        "threshold": 0.6,
-        "why": "the model seems to know it",
-    }
-
-
-def test_any_other_question_is_the_engines():
-    llm, engine = ScriptedLLM(), stock()
-    response = router(llm=llm, retrieve=engine).query(UNKNOWN)
-    alone = engine.query(UNKNOWN)
-    assert (response.response, response.source_nodes) == (alone.response, alone.source_nodes)
-    assert alone.metadata.items() <= response.metadata.items()
-    assert response.metadata["fitrag"]["decision"]["p_known"] == 0.2
-    assert steps(response) == [("gate", 1), ("unknown", 1)]
-    assert llm.prompts == []
-
-
-@pytest.mark.parametrize("question", [KNOWN, UNKNOWN])
-async def test_streams_stream(question):
-    made = router(streaming=True, retrieve=stock(streaming=True))
-    whole = str(router().query(question))
-    tokens = list(made.query(question).response_gen)
-    assert len(tokens) > 1 and "".join(tokens) == whole
-    response = await made.aquery(question)
-    tokens = [token async for token in response.async_response_gen()]
-    assert len(tokens) > 1 and "".join(tokens) == whole
-
-
 def test_the_engines_stream_passes_through_as_it_is():
     given = stock(streaming=True)
     seen = []
@@ -134,15 +93,6 @@ def test_the_engines_stream_passes_through_as_it_is():
     assert response is seen[0] and response.response_txt is None  # nobody has read it yet
     assert retrieved(response)
     assert len(list(response.response_gen)) == 2
-
-
-@pytest.mark.parametrize("llm", [MockLLM(), MockChat()])
-async def test_other_models_stream_too(llm):
-    made = router(llm=llm, streaming=True)
-    response = await made.aquery(KNOWN)
-    tokens = [token async for token in response.async_response_gen()]
-    assert len(tokens) > 3
-    assert "".join(tokens).strip() == str(made.query(KNOWN)).strip()
 
 
 async def test_a_plain_generator_will_do():
@@ -326,21 +276,6 @@ async def test_the_selector_routes_in_the_stock_engine():
     assert result.reason == (
         "retrieve, p_known 0.20, threshold 0.60: the model does not seem to know it"
     )
-
-
-def test_a_stream_survives_the_stock_engine():
-    for question in (KNOWN, UNKNOWN):
-        assert len(list(hosts(streaming=True).query(question).response_gen)) > 1
-
-
-async def test_the_selector_routes_in_the_stock_retriever():
-    tools = [
-        RetrieverTool.from_defaults(EmptyRetriever(), description="Nothing."),
-        RetrieverTool.from_defaults(NodeRetriever(), description="Passages."),
-    ]
-    host = RouterRetriever(KnowledgeSelector(WordGate()), tools, llm=ScriptedLLM())
-    assert host.retrieve(KNOWN) == await host.aretrieve(KNOWN) == []
-    assert len(host.retrieve(UNKNOWN)) == len(await host.aretrieve(UNKNOWN)) == 4
 
 
 async def test_the_choices_are_found_by_index():

@@ -11,12 +11,16 @@ from fakes import (
     EnoughOf,
     FailingScorer,
     FixedGate,
+    OverlapRetriever,
     OverlapScorer,
     SyncOverlapScorer,
 )
 from frameworks import BOTH, told
+from langchain_fakes import OverlapBase
+from llama_fakes import NodeRetriever
 
 from fitrag_integrations.methods import FitRag
+from fitrag_integrations.training.fitted.fitting import finder
 
 QUESTION = QUESTIONS[0]
 BEST = "Nino Rota wrote the score of the film."
@@ -175,3 +179,15 @@ async def test_a_retriever_may_be_the_base_of_another(framework):
     scorer.batches.clear(), inner.batches.clear()
     framework.many(outer, QUESTIONS)
     assert (scorer.calls, inner.calls) == (2, 2)
+
+
+def test_fit_searches_with_the_retrievers_of_both_alike():
+    found = [
+        finder(retriever, 3)(list(QUESTIONS))
+        for retriever in (OverlapBase(), NodeRetriever(), OverlapRetriever())
+    ]
+    texts = [[[(p.title, p.text) for p in own] for own in each] for each in found]
+    assert texts[0] == texts[1] == texts[2]
+    assert all(len(own) == 3 for own in found[0])
+    called = finder(lambda queries: OverlapRetriever().retrieve(queries), 2)(QUESTIONS[:1])
+    assert [p.text for p in called[0]] == [p.text for p in found[2][0][:2]]

@@ -7,7 +7,7 @@ config for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import UnionType
@@ -174,6 +174,24 @@ class Writer:
         """Continue each prompt without blocking the event loop."""
         asked = [Owned(one, internal({})) for one in prompts]
         return await Backend(self.llm, text_of).acall(asked)
+
+
+def role_ports(
+    fields: Iterable[tuple[str, Any]], roles: Mapping[str, str], configs: Iterable[RunnableConfig]
+) -> list[dict[str, object]]:
+    """Return, for each of ``configs``, ports of the fields in ``roles`` that are Runnables.
+
+    The ports of a role, whose value is their name, are equal, so that their asks join.
+    """
+    backends = {
+        name: Backend(each, text_of)
+        for name, each in fields
+        if name in roles and isinstance(each, Runnable)
+    }
+    return [
+        {name: each.port(config, roles[name]) for name, each in backends.items()}
+        for config in configs
+    ]
 
 
 def _is_text(kind: Any) -> bool:
