@@ -246,6 +246,28 @@ def test_where_no_sentence_stands_out_those_of_the_best_passage_are_kept(prior, 
     assert sorted(shown) == kept
 
 
+@pytest.mark.parametrize(
+    ("question", "row"),
+    [
+        ("Which lot is logger TX-4240 from?", "TX-4240,Alba,K228-B,Yard"),
+        ("What is part P1377 made of?", "P1377,seal,steel,Lyon"),
+        ("Why is R-2025065 open?", "R-2025065,Gym,open,Gent"),
+    ],
+)
+def test_a_row_with_an_identifier_of_the_question_is_kept(question, row):
+    class Even:
+        def score(self, pairs):
+            raise AssertionError
+
+        def score_sentences(self, items):
+            return [(BiLabelScore(0.1), [BiLabelScore(0.1)] * len(spans)) for *_, spans in items]
+
+    rows = [f"TX-{n},Merle,K{n}-A,Vault" for n in range(4100, 4140)]
+    text = "\n".join([*rows[:20], row, *rows[20:]])
+    context = run(FitRag(Even(), max_tokens=20)(question, offering(Passage("rows", text)))).value
+    assert row in context.excerpts[0].text
+
+
 def test_nothing_retrieved_gives_an_empty_context_and_a_note():
     scorer = Words()
     context = run(FitRag(scorer)(QUESTION, offering())).value
