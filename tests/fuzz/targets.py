@@ -65,7 +65,7 @@ from fitrag_integrations.values.thresholds import ActionThresholds, FittedThresh
 from fitrag_integrations.web.extract import decode, extract
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, canonical_host, refusal
 from fitrag_integrations.web.hidden import hidden_selectors, hides
-from fitrag_integrations.web.hits import hits_of, snippet_passage
+from fitrag_integrations.web.hits import hits_of, web_passage
 from fitrag_integrations.web.robots import parse_rules
 from fitrag_integrations.web.searxng import _read as read_searxng
 
@@ -251,7 +251,7 @@ def searches(data):
             read_searxng(found)
     for each in (found, json.dumps(found), as_text(data)):
         with named():
-            [snippet_passage(hit, {}) for hit in hits_of(each)]
+            [web_passage(hit, {}) for hit in hits_of(each)]
 
 
 def models(data):

@@ -213,7 +213,8 @@ def reduce(windows: Sequence[Excerpt], resolved: Resolved, reading: Reading) -> 
     # so that where no sentence stands out those of the best passages are kept together
     places = {one: at for at, one in enumerate(dict.fromkeys(w.passage for w in windows), 1)}
     ranked = sorted(
-        by_score(windows), key=lambda one: -one.score - reading.prior / 2 / places[one.passage]
+        by_score(windows),
+        key=lambda one: (only_links(one), -one.score - reading.prior / 2 / places[one.passage]),
     )
     each, repeated = cutting.per_passage, selection.counts["duplicate"]
     ordered = apart(ranked, per_passage=each, deduplicate=options.deduplicate, selection=selection)

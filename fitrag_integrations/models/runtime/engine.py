@@ -177,6 +177,8 @@ class Options:
         allowed = ", ".join(DTYPES)
         refuse_if(self.dtype is not None and self.dtype not in DTYPES, "dtype", self.dtype, allowed)
         native = self.dtype is not None or multiplies_bfloat16(device)
+        dtype = DTYPES[self.dtype or ("bfloat16" if native else "float32")]
+        check_place(backend, device, dtype)
         if device.type == "cuda" and not native:
             warnings.warn(
                 f"{device} does not multiply bfloat16: the model runs in float32, with twice the "
@@ -184,8 +186,6 @@ class Options:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        dtype = DTYPES[self.dtype or ("bfloat16" if native else "float32")]
-        check_place(backend, device, dtype)
         refuse_if(self.compile and backend != "torch", "compile", True, "False with a backend")
         budget = self.batch_tokens
         if budget is None:
