@@ -47,7 +47,6 @@ from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.itrg.method import ITRG
 from fitrag_integrations.methods.slimplm.method import SlimPLM
 from fitrag_integrations.ports import Gate, Method, Recognizer
-from fitrag_integrations.retrieval.index import described, searched
 from fitrag_integrations.types import Action, Context, Excerpt
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds
@@ -421,6 +420,8 @@ class FaissRetriever(FlowRetriever):
             ids: Id of each text.
             **fields: Further fields of the retriever, such as `k`.
         """
+        from fitrag_integrations.retrieval.index import described  # loads NumPy
+
         documents = [
             Document(page_content=text, metadata=metadata, id=name or None)
             for text, metadata, name in described(texts, metadatas, ids)
@@ -455,6 +456,8 @@ class FaissRetriever(FlowRetriever):
             configs: The config of each call, in the same order.
             **options: `k`, the maximum number of documents returned.
         """
+        from fitrag_integrations.retrieval.index import searched  # loads NumPy
+
         index, most = self.index, self.most(**options)
 
         async def found(queries: Sequence[str]) -> Any:

@@ -29,7 +29,6 @@ from fitrag_integrations.methods.ik.decider import OnError
 from fitrag_integrations.methods.itrg.method import ITRG
 from fitrag_integrations.methods.slimplm.method import SlimPLM
 from fitrag_integrations.ports import Method, Missing, check_method
-from fitrag_integrations.retrieval.index import described, searched
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import Encoder
 from fitrag_integrations.types import Action, Context, Passage
@@ -316,6 +315,8 @@ class FaissRetriever(FlowRetriever):
             encoder: Encoder of texts and queries; None is the embedded one.
             **settings: Further arguments of the retriever, such as `similarity_top_k`.
         """
+        from fitrag_integrations.retrieval.index import described  # loads NumPy
+
         passages = [_passage(*each) for each in described(texts, metadatas, ids)]
         return cls(retrieval.FaissIndex.build(passages, encoder=encoder), **settings)
 
@@ -339,6 +340,8 @@ class FaissRetriever(FlowRetriever):
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
         """Return one flow per query of ``bundles``; the search of one call is one."""
+        from fitrag_integrations.retrieval.index import searched  # loads NumPy
+
         port = Port.of("search", self._search, self._asearch)
         return [searched(bundle.query_str, port) for bundle in bundles]
 
