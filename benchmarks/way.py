@@ -116,9 +116,7 @@ def command() -> Callable[[int], object]:
 def walked(call: Callable[[], object]) -> Walk:
     """Walk through a call that was made before."""
     walk = Walk()
-    threading.setprofile_all_threads(walk) if sys.version_info >= (3, 12) else threading.setprofile(
-        walk
-    )
+    getattr(threading, "setprofile_all_threads", threading.setprofile)(walk)  # as of Python 3.12
     sys.setprofile(walk)
     try:
         call()

@@ -63,7 +63,7 @@ def rounded(encoder: nn.Module) -> nn.Module:
 
     for name, layer in encoder.named_modules():
         if isinstance(layer, nn.Linear) and "layer." in name:
-            layer.forward = product(layer)  # type: ignore[method-assign]
+            layer.forward = product(layer)  # type: ignore[method-assign,assignment]
     return encoder
 
 
