@@ -19,7 +19,7 @@ import nbformat
 from nbclient import NotebookClient
 
 HOME = Path(__file__).resolve().parent.parent / "notebooks"
-SECONDS = 300  # maximum time of a cell
+SECONDS = 600  # maximum time of a cell
 
 
 def main() -> None:
