@@ -47,7 +47,7 @@ class Defaults:
         candidates: Passages that a verb takes from an index to rerank.
         top_n: Passages that the reranker keeps.
         weight: Weight of `llm_prefer` against `has_answer`, in [0, 1].
-        prior: Weight of the order given and of shared words in ranking by the bundled scorer.
+        prior: Weight of what is known before the bundled scorer scores: places of passages.
         max_tokens: Budget of prompt tokens; None for no limit.
         min_score: Lowest score kept; None for any.
         deduplicate: Whether equal passages count once.

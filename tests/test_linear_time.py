@@ -33,7 +33,14 @@ from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.bm25 import words
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, has_text, site_of
-from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
+from fitrag_integrations.text.layout import (
+    identifiers,
+    is_links,
+    leads_of,
+    named_by,
+    under_heading,
+    units_of,
+)
 from fitrag_integrations.text.question import asked_note, asked_of
 from fitrag_integrations.text.records import records_of
 from fitrag_integrations.text.replies import (
@@ -85,6 +92,7 @@ READERS = {
     "leads_of": lambda text: leads_of(text, split_sentences(text)),
     "units_of": lambda text: units_of(text, split_sentences(text)),
     "under_heading": under_heading,
+    "identifiers": identifiers,
     "named_by": lambda text: named_by(text, text.splitlines()),
     "is_links": is_links.__wrapped__,
     "clean_text": clean_text,

@@ -25,6 +25,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
+from fitrag_integrations.methods import defaults
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -108,6 +109,8 @@ def closed_loop():
 @pytest.mark.usefixtures("closed_loop")
 @pytest.mark.parametrize("page", RUNNING, ids=label)
 def test_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FITRAG_CPU_DTYPE", "int8")  # as for a reader; other tests take float32
+    monkeypatch.setattr(defaults, "_loaded", {})
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "document"}
     for block in blocks_of(page):

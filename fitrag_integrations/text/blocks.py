@@ -350,9 +350,9 @@ def _mark(line: str) -> tuple[str, int] | None:
     if _STAMPED.match(line):
         return ":", 0
     bare = _QUOTED.sub("", line) if '"' in line else line
-    for sign, least in ((";", 2), (",", 3)):
+    for sign in ";,":
         count = bare.count(sign)
-        if count >= least and bare.count(f"{sign} ") <= count // 3:
+        if count > 1 and bare.count(f"{sign} ") <= count // 3:
             return sign, count
     return None
 

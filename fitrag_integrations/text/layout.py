@@ -44,9 +44,7 @@ which who why will with you your
 """
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
-_IDENTIFIER = re.compile(
-    r"\b(?=[\w./-]*\d)(?=[\w./-]*[A-Za-z])[^\W_][\w./-]*[^\W_]"  # both, and three signs or more
-)
+_JOINED = re.compile(r"[A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?")
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
 _MARKED = re.compile(r"\A\s{0,3}#|([^\w\s])\1\1\s*\Z")  # hashes before, or signs under a heading
 _RULE = re.compile(r"^[\W_]+$", re.MULTILINE)  # what parts the header row of a table from the rest
@@ -232,8 +230,12 @@ class _Leads:
 
 
 def identifiers(text: str) -> frozenset[str]:
-    """Return the words of a text that name one thing exactly: letters and digits in one word."""
-    return frozenset(_IDENTIFIER.findall(text))
+    """Return the words with letters and digits, such as TX-4240, which name one thing exactly."""
+    return frozenset(
+        word
+        for word in _JOINED.findall(text)
+        if any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+    )
 
 
 def named_by(question: str, texts: Sequence[str]) -> list[int]:

@@ -117,6 +117,12 @@ RECORDS = {
         "TX-4107,Alba 3,K250-C,Roof east",
         "TX-4114,Merle,K219-B,Yard",
     ],
+    "three columns": [
+        "logger,lot,place",
+        "TX-4100,K4100,Yard",
+        "TX-4107,K4107,Roof",
+        "TX-4114,K2,Lab",
+    ],
     "a log": [
         "2025-05-06 02:24:02 ERROR test: failed. Export: 255 != 254",
         "2025-05-06 02:24:03 INFO  package: skipped because tests failed",

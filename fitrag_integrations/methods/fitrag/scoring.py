@@ -179,15 +179,14 @@ class OnePass(Scoring):
         ]
         pairs = list(zip(cut, led, strict=True))
         able, answers = yield from self.ask(items, pairs, lambda pair: Excerpt.whole(pair[0][0]))
-        judged = []
+        judged, exact = [], identifiers(self.question)
         for ((_, own), more), (_, spans) in zip(able, answers, strict=True):
             labels = labels_of(spans)
             both = dict(zip(map(SPAN, more), labels[len(own) :], strict=True))
             named = self._named(more)
-            exact = identifiers(self.question)
             means = []
             for window, one in zip(own, labels, strict=False):
-                at, found = SPAN(window), not exact.isdisjoint(identifiers(window.body))
+                at, found = SPAN(window), exact and exact & identifiers(window.body)
                 extra = EXACT if found else NAMED * (at in named)
                 means.append(one.mixed(both.get(at, one), extra) if extra or at in both else one)
             judged.append(self.labelled(own, means))

@@ -263,9 +263,9 @@ def test_a_row_with_an_identifier_of_the_question_is_kept(question, row):
             return [(BiLabelScore(0.1), [BiLabelScore(0.1)] * len(spans)) for *_, spans in items]
 
     rows = [f"TX-{n},Merle,K{n}-A,Vault" for n in range(4100, 4140)]
-    text = "\n".join([*rows[:20], row, *rows[20:]])
-    context = run(FitRag(Even(), max_tokens=20)(question, offering(Passage("rows", text)))).value
-    assert row in context.excerpts[0].text
+    text = "\n".join(["id,kind,lot,place", *rows[:20], row, *rows[20:]])
+    context = run(FitRag(Even(), max_tokens=40)(question, offering(Passage("rows", text)))).value
+    assert f"id,kind,lot,place\n…\n{row}" in context.excerpts[0].text
 
 
 def test_nothing_retrieved_gives_an_empty_context_and_a_note():
