@@ -44,7 +44,7 @@ which who why will with you your
 """
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
-_JOINED = re.compile(r"[A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?")
+_JOINED = re.compile(r"[a-z0-9](?:[\w./-]*[a-z0-9])?")
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
 _MARKED = re.compile(r"\A\s{0,3}#|([^\w\s])\1\1\s*\Z")  # hashes before, or signs under a heading
 _RULE = re.compile(r"^[\W_]+$", re.MULTILINE)  # what parts the header row of a table from the rest
@@ -230,11 +230,14 @@ class _Leads:
 
 
 def identifiers(text: str) -> frozenset[str]:
-    """Return the words with letters and digits, such as TX-4240, which name one thing exactly."""
+    """Return the words that name one thing exactly, such as tx-4240 or 3.12.1, in lower case.
+
+    They have digits, and letters or more than one point.
+    """
     return frozenset(
         word
-        for word in _JOINED.findall(text)
-        if any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+        for word in _JOINED.findall(text.casefold())
+        if any(map(str.isdigit, word)) and (any(map(str.isalpha, word)) or word.count(".") > 1)
     )
 
 

@@ -23,6 +23,7 @@ from fitrag_integrations.methods.fitrag.scoring import (
 )
 from fitrag_integrations.ports import Scorer, model_name
 from fitrag_integrations.text.bm25 import BM25
+from fitrag_integrations.text.layout import identifiers
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import (
@@ -35,6 +36,9 @@ from fitrag_integrations.values.windows import (
     usable,
 )
 
+NAMING = 5.0
+"""What a passage gains by an identifier of the question, in units of `prior`."""
+
 
 @dataclass(frozen=True)
 class RankingOptions(Checked):
@@ -45,9 +49,10 @@ class RankingOptions(Checked):
         top_n: Passages that the reranker keeps, best first; None keeps all but blank ones.
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
         prior: Weight, in [0, 1], of what is known before anything is scored: in the order of
-            passages, their places in the order given, which is the retriever's, and by shared words
-            (``ranked``); in that of windows, half of it divided by the place of their passage.
-            Scores stay as they are. None is 0.1 for the bundled scorer, 0 for another.
+            passages, their places in the order given, which is the retriever's, and by shared
+            words, and an identifier of the question that few of them hold (``ranked``); in that of
+            windows, half of it divided by the place of their passage. Scores stay as they are. None
+            is 0.1 for the bundled scorer, 0 for another.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all.
         deduplicate: Keep passages of equal text and title, and text that chunks of one source
             share, once: the best-scored.
@@ -152,9 +157,9 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     """Sort scored passages, best first, also by what is known of them without a model.
 
     A passage ranks by ``(1 - prior) * score + prior * (1 / a + 1 / b) / 2``, where ``a`` is its
-    place, from 1, in the order given and ``b`` that by BM25 among all. So a rare token of the
-    question that a passage repeats exactly counts, such as an identifier, which a scorer of
-    meanings hardly reads.
+    place, from 1, in the order given and ``b`` that by BM25 among all. A scorer of meanings hardly
+    reads an identifier: a passage that holds one of the question ranks by ``NAMING * prior`` more,
+    if at most half of the passages do.
 
     Args:
         question: The question.
@@ -167,8 +172,12 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     shared = BM25(texts)
     lexical = sorted(range(len(texts)), key=lambda at: -shared(question, texts[at]))
     places = {at: place for place, at in enumerate(lexical, 1)}
+    asked = identifiers(question)
+    named = {at for at, text in enumerate(texts) if asked and asked & identifiers(text)}
+    more = NAMING if 2 * len(named) <= len(texts) else 0.0
     mixed = [
-        (1 - prior) * one.score + prior * (1 / (at + 1) + 1 / places[at]) / 2
+        (1 - prior) * one.score
+        + prior * ((1 / (at + 1) + 1 / places[at]) / 2 + more * (at in named))
         for at, one in enumerate(wholes)
     ]
     order = sorted(range(len(wholes)), key=lambda at: (only_links(wholes[at]), -mixed[at]))

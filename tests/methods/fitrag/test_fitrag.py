@@ -192,7 +192,10 @@ def test_order_of_retrieval_does_not_matter_where_scores_differ(passages, max_to
     assert scores == [excerpt.score for excerpt in ordered.value.excerpts] or 0.5 in scores
 
 
-LOTS = [Passage(f"M-{n}", f"Logger M-{n} is in lot {n % 7}.") for n in (75, 76, 77, 78)]
+LOTS = [
+    Passage(one, f"Logger {one} is in lot {n}.")
+    for n, one in enumerate(("Alba", "Bora", "Cima", "Dora"))
+]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +209,7 @@ LOTS = [Passage(f"M-{n}", f"Logger M-{n} is in lot {n % 7}.") for n in (75, 76, 
 )
 def test_order_and_shared_words_count_as_much_as_the_prior(prior, scores, expected):
     wholes = [Excerpt.whole(one, score=x) for one, x in zip(LOTS, scores, strict=True)]
-    found = ranked("Which lot is logger M-78 from?", wholes, prior)
+    found = ranked("Which lot is logger Dora from?", wholes, prior)
     assert found == [wholes[at] for at in expected]  # their scores stay
 
 
@@ -266,6 +269,22 @@ def test_a_row_with_an_identifier_of_the_question_is_kept(question, row):
     text = "\n".join(["id,kind,lot,place", *rows[:20], row, *rows[20:]])
     context = run(FitRag(Even(), max_tokens=40)(question, offering(Passage("rows", text)))).value
     assert f"id,kind,lot,place\n…\n{row}" in context.excerpts[0].text
+
+
+@pytest.mark.parametrize(
+    ("question", "row"),
+    [
+        ("Where is the sensor with serial sn10042?", "serial: {}, lot: 3, site: north"),
+        ("What was fixed in release 3.12.1?", "Release {}: fixed the cache."),
+        ("Who owns OPS-1042?", "[{}] Status: open; owner: Ann; Disk full"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 7, 19])
+def test_of_passages_that_differ_in_an_identifier_the_right_one_ranks_first(question, row, place):
+    asked = next(word for word in question.rstrip("?").split() if any(map(str.isdigit, word)))
+    texts = [row.format(f"{asked[:-1]}{n}") for n in range(20) if not asked.endswith(str(n))]
+    texts.insert(place, row.format(asked.upper()))
+    assert rerank(question, texts, top_n=None).indices[0] == place
 
 
 def test_nothing_retrieved_gives_an_empty_context_and_a_note():
