@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 K1, B = 1.2, 0.75
+_UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"  # Thai to Chinese
+_WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+")
 
 
 class BM25:
@@ -40,5 +42,5 @@ class BM25:
 
 
 def words(text: str) -> list[str]:
-    """Cut into lower-case words."""
-    return re.findall(r"\w+", text.lower())
+    """Cut into lower-case words; each character is one in scripts without spaces between words."""
+    return _WORD.findall(text.lower())

@@ -21,3 +21,16 @@ def test_a_rare_word_counts_more_than_common_ones():
     score = BM25(TEXTS)
     scores = [score("Which lot is logger M-78 in?", text) for text in TEXTS]
     assert scores[1] > scores[0] > scores[2] > 0
+
+
+@pytest.mark.parametrize(
+    ("question", "texts"),
+    [
+        ("年假有多少天?", ["工作满一年的员工每年享有十天年假。", "图书馆周日闭馆。"]),
+        ("駐車場の料金は?", ["駐車料金は一時間五百円です。", "図書館は日曜日に休みです。"]),
+        ("ที่จอดรถราคาเท่าไร", ["ค่าจอดรถชั่วโมงละห้าสิบบาท", "ห้องสมุดปิดวันอาทิตย์"]),
+    ],
+)
+def test_scripts_without_spaces_share_characters(question, texts):
+    score = BM25(texts)
+    assert score(question, texts[0]) > score(question, texts[1])
