@@ -36,7 +36,7 @@ from fitrag_integrations.values.windows import (
     usable,
 )
 
-NAMING = 5.0
+NAMING = 3.0
 """What a passage gains by an identifier of the question, in units of `prior`."""
 
 
