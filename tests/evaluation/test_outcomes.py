@@ -45,12 +45,6 @@ def test_the_area_of_oracle_coin_and_liar():
     assert Sweep.of(same).area == pytest.approx(0.0)  # one tie: straight from never to always
 
 
-def test_scores_of_zero_leave_the_curve_open_but_not_the_area():
-    rows = [{**row, "p_known": row["p_known"] - 0.1} for row in ROWS]
-    assert Sweep.of(rows).points[-1].share == pytest.approx(0.2)
-    assert Sweep.of(rows).area == pytest.approx(Sweep.of(ROWS).area)
-
-
 def test_without_retrieved_answers_there_are_no_lines():
     sweep = Sweep.of([{"p_known": p, "known": a} for p, a, _ in FIVE])
     assert (sweep.never, sweep.always, sweep.oracle, sweep.area) == (None, None, None, None)

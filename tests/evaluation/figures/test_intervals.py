@@ -49,11 +49,6 @@ def test_draws_that_define_nothing():
     assert found == (1.0, 1.0)
 
 
-def test_the_seed_settles_it():
-    values = [0.0, 1.0, 1.0, 5.0]
-    assert mean_interval(values, seed=3) == mean_interval(values, seed=3)
-
-
 def test_mcnemar_by_hand():
     first, second = [1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 1]
     assert mcnemar(first, second) == pytest.approx(2 * 0.5**4)  # four of four

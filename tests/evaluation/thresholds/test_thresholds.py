@@ -147,9 +147,3 @@ def test_rows_that_are_refused(rows, said):
 def test_targets_that_are_refused(target, options, said):
     with pytest.raises(InputError, match=said):
         choose_threshold(ROWS, target, **options)
-
-
-def test_labels_may_be_booleans_and_both_kinds_may_stand_together():
-    row = {"p_known": 0.9, "known": True, "right_without": False, "right_with": True}
-    outcomes = Outcomes.of([row])
-    assert (outcomes.known[0], outcomes.without[0], outcomes.drop(0.5)) == (1, 0, 1)
