@@ -63,17 +63,6 @@ def test_lists_are_kept_apart():
     assert float(whole) == pytest.approx(sum(parts) / 2, rel=1e-5)
 
 
-def test_targets_are_stacked_by_pair():
-    assert Lists(labelled_rows()[:2], None).labels.tolist() == [
-        [1, 1],
-        [0, 0],
-        [0, 0],
-        [1, 1],
-        [0, 0],
-        [0, 1],
-    ]
-
-
 def reader_module(base):
     trunk, _ = load_base(base)
     return ReaderModule(trunk, ReaderHead(trunk.width), tokenizer_of(base)).eval()
