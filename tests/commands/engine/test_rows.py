@@ -80,6 +80,7 @@ def test_a_passage_may_be_a_text(tmp_path, scorer, fitrag, verb):
         (b"\xff\xfe{}", "utf-8"),
         (b"[" * 100_000, "RecursionError"),
         (b'{"id": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"question": "who ?", "passages": ["Ann."], "note": 1e400}', "got '1e400'"),
     ],
 )
 def test_a_line_that_is_no_row(tmp_path, scorer, fitrag, line, said):

@@ -100,16 +100,3 @@ def test_options_that_were_given_are_the_methods_fields(one):
 @pytest.mark.parametrize("method", ["genread", "itrg", "iknow", "slimplm"])
 def test_a_method_that_writes_says_that_it_needs_the_llm(one, method):
     assert "`--llm`" in one("--method", method, code=1)["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--method", "cragg"), "did you mean crag?"),
-        (("--method", "away.toml"), "a TOML file"),
-        (("--method", "crag", "--model", "x"), "--model"),
-        (("--method", "skrknn"), "bank"),
-    ],
-)
-def test_a_wrong_method_is_told(one, arguments, told):
-    assert told in one(*arguments, code=2)

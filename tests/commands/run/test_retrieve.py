@@ -52,21 +52,6 @@ def test_an_index_is_searched_a_chunk_at_a_time(tmp_path, index, fitrag, rows):
     assert all(row["passages"] == [found] for row in read(out))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ([], "one of --index and --corpus"),
-        (["--index", "x", "--corpus", "y"], "one of --index and --corpus"),
-        (["--index", "missing"], "File or folder of --index not found"),
-        (["--index", "missing", "--dense"], "an index is dense"),
-    ],
-)
-def test_what_is_searched_must_be_said(tmp_path, fitrag, options, said):
-    given = write(tmp_path / "in.jsonl", [{"question": "who"}])
-    code, _, err = fitrag("retrieve", given, tmp_path / "out.jsonl", *options)
-    assert code == 2 and said in err
-
-
 @pytest.mark.parametrize("verb", ["score", "compress", "read"])
 def test_a_row_without_passages_gets_those_of_the_index(tmp_path, scorer, index, fitrag, verb):
     own = {"question": "who ?", "passages": passages("Bob read it .")}

@@ -93,7 +93,6 @@ def test_without_passages_nothing_is_correct(routed, evaluator):
     ("changes", "told"),
     [
         ({"question": " "}, "question"),
-        ({"passages": None}, "passages"),
         ({"passages": [{"text": 3}]}, "passages[0].text"),
         ({"passages": [{"text": "EVALUATOR FAILS"}]}, "no memory left"),
     ],

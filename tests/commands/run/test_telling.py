@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fitrag_integrations.commands.run.answering import PLAIN_MARKS, kept, saved, show_answer, shown
+from fitrag_integrations.commands.run.answering import PLAIN_MARKS, saved, show_answer, shown
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answering import Answering
@@ -54,10 +54,6 @@ def test_the_kept_sentence_the_answer_in_it_and_what_it_saved(capsys):
     assert "dropped" in capsys.readouterr().out
     before, _, after = saved(traced()).partition(" tokens")[0].split()
     assert int(before) > int(after) and "of 2 passages" in saved(traced())
-
-
-def test_what_the_answer_was_read_from_is_first():
-    assert kept(traced().value)[0].passage.id == "d"
 
 
 def test_an_answer_is_marked_as_a_whole_word():

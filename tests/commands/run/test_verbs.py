@@ -115,11 +115,6 @@ def test_compress_and_answer_explain_where_asked(one, words):
     assert rows[1]["reason"] == "duplicate" and rows[1]["detail"] == "same text as A"
 
 
-def test_compress_weighs_the_labels(one):
-    first = one("compress", "--weight", 1, "--window", 1)["excerpts"][0]
-    assert ROW["passages"][first["passage"]]["text"][first["start"] : first["end"]] == "Rain falls."
-
-
 @pytest.mark.parametrize(("prior", "best"), [(0, 2), (1, 0)])
 def test_compress_ranks_by_scores_and_by_a_prior(one, prior, best):
     kept = one("compress", "--prior", prior, "--top-n", 1, "--weight", 1)["excerpts"]
@@ -193,23 +188,8 @@ def test_answer_to_a_question_in_words(scorer, fitrag, index):
     assert "question: who wrote it" in out and "kept 1 excerpts" in out
     told = json.loads(fitrag("answer", "who wrote it", "--index", index, "--json")[1])
     assert told["answer"] == "Ann"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["compress", "in.jsonl", "out.jsonl", "--window", 3, "--stride", 4], "stride"),
-        (["answer", "who wrote it"], "--index"),
-        (["answer", "in.jsonl"], "output"),
-        (["answer", "in.jsonl", "out.jsonl", "--llm", "a:b", "--reader", "c"], "--reader"),
-        (["answer", " ", "--index", "."], "question"),
-    ],
-)
-def test_what_is_missing_or_wrong_is_said(scorer, fitrag, index, monkeypatch, arguments, said):
-    monkeypatch.chdir(index)
-    write(index / "in.jsonl", [ROW])
-    code, _, err = fitrag(*arguments)
-    assert code == 2 and said in err
+    code, _, err = fitrag("answer", " ", "--index", index)
+    assert code == 2 and "question" in err
 
 
 ROWS = [
@@ -243,16 +223,6 @@ def test_score_and_compress_take_a_published_model(cross, fitrag, tmp_path, kind
     (expected,) = load(folder).score([FIRST])
     assert first["has_answer"] == pytest.approx(expected.has_answer, abs=1e-6)
     assert (first["llm_prefer"] is None) == (expected.llm_prefer is None)
-
-
-def test_evaluate_rerank_takes_one_by_model(cross, fitrag, tmp_path):
-    source = write(tmp_path / "in.jsonl", ROWS)
-    given = "evaluate", "rerank", source, "--json", "--resamples", 50
-    code, out, err = fitrag(*given, "--model", cross)
-    assert code == 0, err
-    code, named, err = fitrag(*given, "--reranker", cross)
-    assert code == 0, err
-    assert json.loads(out)["figures"] == json.loads(named)["figures"]
 
 
 def test_arguments_for_transformers_reach_it(cross, fitrag, tmp_path, monkeypatch):

@@ -3,13 +3,11 @@
 import asyncio
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import get_ident
 
@@ -511,15 +509,3 @@ def test_our_own_client_finds_every_score(process, scores, dialect):
     assert [score.has_answer for score in found] == pytest.approx(expected, abs=1e-4)
     refused = RemoteScorer(url, dialect=dialect, model="m", api_key="sk-another-key").score(pairs)
     assert all(isinstance(one, PortError) and "401" in str(one) for one in refused)
-
-
-def test_what_is_being_answered_is_answered_before_the_end(process):
-    running, url = process
-    remote = RemoteScorer(url, dialect="jina", model="m", api_key=KEY, max_retries=0)
-    pairs = [(QUESTION, Passage(str(i), TEXTS[1] * 20)) for i in range(60)]
-    with ThreadPoolExecutor() as pool:
-        asked = pool.submit(remote.score, pairs)
-        time.sleep(0.3)
-        running.send_signal(signal.SIGTERM)
-        assert not [one for one in asked.result() if isinstance(one, Exception)]
-    assert running.wait(timeout=60) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)

@@ -68,24 +68,6 @@ def test_the_options_stand_beside_the_rows_and_two_runs_do_not_write_one_file(tm
     assert "no other run is writing" in str(done.exception) and out.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("signal", "field", "told"),
-    [
-        ("title", "title", "rows.jsonl, row 2: `title` must be"),
-        ("answer", "answers", "rows.jsonl, row 2: `answers` must be"),
-        ("passage", "passage", "rows.jsonl, row 2: `passage` must be"),
-        ("luck", "", "--signal"),
-    ],
-)
-def test_an_unknown_signal_or_a_row_without_what_it_needs_is_named(signal, field, told, tmp_path):
-    bare = {name: value for name, value in RETRIEVED.items() if name != field}
-    write_jsonl(tmp_path / "rows.jsonl", [RETRIEVED, bare])
-    out = ("--out", tmp_path / "out.jsonl", "--signal", signal)
-    done = run("label", "evaluator", tmp_path / "rows.jsonl", *out)
-    assert isinstance(done.exception, InputError) and told in str(done.exception)
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 def test_popqas_rows_are_labelled_by_the_title_of_their_subject(tmp_path):
     row = {"question": "In what lake is Mainau?", "possible_answers": '["Bodensee"]'}
     write_jsonl(tmp_path / "popqa.jsonl", [{**row, "s_wiki_title": "Mainau"}])
