@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gate_rows import calibrated, draw, useless
+from gate_rows import FIVE, ROWS, calibrated, draw, useless
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +13,6 @@ from fitrag_integrations.evaluation.outcomes import (
     gate_auc,
     gate_calibration_error,
 )
-
-FIVE = [(0.9, 1, 1), (0.8, 1, 0), (0.6, 0, 1), (0.3, 1, 1), (0.1, 0, 1)]
-ROWS = [{"p_known": p, "right_without": a, "right_with": b} for p, a, b in FIVE]
 
 
 def test_points_and_lines_by_hand():

@@ -114,23 +114,6 @@ def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
     assert read(out) == whole
 
 
-@pytest.mark.parametrize(
-    ("verb", "answers", "more"),
-    [
-        ("ik", ["Black Sea"], ["--teacher", "judge"]),
-        ("necessity", [["Black Sea", "Euxine"], ["Rome"]], []),
-    ],
-)
-def test_a_local_model_is_labeled(base, tmp_path, verb, answers, more):
-    source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": answers}])
-    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 4, *more)
-    done = run("label", verb, source, "--out", tmp_path / "out.jsonl", *how)
-    assert done.exit_code == 0 and "no error row" in done.stderr, done.output
-    (row,) = read(tmp_path / "out.jsonl")
-    assert row["known"] in (True, False) and row["llm"] == "little"
-    assert verb == "ik" or (row["ratio"], row["known"]) == (0.0, False)
-
-
 @pytest.fixture
 def served():
     """Answer with at most as many words as may be written, and with Yes to a judge."""

@@ -1,7 +1,7 @@
 """`fitrag answer --method`: any method, by name or from a file."""
 
 import pytest
-from command_fakes import FirstWord, passages, read, write
+from command_fakes import Trusted, passages, read, write
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.run import answer as command
@@ -19,10 +19,6 @@ LLM = ("--llm", "a-writer")
 class Writer:
     def generate(self, prompts):
         return [f"Written for {len(prompt.split())} words." for prompt in prompts]
-
-
-class Trusted(FirstWord):
-    abstain_below = None
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from command_fakes import read, write
+from gate_rows import ROWS as LABELLED
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import ModelOptions
@@ -108,12 +109,6 @@ def test_a_row_that_fails_is_retrieved_for(decide, loaded):
         assert row["why"] == "the row failed: retrieving"
     assert got[1]["error"]["message"] == "RuntimeError: no memory left"
     assert [row["error"].get("field") for row in got[2:5]] == ["question", "draft", "draft"]
-
-
-FIVE = [(0.9, 1, 1), (0.8, 1, 0), (0.6, 0, 1), (0.3, 1, 1), (0.1, 0, 1)]
-LABELLED = [
-    {"question": "q", "p_known": p, "right_without": a, "right_with": b} for p, a, b in FIVE
-]
 
 
 @pytest.fixture

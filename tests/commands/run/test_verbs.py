@@ -7,6 +7,7 @@ from command_fakes import passages, read, write
 from tiny import write_cross_encoder, write_pruner
 
 from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.run.answering import PLAIN_MARKS, shown
 from fitrag_integrations.methods import approximate_tokens
 from fitrag_integrations.methods.prompts import RETRIEVAL
 from fitrag_integrations.models import BiLabelScorer, OnePassScorer
@@ -86,17 +87,6 @@ def test_compress_gives_text_beside_offsets_in_the_unit_named(one, unit):
             assert sliced(text, each["start"], each["end"], unit) == text
 
 
-def test_compress_keeps_windows_of_three_of_a_scorer_of_pairs_and_single_sentences_if_asked(one):
-    slices = [e["start"] for e in one("compress")["excerpts"]]
-    assert slices == [e["start"] for e in one("compress", "--window", 3)["excerpts"]]
-    got = one("compress", "--window", 1, "--per-passage", 0, "--max-share", 0.5)
-    slices = [ROW["passages"][e["passage"]]["text"][e["start"] : e["end"]] for e in got["excerpts"]]
-    assert slices[0] == "Ann wrote it."
-    assert got["tokens_out"] <= got["tokens_in"] / 2
-    every = one("compress", "--window", 1, "--per-passage", 0)
-    assert every["tokens_out"] > got["tokens_out"]
-
-
 def test_compress_within_a_budget_after_a_reranking_cut(one):
     assert [e["passage"] for e in one("compress", "--top-n", 1)["excerpts"]] == [0]
     got = one("compress", "--max-tokens", 20, "--window", 1, "--per-passage", 1)
@@ -160,35 +150,22 @@ def test_answer_through_a_chat_model(one, monkeypatch):
     assert got["answer"] == str(len(got["prompt"]))
 
 
-class Found:
-    """An index of one passage."""
-
-    def retrieve(self, queries):
-        return [[Passage("p1", "Ann wrote it long ago. " * 5, "T")] for _ in queries]
-
-
-@pytest.fixture
-def index(monkeypatch, tmp_path):
-    monkeypatch.setattr(models, "load_retriever", lambda folder, options, k: Found())
-    return tmp_path
-
-
 def test_answer_from_an_index_unless_the_row_has_passages(one, index):
-    got = one("answer", "--index", index, row={"question": "who wrote"})
+    got = one("answer", "--index", index.folder, row={"question": "who wrote"})
     assert (got["context"][0]["id"], got["context"][0]["passage"]) == ("p1", None)
     assert got["answer"] == "Ann"
     assert got["trace"]["source"]["text"] == "Ann"
-    assert one("answer", "--index", index)["context"][0]["id"] == "x"
+    assert one("answer", "--index", index.folder)["context"][0]["id"] == "x"
 
 
 def test_answer_to_a_question_in_words(scorer, fitrag, index):
-    code, out, _ = fitrag("answer", "who wrote it", "--index", index, "--explain")
+    code, out, _ = fitrag("answer", "who wrote it", "--index", index.folder, "--explain")
     assert code == 0
     assert out.splitlines()[0] == "Ann"
-    assert "question: who wrote it" in out and "kept 1 excerpts" in out
-    told = json.loads(fitrag("answer", "who wrote it", "--index", index, "--json")[1])
+    assert "question: who wrote it" in out and "kept 1 excerpts" in out and "**Ann**" in out
+    told = json.loads(fitrag("answer", "who wrote it", "--index", index.folder, "--json")[1])
     assert told["answer"] == "Ann"
-    code, _, err = fitrag("answer", " ", "--index", index)
+    code, _, err = fitrag("answer", " ", "--index", index.folder)
     assert code == 2 and "question" in err
 
 
@@ -241,3 +218,9 @@ def test_arguments_for_transformers_reach_it(cross, fitrag, tmp_path, monkeypatc
     for wrong in ("eager", "[1]", "{"):
         code, _, err = fitrag(*given, "--overwrite", "--model-kwargs", wrong)
         assert code == 2 and "--model-kwargs" in err and "a JSON object" in err
+
+
+def test_an_answer_is_marked_as_a_whole_word():
+    assert shown("An ant and an\nANT.", "ant", PLAIN_MARKS) == "An **ant** and an **ANT**."
+    assert shown("Some text.", " ", PLAIN_MARKS) == "Some text."
+    assert shown("It cost 3.5 (net).", "3.5 (net)", PLAIN_MARKS) == "It cost **3.5 (net)**."

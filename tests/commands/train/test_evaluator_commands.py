@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from training_rows import judged_rows, reading_rows
+from training_rows import judged_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
@@ -15,7 +15,6 @@ from fitrag_integrations.training.rows import (
     judged_json,
     judged_row,
     read_jsonl,
-    reading_json,
     write_jsonl,
 )
 
@@ -85,19 +84,6 @@ def test_popqas_rows_are_labelled_by_the_title_of_their_subject(tmp_path):
         "mainau": 1,
         "Lake": 0,
     }
-
-
-def test_negatives_come_from_the_same_retrieval(tmp_path):
-    write_jsonl(tmp_path / "rows.jsonl", map(reading_json, reading_rows()))
-    passages = [p for row in reading_rows() for p in (row.passage, *row.negatives)]
-    write_jsonl(tmp_path / "pool.jsonl", ({"title": p.title, "text": p.text} for p in passages))
-    out = tmp_path / "out.jsonl"
-    files = (tmp_path / "rows.jsonl", "--out", out, "--pool", tmp_path / "pool.jsonl")
-    done = run("label", "evaluator", *files, "--depth", 4)
-    assert done.exit_code == 0, done.output
-    rows = [judged_row(row) for row in read_jsonl(out)]
-    assert len(rows) == 10 and all(len(row.passages) == 4 for row in rows)
-    assert all(0 < sum(row.holds) < 4 for row in rows)
 
 
 def test_train_then_calibrate(bert, tmp_path):

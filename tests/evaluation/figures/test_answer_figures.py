@@ -51,16 +51,6 @@ def test_what_was_always_right_is_not_sure_and_what_was_always_spent_is():
     assert (calls["low"], calls["high"]) == (1.0, 1.0)
 
 
-def test_two_systems_are_compared_question_by_question():
-    one, two = answer_rows(rows({0, 1}), "one"), answer_rows(rows({0, 2, 3, 4})[::-1], "two")
-    found = answer_figures([*one, *two], DRAWS)
-    second = figure(found, "accuracy", system="two")
-    assert second["difference"] == pytest.approx(2 / 8)
-    assert second["difference_low"] <= 2 / 8 <= second["difference_high"]
-    assert second["p"] == pytest.approx(2 * (1 + 4) / 2**4)  # 1 of 4 that differ, exact
-    assert answer_figures([*one, *two], DRAWS) == found
-
-
 def test_plots_show_measures_and_tokens():
     made = answer_rows(rows({0}, tokens_in=500))
     bars, dots = answer_plots(answer_figures(made, DRAWS), made)

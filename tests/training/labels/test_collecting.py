@@ -17,7 +17,7 @@ from fitrag_integrations.training.collecting import (
     count_labels,
     passage_labels,
 )
-from fitrag_integrations.training.journal import Account, AnswerJournal
+from fitrag_integrations.training.journal import AnswerJournal
 
 SEA = Passage("", "The Danube ends in the Black Sea.", "Danube")
 TOWN = Passage("", "Ulm lies on it.", "Ulm")
@@ -205,17 +205,6 @@ def test_the_prompt_is_filled_once():
         AskLLM(len, prompt="{question}")
     with pytest.raises(InputError, match="llm"):
         AskLLM(3)
-
-
-def test_the_account_stops_before_the_cost_is_exceeded():
-    prices = {"price_read": 1e6, "price_written": 2e6}
-    account = Account(len, **prices, max_cost=20.0, longest=2)
-    assert account.may("12345678") and account.cost == 0  # 8 + 2 * 2 is under way
-    assert not account.may("123456") and "cost of 20" in account.stopped
-    account = Account(len, **prices, max_cost=20.0, longest=2)
-    assert account.may("12345678")
-    assert account.heard("12345678", Told("ab")) == Told("ab", (8, 2))  # it told no tokens
-    assert account.cost == 12.0 and account.may("1234") and not account.may("1234")
 
 
 PLAN = {"llm": "one", "depth": 5}
