@@ -13,7 +13,7 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figure import number
+from fitrag_integrations.evaluation.figure import interval, number, signed
 from fitrag_integrations.evaluation.report import drawings, html_report
 from fitrag_integrations.evaluation.report.page import findings, tiles
 from fitrag_integrations.evaluation.report.questions import BUDGET, excerpts, questions
@@ -207,6 +207,7 @@ def test_intervals_and_differences_stand_below():
     (table,) = tables(answers(), None)
     below = f"0.200 to 0.600; {MINUS}0.200 ({MINUS}0.400 to +0.100, p 0.040)"
     assert [cell.below for cell in table.rows[0][1:]] == ["0.400 to 0.800", below]
+    assert (signed(None), interval(None)) == ("\N{EN DASH}", "")
 
 
 @pytest.mark.parametrize(

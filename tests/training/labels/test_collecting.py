@@ -136,6 +136,8 @@ def test_errors(error, kind, tries):
     outcomes = ask(llm)
     assert [one.kind for one in outcomes] == [kind] * 2 and len(calls) == tries
     assert str(error) in outcomes[0].message
+    few = ask(lambda prompts: ["one"])[0].message
+    assert few == "PortError: <lambda> got 2 prompts but gave 1 answers"
 
 
 class Framework:
