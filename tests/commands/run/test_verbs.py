@@ -92,6 +92,7 @@ def test_compress_within_a_budget_after_a_reranking_cut(one):
     got = one("compress", "--max-tokens", 20, "--window", 1, "--per-passage", 1)
     assert [e["passage"] for e in got["excerpts"]] == [0, 2]
     assert got["tokens_out"] <= 20
+    assert 0 < one("compress", "--max-tokens", 5)["tokens_out"] <= 5  # the first words alone
 
 
 @pytest.mark.parametrize("words", ["compress", "compress --top-n 1", "answer"])
