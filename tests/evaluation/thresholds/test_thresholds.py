@@ -109,33 +109,23 @@ def test_the_drop_is_what_is_lost_against_always(regime):
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "how", "said"),
     [
-        ([], "rows"),
-        ([3], r"rows\[0\]"),
-        ([{"known": 1}], r"rows\[0\].p_known"),
-        ([{"p_known": float("nan"), "known": 1}], r"rows\[0\].p_known"),
-        ([{"p_known": 1.2, "known": 1}], r"rows\[0\].p_known"),
-        ([ROWS[0], {"p_known": 0.2}], r"rows\[1\].known"),
-        ([{"p_known": 0.2, "known": "yes"}], r"rows\[0\].known"),
-        ([ROWS[0], {"p_known": 0.2, "known": 1}], r"rows\[1\].right_with"),
+        ([], {}, "rows"),
+        ([3], {}, r"rows\[0\]"),
+        ([{"known": 1}], {}, r"rows\[0\].p_known"),
+        ([{"p_known": float("nan"), "known": 1}], {}, r"rows\[0\].p_known"),
+        ([{"p_known": 1.2, "known": 1}], {}, r"rows\[0\].p_known"),
+        ([ROWS[0], {"p_known": 0.2}], {}, r"rows\[1\].known"),
+        ([{"p_known": 0.2, "known": "yes"}], {}, r"rows\[0\].known"),
+        ([ROWS[0], {"p_known": 0.2, "known": 1}], {}, r"rows\[1\].right_with"),
+        (ROWS, {"target": "cheapest"}, "target"),
+        (ROWS, {"target": "share"}, "max_share"),
+        (ROWS, {"target": "share", "max_share": 40}, "max_share"),
+        (ROWS, {"target": "drop", "max_drop": 0}, "max_drop"),
+        (ROWS, {"target": "drop", "max_drop": 0.02, "confidence": 1}, "confidence"),
     ],
 )
-def test_rows_that_are_refused(rows, said):
+def test_rows_and_targets_that_are_refused(rows, how, said):
     with pytest.raises(InputError, match=said):
-        choose_threshold(rows)
-
-
-@pytest.mark.parametrize(
-    ("target", "options", "said"),
-    [
-        ("cheapest", {}, "target"),
-        ("share", {}, "max_share"),
-        ("share", {"max_share": 40}, "max_share"),
-        ("drop", {"max_drop": 0}, "max_drop"),
-        ("drop", {"max_drop": 0.02, "confidence": 1}, "confidence"),
-    ],
-)
-def test_targets_that_are_refused(target, options, said):
-    with pytest.raises(InputError, match=said):
-        choose_threshold(ROWS, target, **options)
+        choose_threshold(rows, **how)
