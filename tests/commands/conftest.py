@@ -1,7 +1,7 @@
 """The command in this process, over fakes."""
 
 import pytest
-from command_fakes import FirstWord, Words, passages
+from command_fakes import FirstWord, Fixed, Words, passages
 
 from fitrag_integrations.cli import main
 from fitrag_integrations.commands.engine import models
@@ -12,6 +12,16 @@ def scorer(monkeypatch):
     made = Words()
     monkeypatch.setattr(models, "load_scorer", lambda options: made)
     monkeypatch.setattr(models, "load_reader", lambda options: FirstWord())
+    return made
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """Find one passage wherever an index is asked for; the folder is in `folder`."""
+    made = Fixed()
+    made.folder = tmp_path / "index"
+    made.folder.mkdir()
+    monkeypatch.setattr(models, "load_retriever", lambda folder, options, k: made)
     return made
 
 

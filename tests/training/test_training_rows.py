@@ -47,12 +47,6 @@ def test_a_labelled_row_comes_back(question, marked, scored):
     assert labelled_row(json.loads(json.dumps(labelled_json(row)))) == row
 
 
-def test_a_labelled_row_by_hand():
-    row = Labelled("who", (Passage("", "x", "t"),), (1,), (0,))
-    passage = {"title": "t", "text": "x", "has_answer": 1, "llm_prefer": 0}
-    assert labelled_json(row) == {"question": "who", "passages": [passage]}
-
-
 def test_what_may_be_left_out():
     row = reading_row({"question": "q", "answers": ["a"], "passage": {"text": "a", "title": None}})
     assert row == ReadingRow("q", ("a",), Passage("", "a"))

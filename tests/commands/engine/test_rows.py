@@ -3,8 +3,6 @@
 import pytest
 from command_fakes import passages, read, write
 
-from fitrag_integrations.commands.engine.rows import read_rows
-
 GOOD = {"id": "g", "question": "who ?", "passages": passages("Ann did.")}
 BAD = [
     ({"question": ""}, "question"),
@@ -26,8 +24,8 @@ BAD = [
 ]
 BLANK = ("passages[1]", "passages[1].text")
 ODD = {
-    "a megabyte": "Ann wrote this. " * 65536,
-    "a megabyte without sentence ends": "word " * 209715,
+    "long": "Ann wrote this. " * 8192,
+    "long without sentence ends": "word " * 26214,
     "NUL bytes": "Ann\0 did\0.",
     "right to left and emoji": "כתבה אותו 👩‍🚀 آن كتبت. שלום.",
     "no sentence ends": "ann did it and then she did it again",
@@ -80,14 +78,15 @@ def test_a_passage_may_be_a_text(tmp_path, scorer, fitrag, verb):
         (b"\xff\xfe{}", "utf-8"),
         (b"[" * 100_000, "RecursionError"),
         (b'{"id": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"question": "who ?", "passages": ["Ann."], "note": 1e400}', "got '1e400'"),
     ],
 )
 def test_a_line_that_is_no_row(tmp_path, scorer, fitrag, line, said):
-    source = write(tmp_path / "in.jsonl", [GOOD, line, GOOD])
+    source = write(tmp_path / "in.jsonl", [b" ", GOOD, line, GOOD])
     assert fitrag("score", source, tmp_path / "out.jsonl")[0] == 0
     good, bad, last = read(tmp_path / "out.jsonl")
     assert "scores" in good and "scores" in last
-    assert bad["line"] == 2
+    assert bad["line"] == 3
     assert bad["raw"] == line.decode(errors="replace")[:200]
     assert said in bad["error"]["message"]
 
@@ -100,10 +99,3 @@ def test_odd_texts_are_answered(tmp_path, scorer, fitrag, verb):
     got = read(tmp_path / "out.jsonl")
     assert [row["id"] for row in got] == list(ODD)
     assert [row["passages"] for row in got] == [row["passages"] for row in given]
-
-
-def test_line_numbers_count_blank_lines():
-    rows = list(read_rows([b"\n", b"  \n", b"{}\n", b"nonsense\n"]))
-    assert rows[0].given == {} and rows[0].problem is None
-    assert rows[1].given["line"] == 4
-    assert isinstance(rows[1].problem, ValueError)

@@ -101,7 +101,6 @@ CLUSTER = SimpleNamespace(is_initialized=lambda: False, init=init)  # that does 
 @pytest.mark.parametrize(
     ("engine", "modules", "said"),
     [
-        ("spark", {}, "must be local or ray"),
         ("ray", {"ray": None}, "fitrag-integrations[ray]"),
         ("ray", {"ray": CLUSTER}, "fitrag: --engine ray: The current node timed out"),
     ],

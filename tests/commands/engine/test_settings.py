@@ -66,14 +66,6 @@ def test_another_verb_is_refused_and_options_that_change_no_row_are_not(
     assert fitrag("score", given, out, "--device", "cpu", "--batch-tokens", 64, "--quiet")[0] == 0
 
 
-def test_overwriting_begins_with_the_new_options(tmp_path, given, scorer, fitrag):
-    out = tmp_path / "out.jsonl"
-    fitrag("compress", given, out, "--max-tokens", 400)
-    assert fitrag("compress", given, out, "--max-tokens", 5, "--overwrite")[0] == 0
-    assert all(row["tokens_out"] <= 5 for row in read(out))
-    assert fitrag("compress", given, out, "--max-tokens", 5)[0] == 0
-
-
 OWN = """
 from fitrag_integrations.types import BiLabelScore
 
@@ -127,12 +119,6 @@ def test_rows_without_their_settings_are_refused_or_overwritten(
     assert out.read_bytes() == before and (not left or beside.read_bytes() == left)
     assert fitrag("score", given, out, "--overwrite")[0] == 0
     assert fitrag("score", given, out)[0] == 0
-
-
-def test_nothing_is_left_beside_a_file_that_is_not_ours(tmp_path, given, scorer, fitrag):
-    (tmp_path / "out.jsonl").write_text("my only copy")
-    assert fitrag("score", given, tmp_path / "out.jsonl")[0] == 2
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
 SLOW = """
@@ -209,30 +195,12 @@ def test_a_run_asked_to_stop_ends_its_batch_and_says_where(tmp_path, rows, score
     assert len(read(out)) == 40
 
 
-def full(out):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("needs a full device")
-    out.symlink_to("/dev/full")
-
-
-def under_a_file(out):
-    out.parent.write_text("")
-
-
-@pytest.mark.parametrize(
-    ("name", "make", "said"),
-    [
-        ("out.jsonl", full, "No space left"),
-        ("file/out.jsonl", under_a_file, "a place that can be written"),
-        ("out.jsonl", Path.mkdir, ""),
-    ],
-)
-def test_an_output_that_cannot_be_written_is_told_plainly(
-    tmp_path, given, scorer, fitrag, name, make, said
-):
-    make(tmp_path / name)
-    code, _, err = fitrag("score", given, tmp_path / name)
-    assert code == 2 and err.startswith("fitrag: ") and said in err and "Traceback" not in err
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full device")
+def test_an_output_on_a_full_device_is_told_plainly(tmp_path, given, scorer, fitrag):
+    (tmp_path / "out.jsonl").symlink_to("/dev/full")
+    code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
+    assert code == 2 and err.startswith("fitrag: ")
+    assert "No space left" in err and "Traceback" not in err
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path, rows):
@@ -262,15 +230,6 @@ def test_a_machine_out_of_open_files_ends_the_run(tmp_path, given, fitrag, monke
     code, _, err = fitrag("score", given, tmp_path / "out.jsonl")
     assert code == 2 and err == "fitrag: [Errno 24] Too many open files: 'weights'\n"
     assert not (tmp_path / "out.jsonl").exists()
-
-
-@pytest.mark.parametrize("number", ["Infinity", "1e400", "-1E+999"])
-def test_a_number_that_is_none_in_the_input_is_an_error_row(tmp_path, scorer, fitrag, rows, number):
-    bad = json.dumps({**rows[1], "note": 7.25}).replace("7.25", number).encode()
-    given = write(tmp_path / "in.jsonl", [rows[0], bad])
-    assert fitrag("score", given, tmp_path / "out.jsonl")[0] == 0
-    _, bad = read(tmp_path / "out.jsonl")
-    assert f"got '{number}'" in bad["error"]["message"]
 
 
 @pytest.mark.parametrize(

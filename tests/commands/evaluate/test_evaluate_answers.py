@@ -106,26 +106,6 @@ def test_prices_add_what_a_thousand_questions_cost(tmp_path, tell):
     assert "tokens_in" in tell(bare, "--price-in", 1, code=2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--out", "x.txt"), ".json, .json.gz"),
-        (("--plot", "x.gif"), ".png, .svg, .pdf"),
-        (("--split", "dev", "--gold", "away.jsonl"), "away.jsonl"),
-    ],
-)
-def test_bad_arguments_are_told(tmp_path, tell, arguments, told):
-    assert told in tell(write(tmp_path / "a.jsonl", rows({0})), *arguments, code=2)
-
-
-@pytest.mark.parametrize(
-    "row", [{"question": "who?", "answers": ["x"]}, {"question": " ", "answers": ["x"]}, b"no"]
-)
-def test_a_bad_row_is_told_by_its_file_and_number(tmp_path, tell, row):
-    told = tell(write(tmp_path / "bad.jsonl", [rows({0})[0], row]), code=2)
-    assert "bad.jsonl" in told and ("row 2" in told or "line 2" in told)
-
-
 def test_a_judge_reads_the_answers(tmp_path, tell):
     source = write(
         tmp_path / "run.jsonl", [{"question": "?", "answers": ["a b"], "prediction": " "}]

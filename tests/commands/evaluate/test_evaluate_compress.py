@@ -92,21 +92,3 @@ def test_hopeless_questions_are_told(tmp_path, tell):
     told = json.loads(tell(source, "--json"))
     assert "answer kept" not in values(told["figures"])
     assert (told["curves"], "3 questions" in told["notes"][0]) == ({}, True)
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"excerpts": None}, "as fitrag compress adds it"),
-        ({"excerpts": [3]}, "excerpts[0]"),
-        ({"offsets": "utf16"}, "offsets"),
-        ({"excerpts": [{"passage": 2, "start": 0, "end": 1}]}, "excerpts[0].passage"),
-        ({"excerpts": [{"passage": 0, "start": 0, "end": 999}]}, "excerpts[0].end"),
-        ({"answers": []}, "answers"),
-        ({"passages": []}, "passages"),
-    ],
-)
-def test_a_bad_row_is_told_by_its_number(tmp_path, tell, change, told):
-    source = write(tmp_path / "in.jsonl", [rows(1)[0], {**rows(1)[0], **change}])
-    found = tell(source, code=2)
-    assert "row 2" in found and told in found

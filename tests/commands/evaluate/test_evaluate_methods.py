@@ -4,11 +4,10 @@ import json
 from functools import partial
 
 import pytest
-from command_fakes import FirstWord, passages, read, write
+from command_fakes import Trusted, passages, read, write
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.evaluate import methods as command
-from fitrag_integrations.commands.evaluate.contenders import without_right
 
 ANSWERING = {"answer", "correct", "f1", "retrieved", "notes"}
 
@@ -30,10 +29,6 @@ class Writer:
         if "part 3 " in prompt:
             raise RuntimeError("the writer is away")
         return "Ann"
-
-
-class Trusted(FirstWord):
-    abstain_below = None
 
 
 @pytest.fixture
@@ -137,17 +132,10 @@ def test_files_are_methods_under_their_own_names(tmp_path, questions, compete):
     assert "output" in compete(questions, "--methods", f"direct,{path}", "--limit", 5, code=2)
 
 
-def test_an_index_serves_rows_without_passages(tmp_path, monkeypatch, questions, compete):
-    from fitrag_integrations.types import Passage
-
-    class Found:
-        def retrieve(self, queries):
-            return [[Passage("a", "Ann wrote it."), Passage("b", "Rain.")] for _ in queries]
-
-    monkeypatch.setattr(models, "load_retriever", lambda folder, options, k: Found())
+def test_an_index_serves_rows_without_passages(tmp_path, index, questions, compete):
     bare = write(tmp_path / "bare.jsonl", [{"question": "who wrote it ?", "answers": ["Ann"]}])
     assert "passages" in compete(bare, "--methods", "direct", code=2)
-    report = json.loads(compete(bare, "--methods", "direct", "--index", tmp_path, "--json"))
+    report = json.loads(compete(bare, "--methods", "direct", "--index", index.folder, "--json"))
     assert report["methods"][0]["accuracy"] == 1.0
 
 
@@ -155,7 +143,7 @@ def test_a_local_model_answers_and_writes(tmp_path, questions, compete):
     from tiny_causal import write_llama
 
     base = write_llama(tmp_path / "base")
-    arguments = ("--methods", "direct,itrg", "--limit", 3, "--llm", base, "--json")
+    arguments = ("--methods", "direct,itrg", "--limit", 1, "--llm", base, "--json")
     direct, itrg = json.loads(compete(questions, *arguments))["methods"]
     assert direct["llm_calls"] == 1.0 and itrg["llm_calls"] > 1.0
     assert (direct["errors"], itrg["errors"]) == (0, 0)
@@ -163,63 +151,13 @@ def test_a_local_model_answers_and_writes(tmp_path, questions, compete):
     assert "--llm" in missing or "config.json is missing" in missing
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--methods", "direct,direct"), "each name once"),
-        (("--methods", " , "), "at least one method"),
-        (("--methods", "cragg"), "method` must be"),
-        (("--methods", "skrknn"), "bank"),
-        (("--llm", "a:b", "--reader", "x"), "--reader"),
-    ],
-)
-def test_bad_arguments_are_told_before_any_work(tmp_path, questions, compete, arguments, told):
-    assert told in compete(questions, *arguments, code=2)
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"question": "who ?"},
-        {"question": " ", "answers": ["x"], "passages": passages("x")},
-        {"question": "who ?", "answers": [], "passages": passages("x")},
-        {"question": "who ?", "answers": [3], "passages": passages("x")},
-        {"question": "who ?", "answers": "x", "passages": passages("x")},
-        {"question": "who ?", "answers": ["x"], "passages": []},
-        b"nonsense",
-    ],
-)
-def test_a_bad_row_is_told_by_its_number(tmp_path, compete, row):
-    good = {"question": "who ?", "answers": ["x"], "passages": passages("x")}
-    told = compete(write(tmp_path / "bad.jsonl", [good, row]), "--methods", "direct", code=2)
-    assert "row 2" in told or "line 2" in told
-
-
-def test_no_question_at_all_is_told(tmp_path, compete):
-    assert "at least one row" in compete(write(tmp_path / "none.jsonl", []), code=2)
-    assert "away.jsonl" in compete(tmp_path / "away.jsonl", code=2)
-
-
-def test_right_passages_can_be_taken_away():
-    right, other = {"text": "It is Ulm."}, {"text": "It is a brook."}
-    row = {"question": "where?", "answers": ["Ulm"], "passages": [right, other, right]}
-    every = [len(each["passages"]) for each in without_right([row] * 200, 0.5, 3)]
-    assert min(every) == 1 and max(every) == 3 and 1.7 < sum(every) / 200 < 2.3
-    (none,) = without_right([row], 1.0, 0)
-    assert none["passages"] == [other] and row["passages"] == [right, other, right]
-    assert without_right([row] * 9, 0.5, 3) == without_right([row] * 9, 0.5, 3)
-
-
-def test_a_worse_retriever_is_made_of_the_rows(tmp_path, world, questions, compete):
+def test_a_worse_retriever_is_made_of_the_rows(world, questions, compete):
     def found(*arguments):
         how = ("--methods", "direct", "--json", "--overwrite", *arguments)
         return json.loads(compete(questions, *how))["methods"][0]["accuracy"]
 
-    whole = found()
-    assert found("--drop-right", 0.5, "--seed", 1) < whole
-    refused = compete(questions, "--drop-right", 0.5, "--index", tmp_path, code=2)
-    assert "--drop-right` must be 0 with --index" in refused
+    worse = found("--drop-right", 0.5, "--seed", 1)
+    assert worse == found("--drop-right", 0.5, "--seed", 1) < found()
 
 
 def test_a_row_may_lose_its_last_passage(tmp_path, world, compete):

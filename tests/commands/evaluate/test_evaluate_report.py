@@ -39,21 +39,3 @@ def test_prices_are_named_as_those_of_the_other_commands(fitrag, tmp_path):
     page = out.read_text(encoding="utf-8")
     assert "cost of 1,000" in page
     assert "2.100" in page
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "out", "told"),
-    [
-        ("gate.json", None, "report.html", "Result not found"),
-        ("gate.json", "[1]", "report.html", "gate.json: "),
-        ("gate.json", "{}", "report.pdf", "--out"),
-    ],
-)
-def test_bad_input_is_named(fitrag, tmp_path, name, content, out, told):
-    path = tmp_path / name
-    if content is not None:
-        path.write_text(content, encoding="utf-8")
-    code, _, said = fitrag("evaluate", "report", path, "--out", tmp_path / out)
-    assert code == 2
-    assert told in said
-    assert not (tmp_path / out).exists()

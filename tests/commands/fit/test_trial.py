@@ -25,7 +25,7 @@ from fitrag_integrations.training.fitted.savings import LEVEL
 from fitrag_integrations.types import Passage
 
 pytest.importorskip("faiss")
-LONG = "The weather was mild and nobody had much to say about it that whole long year. " * 4
+LONG = "The weather was mild and nobody had much to say about it that whole long year. " * 2
 PEOPLE = "Ann Bo Cy Di Ed Flo Gus Hal Ida Jo Kim Lee Max Ned Ola Pam Rex Sue Tim Una Vic Wes"
 BUILDINGS = (
     "bridge mill tower harbour library station chapel market prison stable theatre lighthouse "
@@ -65,7 +65,9 @@ def run(*given):
 
 def test_the_sentence_the_json_and_the_page_say_the_same(small, tmp_path):
     page = tmp_path / "page.html"
-    told = json.loads(run(*small, "--k", 3, "--out", page, "--json", "--quiet").stdout)
+    done = run(*small, "--k", 3, "--out", page, "--json", "--quiet")
+    told = json.loads(done.stdout)
+    assert not done.stderr
     assert told["there"] == told["questions"] == len(WHO) and told["skipped"] is None
     assert told["verdict"] == "worth it" and told["worth it"] is True
     saving = told["saving"]
@@ -117,8 +119,6 @@ def test_a_piped_run_says_every_few_seconds_how_far_it_is(small, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     told = [line for line in done.stderr.splitlines() if "scoring passages" in line]
     assert len(told) > 1 and "of 66" in told[0] and "66 of 66" in told[-1]
-    said = subprocess.run([*command, "--quiet"], capture_output=True, check=True).stderr
-    assert b"page.html is there and will be replaced" in said and said.count(b"\n") == 1
 
 
 def test_every_budget_is_what_fitrag_gives_and_costs_no_further_scoring():
@@ -147,14 +147,6 @@ def test_no_answer_in_what_was_retrieved_is_said():
     figures = proof(lost, skipped=None, price=None)
     assert "nothing can be said" in sentence(figures) and figures["verdict"] == "too few answers"
     assert figures["saving"] is None
-
-
-@pytest.mark.parametrize("out", ["folder", "file/page.html"])
-def test_a_page_that_cannot_be_written_is_refused_at_once(tmp_path, out):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="--out"):
-        run(tmp_path / "corpus that is not there", "--out", tmp_path / out)
 
 
 def test_questions_as_people_have_them(tmp_path):

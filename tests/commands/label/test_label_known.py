@@ -66,15 +66,6 @@ def test_rows_get_draft_answer_label_and_model():
     assert model.calls == [("answer", 3), ("cut", 3)]
 
 
-def test_recall_counts_tokens():
-    rows = [{"question": "what sea?", "answers": ["Black Ocean"]}, *ROWS[1:]]
-    found = labelled(known_verb(Knowing(), "recall", draft_tokens=2), rows)
-    assert [row["known"] for row in found] == [False, False, False]
-    rows[0]["answers"] = ["Black Sea Fleet"]
-    found = labelled(known_verb(Knowing(), "recall", draft_tokens=2), rows)
-    assert [row["known"] for row in found] == [True, False, False]
-
-
 @pytest.mark.parametrize("yes", [0.9, 0.5])
 def test_a_judge_reads_question_answer_and_gold(yes):
     judge = Knowing(yes)
@@ -85,14 +76,7 @@ def test_a_judge_reads_question_answer_and_gold(yes):
         assert part in judge.prompts[0]
 
 
-def test_the_ratio_must_be_exceeded():
-    verb = known_verb(Knowing(), "ratio", draft_tokens=2)
-    rows = [ROWS[0], {"question": "what sea?", "answers": [["Black Sea"], ["sure"], ["Rome"]]}]
-    found = labelled(verb, rows)
-    assert [(row["ratio"], row["known"]) for row in found] == [(0.5, False), (2 / 3, True)]
-
-
-@pytest.mark.parametrize("answers", [None, [], "Rome", [""], [["Rome"]], [3]])
+@pytest.mark.parametrize("answers", [None, "Rome", [["Rome"]]])
 def test_a_row_without_answers_fails_alone(answers):
     verb = known_verb(Knowing(), "match", draft_tokens=2)
     rows = [{"question": "who?", "answers": answers}, ROWS[0]]
@@ -128,32 +112,6 @@ def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
     done = run("label", "ik", source, "--out", out, *how)
     assert done.exit_code == 0 and "from an earlier run" in done.stderr
     assert read(out) == whole
-
-
-@pytest.mark.parametrize(
-    ("verb", "answers", "more"),
-    [
-        ("ik", ["Black Sea"], ["--teacher", "judge"]),
-        ("necessity", [["Black Sea", "Euxine"], ["Rome"]], []),
-    ],
-)
-def test_a_local_model_is_labeled(base, tmp_path, verb, answers, more):
-    source = write(tmp_path / "q.jsonl", [{"question": "what sea?", "answers": answers}])
-    how = ("--llm", base, "--device", "cpu", "--max-new-tokens", 4, *more)
-    done = run("label", verb, source, "--out", tmp_path / "out.jsonl", *how)
-    assert done.exit_code == 0 and "no error row" in done.stderr, done.output
-    (row,) = read(tmp_path / "out.jsonl")
-    assert row["known"] in (True, False) and row["llm"] == "little"
-    assert verb == "ik" or (row["ratio"], row["known"]) == (0.0, False)
-
-
-def test_an_unknown_teacher_is_named(tmp_path):
-    source = write(tmp_path / "q.jsonl", ROWS)
-    done = run(
-        "label", "ik", source, "--out", tmp_path / "o.jsonl", "--llm", "m", "--teacher", "oracle"
-    )
-    assert isinstance(done.exception, InputError)
-    assert "--teacher` must be one of match, recall, judge" in str(done.exception)
 
 
 @pytest.fixture

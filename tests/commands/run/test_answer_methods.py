@@ -1,7 +1,7 @@
 """`fitrag answer --method`: any method, by name or from a file."""
 
 import pytest
-from command_fakes import FirstWord, passages, read, write
+from command_fakes import Trusted, passages, read, write
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.run import answer as command
@@ -19,10 +19,6 @@ LLM = ("--llm", "a-writer")
 class Writer:
     def generate(self, prompts):
         return [f"Written for {len(prompt.split())} words." for prompt in prompts]
-
-
-class Trusted(FirstWord):
-    abstain_below = None
 
 
 @pytest.fixture
@@ -100,16 +96,3 @@ def test_options_that_were_given_are_the_methods_fields(one):
 @pytest.mark.parametrize("method", ["genread", "itrg", "iknow", "slimplm"])
 def test_a_method_that_writes_says_that_it_needs_the_llm(one, method):
     assert "`--llm`" in one("--method", method, code=1)["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--method", "cragg"), "did you mean crag?"),
-        (("--method", "away.toml"), "a TOML file"),
-        (("--method", "crag", "--model", "x"), "--model"),
-        (("--method", "skrknn"), "bank"),
-    ],
-)
-def test_a_wrong_method_is_told(one, arguments, told):
-    assert told in one(*arguments, code=2)

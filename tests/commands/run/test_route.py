@@ -1,4 +1,4 @@
-"""`fitrag route`, and fitting its thresholds, over an evaluator that computes from the text."""
+"""`fitrag route` and `fitrag evaluate route`, over an evaluator that computes from the text."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 from command_fakes import passages, read, write
 
 from fitrag_integrations.commands.engine import models
+from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 
 
@@ -93,7 +94,6 @@ def test_without_passages_nothing_is_correct(routed, evaluator):
     ("changes", "told"),
     [
         ({"question": " "}, "question"),
-        ({"passages": None}, "passages"),
         ({"passages": [{"text": 3}]}, "passages[0].text"),
         ({"passages": [{"text": "EVALUATOR FAILS"}]}, "no memory left"),
     ],
@@ -103,3 +103,54 @@ def test_a_bad_row_has_no_action_and_no_grades(routed, changes, told):
     assert code == 0
     assert [r["action"] for r in got] == ["incorrect", None, "incorrect"]
     assert got[1]["grades"] == [] and told in json.dumps(got[1]["error"])
+
+
+def written(by):
+    """Make twenty questions of one passage and rain; `by` says who wrote the passage of each."""
+    given = [row(f"{by(i)} wrote it all", "Rain falls.", answers=["Ann"]) for i in range(20)]
+    return [{**one, "id": i, "question": f"ann wrote it {i}"} for i, one in enumerate(given)]
+
+
+def ann_or_bob(i):
+    return "Ann" if i % 2 else "Bob"
+
+
+def values(told):
+    return {r["figure"]: r["value"] for r in told["figures"] if "truth" not in r}
+
+
+@pytest.fixture
+def tell(fitrag):
+    def run(*arguments, code=0):
+        done = fitrag("evaluate", "route", "--resamples", 20, "--quiet", *arguments)
+        assert done[0] == code, done
+        return done[1] if code == 0 else done[2]
+
+    return run
+
+
+def test_rows_of_fitrag_route_are_judged_as_they_are(tmp_path, tell):
+    done = [
+        {**one, "action": "correct" if i < 15 else "ambiguous", "grades": [0.1, 0.0]}
+        for i, one in enumerate(written(ann_or_bob))
+    ]
+    source = write(tmp_path / "routed.jsonl", done)
+    found = values(json.loads(tell(source, "--json")))
+    assert (found["right where decided"], found["decided"]) == (pytest.approx(7 / 15), 0.75)
+    table = tell(source, "--plot", tmp_path / "a.png")
+    assert "questions by action" in table and "ambiguous" in table
+    anew = values(json.loads(tell(source, "--upper", 0.5, "--lower", 0.2, "--json")))
+    assert anew["right where incorrect"] == 0.5
+    assert "both" in tell(source, "--upper", 0.5, code=2)
+
+
+def test_an_evaluator_is_asked_once_for_each_row(tmp_path, evaluator, tell):
+    source, out = write(tmp_path / "in.jsonl", written(ann_or_bob)), tmp_path / "out.json"
+    evaluator.thresholds = ActionThresholds(0.4, 0.2, model="share")
+    told = json.loads(tell(source, "--out", out, "--json"))  # 0.5 for Ann, 0.0 for Bob
+    assert values(told)["right where decided"] == 1.0
+    assert evaluator.calls == [32, 8]
+    assert Result.read(out).settings["models"]["evaluator"]["name"] == "embedded"
+    assert len(Result.read(out).settings["models"]["evaluator"]["manifest"]) == 64
+    tell(source, "--out", out, "--upper", 0.95)
+    assert values(json.loads(Result.read(out).to_json()))["decided"] == 0.5

@@ -3,13 +3,11 @@
 import asyncio
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import get_ident
 
@@ -222,12 +220,10 @@ def test_what_is_there_is_told_and_the_key_is_not(client):
         ("/rerank", {"query": QUESTION, "texts": TEXTS, "top_k": 1}, "top_k"),
         ("/rerank", {"query": QUESTION}, "documents"),
         ("/rerank", {"query": QUESTION, "texts": TEXTS, "documents": TEXTS}, "documents"),
-        ("/rerank", {"query": "", "texts": TEXTS}, "query"),
         ("/rerank", {"query": QUESTION, "texts": []}, "documents"),
         ("/rerank", {"query": QUESTION, "texts": ["x"] * 51}, "at 50|1 to 50"),
         ("/v2/rerank", {"query": QUESTION, "documents": [3]}, "documents.0"),
         ("/compress", {"question": QUESTION}, "passages"),
-        ("/compress", {"question": QUESTION, "passages": [{"text": "x"}] * 51}, "at most 50"),
         ("/route", {"question": "q", "passages": [{"text": "x " * 1_000_001}]}, "at most 2000000"),
         ("/gate", {"question": " "}, "question"),
         ("/rerank", {"query": "q", "documents": [{"text": "a"}], "rank_fields": ["body"]}, "title"),
@@ -235,11 +231,6 @@ def test_what_is_there_is_told_and_the_key_is_not(client):
         ("/gate", {"question": "q", "draft": "x" * 20_001}, "draft has 20001 characters"),
         ("/gate", {"question": "q " * 25_001}, "question has 50002 characters"),
         ("/rerank", {"query": "q", "documents": [{"text": "a", "title": "t" * 2001}]}, "title has"),
-        (
-            "/route",
-            {"question": "q", "passages": [{"text": "a", "title": "t" * 2001}]},
-            "[0].title",
-        ),
         ("/compress", {"question": "q", "passages": ["x" * 2_000_001]}, "passages[0] has 2000001"),
     ],
 )
@@ -458,9 +449,8 @@ def test_a_wrong_setting_is_named(given, told):
 
 @pytest.mark.parametrize(
     "name",
-    ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8000_TCP",
-     "PORT_8000_TCP_ADDR", "DOCS_SERVICE_PORT"],
-)  # fmt: skip
+    ["SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT", "PORT_8000_TCP_ADDR", "DOCS_SERVICE_PORT"],
+)
 def test_what_kubernetes_sets_for_a_service_is_no_setting(name, caplog, monkeypatch):
     # a server that ran before it may have set the logger up
     monkeypatch.setattr(limits.log, "handlers", [caplog.handler])
@@ -511,15 +501,3 @@ def test_our_own_client_finds_every_score(process, scores, dialect):
     assert [score.has_answer for score in found] == pytest.approx(expected, abs=1e-4)
     refused = RemoteScorer(url, dialect=dialect, model="m", api_key="sk-another-key").score(pairs)
     assert all(isinstance(one, PortError) and "401" in str(one) for one in refused)
-
-
-def test_what_is_being_answered_is_answered_before_the_end(process):
-    running, url = process
-    remote = RemoteScorer(url, dialect="jina", model="m", api_key=KEY, max_retries=0)
-    pairs = [(QUESTION, Passage(str(i), TEXTS[1] * 20)) for i in range(60)]
-    with ThreadPoolExecutor() as pool:
-        asked = pool.submit(remote.score, pairs)
-        time.sleep(0.3)
-        running.send_signal(signal.SIGTERM)
-        assert not [one for one in asked.result() if isinstance(one, Exception)]
-    assert running.wait(timeout=60) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from training_rows import judged_rows, reading_rows
+from training_rows import judged_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
@@ -15,7 +15,6 @@ from fitrag_integrations.training.rows import (
     judged_json,
     judged_row,
     read_jsonl,
-    reading_json,
     write_jsonl,
 )
 
@@ -68,24 +67,6 @@ def test_the_options_stand_beside_the_rows_and_two_runs_do_not_write_one_file(tm
     assert "no other run is writing" in str(done.exception) and out.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("signal", "field", "told"),
-    [
-        ("title", "title", "rows.jsonl, row 2: `title` must be"),
-        ("answer", "answers", "rows.jsonl, row 2: `answers` must be"),
-        ("passage", "passage", "rows.jsonl, row 2: `passage` must be"),
-        ("luck", "", "--signal"),
-    ],
-)
-def test_an_unknown_signal_or_a_row_without_what_it_needs_is_named(signal, field, told, tmp_path):
-    bare = {name: value for name, value in RETRIEVED.items() if name != field}
-    write_jsonl(tmp_path / "rows.jsonl", [RETRIEVED, bare])
-    out = ("--out", tmp_path / "out.jsonl", "--signal", signal)
-    done = run("label", "evaluator", tmp_path / "rows.jsonl", *out)
-    assert isinstance(done.exception, InputError) and told in str(done.exception)
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 def test_popqas_rows_are_labelled_by_the_title_of_their_subject(tmp_path):
     row = {"question": "In what lake is Mainau?", "possible_answers": '["Bodensee"]'}
     write_jsonl(tmp_path / "popqa.jsonl", [{**row, "s_wiki_title": "Mainau"}])
@@ -103,19 +84,6 @@ def test_popqas_rows_are_labelled_by_the_title_of_their_subject(tmp_path):
         "mainau": 1,
         "Lake": 0,
     }
-
-
-def test_negatives_come_from_the_same_retrieval(tmp_path):
-    write_jsonl(tmp_path / "rows.jsonl", map(reading_json, reading_rows()))
-    passages = [p for row in reading_rows() for p in (row.passage, *row.negatives)]
-    write_jsonl(tmp_path / "pool.jsonl", ({"title": p.title, "text": p.text} for p in passages))
-    out = tmp_path / "out.jsonl"
-    files = (tmp_path / "rows.jsonl", "--out", out, "--pool", tmp_path / "pool.jsonl")
-    done = run("label", "evaluator", *files, "--depth", 4)
-    assert done.exit_code == 0, done.output
-    rows = [judged_row(row) for row in read_jsonl(out)]
-    assert len(rows) == 10 and all(len(row.passages) == 4 for row in rows)
-    assert all(0 < sum(row.holds) < 4 for row in rows)
 
 
 def test_train_then_calibrate(bert, tmp_path):

@@ -1,7 +1,6 @@
 """`fitrag label` and `fitrag train`, from files to files."""
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -10,14 +9,12 @@ from training_rows import labelled_rows, reading_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.methods import method_from
 from fitrag_integrations.methods.fitrag.recognizer import SelfKnowledgeRecognizer
-from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
+from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.training.rows import (
     labelled_json,
-    labelled_row,
     read_jsonl,
     reading_json,
     reading_row,
@@ -56,43 +53,6 @@ def test_label_negatives(rows, pool, tmp_path):
         assert not any(contains_answer(f"{p.title} {p.text}", row.answers) for p in row.negatives)
 
 
-@pytest.mark.parametrize(
-    ("command", "row", "said"),
-    [
-        ("train reader", {"q": 1}, "bad.jsonl, row 2: `question` must be"),
-        ("train onepass --reader r --scorer s", {"question": "Who?"}, "row 2: `passages` must be"),
-        ("train evaluator", {"question": "Who?"}, "row 2: `passages` must be"),
-        (
-            "train reader",
-            {"question": "?", "answers": 3, "passage": {}},
-            "row 2: `answers` must be",
-        ),
-    ],
-)
-def test_wrong_rows_are_named(command, row, said, rows, tmp_path):
-    good = next(iter(read_jsonl(rows)))
-    passages = [{**good["passage"], "has_answer": 1, "llm_prefer": 1}]
-    write_jsonl(tmp_path / "bad.jsonl", [{**good, "passages": passages}, row])
-    done = run(*command.split(), tmp_path / "bad.jsonl", "--out", tmp_path / "made")
-    assert isinstance(done.exception, InputError)
-    assert re.search(said, str(done.exception))
-
-
-def test_label_bilabel(rows, pool, bert, tmp_path):
-    make_reader(bert).save_pretrained(tmp_path / "reader")
-    out = tmp_path / "labelled.jsonl"
-    arguments = ("label", "bilabel", rows, "--out", out, "--pool", pool, "--depth", 5)
-    done = run(*arguments, "--limit", 4, "--llm", tmp_path / "reader")
-    assert done.exit_code == 0, done.output
-    assert "4 questions, 20 pairs: has_answer=" in done.stderr
-    known = {row.question: row.answers for row in reading_rows()}
-    labelled = [labelled_row(row) for row in read_jsonl(out)]
-    assert len(labelled) == 4
-    for row in labelled:
-        texts = [f"{p.title} {p.text}" for p in row.passages]
-        assert row.has_answer == tuple(int(contains_answer(t, known[row.question])) for t in texts)
-
-
 def test_train_reader(rows, bert, tmp_path):
     small = ("--steps", 3, "--questions", 4, "--negatives", 1, "--base", bert)
     done = run("train", "reader", rows, "--out", tmp_path / "model", *small)
@@ -100,18 +60,6 @@ def test_train_reader(rows, bert, tmp_path):
     row = reading_rows()[0]
     reader = ExtractiveReader.from_pretrained(tmp_path / "model", device="cpu")
     assert reader.read([(row.question, row.passage)])[0].text in row.passage.text
-
-
-@pytest.mark.parametrize("tune", ["head", "lora"])
-def test_train_bilabel(bert, tune, tmp_path):
-    write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, labelled_rows()))
-    small = ("--steps", 2, "--tune", tune, "--base", bert, "--validation", 0.3, "--no-bfloat16")
-    done = run("train", "bilabel", tmp_path / "rows.jsonl", "--out", tmp_path / "model", *small)
-    assert done.exit_code == 0 and "has_answer AUC" in done.stderr, done.output
-    row = labelled_rows()[0]
-    scorer = BiLabelScorer.from_pretrained(tmp_path / "model", device="cpu")
-    assert 0 <= scorer.score([(row.question, row.passages[0])])[0].has_answer <= 1
-    assert scorer.manifest["trained"]["evidence"] is True
 
 
 def test_calibrate_reader(bert, tmp_path):
@@ -126,15 +74,6 @@ def test_calibrate_reader(bert, tmp_path):
     assert done.exit_code == 0 and "1.000" in done.stderr, done.output
     reader = ExtractiveReader.from_pretrained(tmp_path / "reader", device="cpu")
     assert 0.6 < reader.abstain_below <= 0.9
-
-
-def test_a_wrong_tuning_is_refused(bert, tmp_path):
-    write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, labelled_rows()))
-    arguments = ("train", "bilabel", tmp_path / "rows.jsonl", "--out", tmp_path / "model")
-    done = run(*arguments, "--base", bert, "--tune", "some")
-    assert isinstance(done.exception, InputError)
-    assert "--tune` must be head, lora or full" in str(done.exception)
-    assert not (tmp_path / "model").exists()
 
 
 def test_a_fitted_recognizer_is_a_gate_of_a_recipe(bert, tmp_path):
@@ -156,10 +95,3 @@ def test_a_fitted_recognizer_is_a_gate_of_a_recipe(bert, tmp_path):
     method = method_from(recipe, scorer=str(tmp_path / "scorer"))
     assert isinstance(method.gate, SelfKnowledgeRecognizer) and method.detector is False
     assert method.gate.thresholds.rows == 10
-
-
-def test_a_row_without_its_label_is_named(tmp_path):
-    write_jsonl(tmp_path / "rows.jsonl", [{"question": "who", "passages": [{"text": "a king"}]}])
-    command = ("train", "recognizer", tmp_path / "rows.jsonl", "--out", tmp_path / "gate")
-    done = CliRunner().invoke(app, [str(each) for each in command])
-    assert "row 1: `known` must be" in str(done.exception)

@@ -3,10 +3,8 @@
 import pytest
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.figure import Figure
 from fitrag_integrations.evaluation.figures.answers import (
-    COST,
     answer_figures,
     answer_plots,
     answer_rows,
@@ -51,36 +49,6 @@ def test_what_was_always_right_is_not_sure_and_what_was_always_spent_is():
     right, calls = figure(found, "accuracy"), figure(found, "retriever_calls")
     assert (round(right["low"], 3), right["value"], right["high"]) == (0.676, 1.0, 1.0)
     assert (calls["low"], calls["high"]) == (1.0, 1.0)
-
-
-def test_two_systems_are_compared_question_by_question():
-    one, two = answer_rows(rows({0, 1}), "one"), answer_rows(rows({0, 2, 3, 4})[::-1], "two")
-    found = answer_figures([*one, *two], DRAWS)
-    second = figure(found, "accuracy", system="two")
-    assert second["difference"] == pytest.approx(2 / 8)
-    assert second["difference_low"] <= 2 / 8 <= second["difference_high"]
-    assert second["p"] == pytest.approx(2 * (1 + 4) / 2**4)  # 1 of 4 that differ, exact
-    assert answer_figures([*one, *two], DRAWS) == found
-
-
-def test_other_questions_are_refused():
-    one, two = answer_rows(rows({0}), "one"), answer_rows(rows({0})[1:], "two")
-    with pytest.raises(
-        InputError,
-        match="must be the same questions.*--common.*other questions for 'two' than for 'one'",
-    ):
-        answer_figures([*one, *two], DRAWS)
-
-
-def test_prices_make_costs():
-    prices = Prices(tokens_in=2.0, tokens_out=10.0, retrieval=5.0)
-    made = answer_rows(rows({0}, tokens_in=500, tokens_out=20, retriever_calls=2), prices=prices)
-    found = figure(answer_figures(made, DRAWS), COST)
-    assert found["value"] == pytest.approx(1000 * (500 * 2 + 20 * 10) / 1e6 + 2 * 5.0)
-    with pytest.raises(InputError, match="row 1: `tokens_in`"):
-        answer_rows(rows({0}), prices=prices)
-    with pytest.raises(InputError, match="Prices.tokens_in"):
-        Prices(tokens_in=-1)
 
 
 def test_plots_show_measures_and_tokens():

@@ -33,18 +33,6 @@ def test_questions_are_paired_by_content_in_any_order():
     assert rows_of(paired(one, two)) == [row]
 
 
-def test_other_questions_are_refused_unless_the_common_ones_are_asked_for():
-    one = result(question("a", 1.0), question("b", 0.0))
-    two = result(question("b", 1.0), question("c", 1.0))
-    with pytest.raises(InputError, match="--common.*1 questions that only the first holds"):
-        paired(one, two)
-    pairs = paired(one, two, common=True)
-    assert rows_of(pairs)[0]["questions"] == 1
-    assert "1 of the first and 1 of the second are left out" in pairs.notes[0]
-    with pytest.raises(InputError, match="there are none"):
-        paired(result(question("a", 1.0)), result(question("z", 1.0)), common=True)
-
-
 def test_kinds_and_systems_have_to_fit():
     with pytest.raises(InputError, match="answers and route"):
         paired(result(question("a", 1.0)), result(question("a", 1.0), kind="route"))
@@ -60,14 +48,10 @@ def test_kinds_and_systems_have_to_fit():
     )
     with pytest.raises(InputError, match="a system that is in both"):
         paired(one, result(question("a", 1.0, "x"), question("a", 1.0, "y")))
+    with pytest.raises(InputError, match="there are none"):
+        paired(result(question("a", 1.0)), result(question("z", 1.0)), common=True)
     alone = paired(result(question("a", 1.0, "old")), result(question("a", 0.0, "new")))
     assert rows_of(alone)[0]["difference"] == -1.0
-
-
-def test_a_value_that_one_lacks_leaves_the_question_out_of_that_figure():
-    one = result(question("a", 1.0), {**question("b", 1.0), "values": {}})
-    two = result(question("a", 0.0), question("b", 0.0))
-    assert rows_of(paired(one, two))[0]["questions"] == 1
 
 
 def test_areas_are_compared_over_the_same_draws():

@@ -45,17 +45,13 @@ def test_the_confusion_and_what_follows_from_it():
     assert (found["decided"], found["an answer is there"]) == (4 / 5, 2 / 5)
     # best grades with an answer .9 .2, without .8 -.8: 3 of 4 pairs in order
     assert found["AUC of the best grade"] == 3 / 4
+    # with an answer .9 .0; without -1 .8 .1 .2 -.9 -.8: .9 is above all six, 0 above three
+    assert found["AUC of each grade"] == pytest.approx(9 / 12)
     counts = {(f.of["action"], f.of["truth"]): f.value for f in figures if "truth" in f.of}
     assert counts["correct", "an answer is there"] == counts["correct", "no answer is there"] == 1
     assert counts["ambiguous", "an answer is there"] == 1
     assert counts["incorrect", "no answer is there"] == 2
     assert sum(counts.values()) == 5
-
-
-def test_each_grade_counts_for_its_own_passage():
-    # with an answer .9 .0; without -1 .8 .1 .2 -.9 -.8: .9 is above all six, 0 above three
-    found = values(route_figures(route_rows(rows()), DRAWS))
-    assert found["AUC of each grade"] == pytest.approx(9 / 12)
 
 
 def test_labels_are_found_by_answers():
@@ -77,7 +73,6 @@ def test_without_grades_there_is_neither_area_nor_histogram():
     ("change", "told"),
     [
         ({"action": "right"}, "correct, ambiguous, incorrect"),
-        ({"grades": [0.5]}, "a list of 2 numbers"),
         ({"grades": [0.5, 2]}, r"grades\[1\]"),
         ({"passages": None}, "passages"),
         ({"passages": [{"text": "x", "has_answer": 2}]}, r"passages\[0\].has_answer"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fitrag_integrations.errors import InputError, MissingExtraError
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.loaders import FORMATS, convert, read_questions, read_records
 
 # two rows of our own in each published shape, as files of those names hold them
@@ -90,6 +90,10 @@ def test_readings_and_choices_are_kept():
     assert river["answer_groups"] == [["Ulm", "the Danube"], ["the Rhine"]]
     assert river["answers"] == ["Ulm", "the Danube", "the Rhine"]
     assert island["answer_groups"] == [["Mainau"]]
+    assert river["long_answers"] == ["The Iller ends in the Danube."]
+    written = [{"long_answer": "It ends at Ulm. "}, {"long_answer": ""}, {}]
+    (again,) = convert([{**published.ASQA["dev"]["-101"], "annotations": written}]).rows
+    assert again["long_answers"] == ["It ends at Ulm."]
     for rows in (published.ARC, published.ARC_OWN):
         first, second = convert(rows).rows
         assert (first["answers"], second["answers"]) == (["gravity"], ["solid water"])
@@ -235,21 +239,6 @@ def test_the_hub_is_asked_for_name_config_and_split(monkeypatch):
     for name in ("hf:nq_open", "hf::x", "hf:a:b:c:d", "hf:a:"):
         with pytest.raises(InputError, match="hf:NAME:SPLIT"):
             read_records(name)
-
-
-def test_without_the_package_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"fitrag-integrations\[datasets\]"):
-        read_records("hf:nq_open:validation")
-
-
-def test_the_long_answers_of_asqa_are_kept_where_they_are():
-    row = dict(published.ASQA["dev"]["-101"])
-    assert convert([row]).rows[0]["long_answers"] == ["The Iller ends in the Danube."]
-    row["annotations"] = []
-    assert "long_answers" not in convert([row]).rows[0]
-    row["annotations"] = [{"long_answer": "It ends at Ulm. "}, {"long_answer": ""}, {}]
-    assert convert([row]).rows[0]["long_answers"] == ["It ends at Ulm."]
 
 
 def test_one_wikipedia_is_asked_in_three_shapes():

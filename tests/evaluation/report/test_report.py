@@ -13,7 +13,7 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figures.methods import systems
+from fitrag_integrations.evaluation.figure import interval, number, signed
 from fitrag_integrations.evaluation.report import drawings, html_report
 from fitrag_integrations.evaluation.report.page import findings, tiles
 from fitrag_integrations.evaluation.report.questions import BUDGET, excerpts, questions
@@ -147,29 +147,6 @@ def test_unseen_characters_are_shown_by_their_codes_and_nothing_is_refused():
     page.encode("utf-8")
 
 
-def test_systems_of_methods_and_of_answers_are_read_alike():
-    direct, fitrag = systems(methods())
-    assert (direct.name, direct.accuracy.value, direct.accuracy.change) == ("direct", 0.5, None)
-    assert direct.value("tokens_in") == 1000
-    assert direct.accuracy.bounds[0] <= 0.5 <= direct.accuracy.bounds[1]
-    change = fitrag.accuracy.change
-    assert (change.value, change.bounds) == (0.25, (0.1, 0.5))
-    one, two = systems(answers())
-    assert (one.accuracy.bounds, one.accuracy.change) == ((0.4, 0.8), None)
-    assert two.accuracy.bounds == (0.2, 0.6)
-    assert two.accuracy.change.bounds == (-0.4, 0.1)
-    assert (one.value("tokens_in"), two.value("tokens_in")) == (900.0, None)
-
-
-def test_costs_follow_from_tokens_and_prices():
-    line = systems(methods())[0]
-    cost = line.cost(Prices(2.0, 10.0, 5.0))
-    # a thousand questions read a million tokens, write ten thousand, and retrieve once each
-    assert cost == {"tokens read": 2.0, "tokens written": 0.1, "retrieval": 5.0}
-    assert line.cost(None) is None
-    assert systems(answers())[1].cost(Prices(1.0)) is None
-
-
 def test_the_table_of_methods():
     (table,) = tables(methods(), Prices(2.0, 10.0))
     assert table.head[:3] == ["method", "accuracy", "to the first"]
@@ -223,12 +200,31 @@ def test_each_kind_of_figures_has_its_table(result, head, rows):
     assert (list(table.head), cells(table)) == (head, rows)
 
 
+MINUS = "\N{MINUS SIGN}"
+
+
 def test_intervals_and_differences_stand_below():
     (table,) = tables(answers(), None)
-    assert table.rows[0][1].below == "0.400 to 0.800"
-    minus = "\N{MINUS SIGN}"
-    told = f"0.200 to 0.600; {minus}0.200 ({minus}0.400 to +0.100, p 0.040)"
-    assert table.rows[0][2].below == told
+    below = f"0.200 to 0.600; {MINUS}0.200 ({MINUS}0.400 to +0.100, p 0.040)"
+    assert [cell.below for cell in table.rows[0][1:]] == ["0.400 to 0.800", below]
+    assert (signed(None), interval(None)) == ("\N{EN DASH}", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, "\N{EN DASH}"),
+        (0.12345, "0.123"),
+        (-0.5, f"{MINUS}0.500"),
+        (9.9996, "10.0"),
+        (1234.5, "1,234"),
+        (1234, "1,234"),
+        (True, "True"),
+        ("nan", "nan"),
+    ],
+)
+def test_a_number_is_told_as_exactly_as_it_is_known(value, told):
+    assert number(value) == told
 
 
 def test_findings_say_what_chance_leaves_open():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.thresholds.scores import (
     chances,
     fit_line,
@@ -72,9 +71,3 @@ def test_unlabeled_lists_move_the_shift_alone():
     x, y = lists(40)
     plain, moved = fit_scores(x, y), fit_scores(x, y, np.subtract(x, 1.0).tolist())
     assert moved.slope == plain.slope and moved.shift < plain.shift - 0.5
-
-
-@pytest.mark.parametrize("labels", [[[1, 0] * 24], [[0] * 60], [[1] * 60]])
-def test_too_few_labels_are_refused(labels):
-    with pytest.raises(InputError, match="at least 50 labeled passages, some 1 and some 0"):
-        fit_scores([[0.0] * len(each) for each in labels], labels)

@@ -116,14 +116,11 @@ def test_the_conformal_threshold_by_hand():
 
 @pytest.mark.parametrize(("drop", "sure"), [(0, 0.9), (1, 0.9), (0.02, 1), (0.02, 0), ("a", 0.9)])
 def test_promises_nobody_can_make(drop, sure):
-    rows = Outcomes(np.array([0.5]), np.ones(1), np.ones(1), np.ones(1))
+    known = np.array([0.5]), np.ones(1), np.ones(1)
     with pytest.raises(InputError):
-        certified_threshold(rows, drop, sure)
-
-
-def test_answers_with_retrieval_are_needed():
+        certified_threshold(Outcomes(*known, np.ones(1)), drop, sure)
     with pytest.raises(InputError, match="right_with"):
-        certified_threshold(Outcomes(np.array([0.5]), np.ones(1), np.ones(1)), 0.02, 0.9)
+        certified_threshold(Outcomes(*known), 0.02, 0.9)
 
 
 WISH = {"max_drop": 0.1, "confidence": 0.9}

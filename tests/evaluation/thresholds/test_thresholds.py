@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
-from gate_rows import REGIMES, calibrated, draw, rows_of
+from gate_rows import FIVE, REGIMES, ROWS, calibrated, draw, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.outcomes import Curve, Outcomes
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
-
-# p_known, right without, right with
-FIVE = [(0.9, 1, 1), (0.8, 1, 0), (0.6, 0, 1), (0.3, 1, 1), (0.1, 0, 1)]
-ROWS = [{"p_known": p, "right_without": a, "right_with": b} for p, a, b in FIVE]
 
 
 def test_the_best_accuracy_of_the_answers():
@@ -113,43 +109,23 @@ def test_the_drop_is_what_is_lost_against_always(regime):
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "how", "said"),
     [
-        ([], "rows"),
-        ([3], r"rows\[0\]"),
-        ([{"known": 1}], r"rows\[0\].p_known"),
-        ([{"p_known": None, "known": 1}], r"rows\[0\].p_known"),
-        ([{"p_known": float("nan"), "known": 1}], r"rows\[0\].p_known"),
-        ([{"p_known": 1.2, "known": 1}], r"rows\[0\].p_known"),
-        ([ROWS[0], {"p_known": 0.2}], r"rows\[1\].known"),
-        ([{"p_known": 0.2, "known": 0.5}], r"rows\[0\].known"),
-        ([{"p_known": 0.2, "known": "yes"}], r"rows\[0\].known"),
-        ([ROWS[0], {"p_known": 0.2, "known": 1}], r"rows\[1\].right_with"),
+        ([], {}, "rows"),
+        ([3], {}, r"rows\[0\]"),
+        ([{"known": 1}], {}, r"rows\[0\].p_known"),
+        ([{"p_known": float("nan"), "known": 1}], {}, r"rows\[0\].p_known"),
+        ([{"p_known": 1.2, "known": 1}], {}, r"rows\[0\].p_known"),
+        ([ROWS[0], {"p_known": 0.2}], {}, r"rows\[1\].known"),
+        ([{"p_known": 0.2, "known": "yes"}], {}, r"rows\[0\].known"),
+        ([ROWS[0], {"p_known": 0.2, "known": 1}], {}, r"rows\[1\].right_with"),
+        (ROWS, {"target": "cheapest"}, "target"),
+        (ROWS, {"target": "share"}, "max_share"),
+        (ROWS, {"target": "share", "max_share": 40}, "max_share"),
+        (ROWS, {"target": "drop", "max_drop": 0}, "max_drop"),
+        (ROWS, {"target": "drop", "max_drop": 0.02, "confidence": 1}, "confidence"),
     ],
 )
-def test_rows_that_are_refused(rows, said):
+def test_rows_and_targets_that_are_refused(rows, how, said):
     with pytest.raises(InputError, match=said):
-        choose_threshold(rows)
-
-
-@pytest.mark.parametrize(
-    ("target", "options", "said"),
-    [
-        ("cheapest", {}, "target"),
-        ("share", {}, "max_share"),
-        ("share", {"max_share": 40}, "max_share"),
-        ("drop", {}, "max_drop"),
-        ("drop", {"max_drop": 0}, "max_drop"),
-        ("drop", {"max_drop": 0.02, "confidence": 1}, "confidence"),
-        ("conformal", {"max_drop": 2}, "max_drop"),
-    ],
-)
-def test_targets_that_are_refused(target, options, said):
-    with pytest.raises(InputError, match=said):
-        choose_threshold(ROWS, target, **options)
-
-
-def test_labels_may_be_booleans_and_both_kinds_may_stand_together():
-    row = {"p_known": 0.9, "known": True, "right_without": False, "right_with": True}
-    outcomes = Outcomes.of([row])
-    assert (outcomes.known[0], outcomes.without[0], outcomes.drop(0.5)) == (1, 0, 1)
+        choose_threshold(rows, **how)

@@ -68,8 +68,6 @@ def write_monot5(folder):
 
 
 KINDS = {
-    "t5": (write_t5, {"q", "v"}),
-    "bert": (write_bert, {"query", "key", "value", "dense"}),
     "modernbert": (lambda folder: write_like(folder, modernbert), {"Wqkv", "Wo", "Wi"}),
     "deberta": (
         lambda folder: write_like(folder, deberta),

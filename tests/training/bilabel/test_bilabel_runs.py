@@ -1,7 +1,6 @@
 """`fitrag train bilabel`: what is held out, what is kept, what a run remembers, what is drawn."""
 
 import json
-import math
 from dataclasses import replace
 
 import pytest
@@ -17,7 +16,6 @@ from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.fit import cross_entropy, held_logits
 from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists, fit_head
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.rows import (
@@ -46,13 +44,6 @@ def train(bert, tmp_path):
     return run
 
 
-def test_a_file_of_rows_to_hold_out(train, tmp_path):
-    write_jsonl(tmp_path / "train.jsonl", map(labelled_json, ROWS[:6]))
-    write_jsonl(tmp_path / "held.jsonl", map(labelled_json, ROWS[6:]))
-    done = train("--tune head --validation {here}/held.jsonl", "train.jsonl")
-    assert done.exit_code == 0 and "llm_prefer AUC" in done.stderr, done.output
-
-
 def test_a_question_on_both_sides_is_named(train, tmp_path):
     again = replace(ROWS[3], question=f"  {ROWS[3].question.upper()} ")
     write_jsonl(tmp_path / "held.jsonl", map(labelled_json, [again]))
@@ -62,28 +53,6 @@ def test_a_question_on_both_sides_is_named(train, tmp_path):
     assert "not trained on; 1 of them" in str(done.exception)
     assert not (tmp_path / "model").exists()
     refuse_shared(ROWS[:3], ROWS[3:])
-
-
-@pytest.mark.parametrize("given", ["nowhere.jsonl", "0", "1.5", "nan"])
-def test_what_holds_nothing_out_is_refused(train, given):
-    done = train(f"--validation {given}")
-    assert isinstance(done.exception, InputError) and "validation` must be" in str(done.exception)
-
-
-@pytest.mark.parametrize(
-    ("passage", "message"),
-    [
-        ({"llm_prefer": 0}, "rows.jsonl, row 2: `passages[0].has_answer` must be"),
-        ({"has_answer": 1}, "row 2: `passages[0].llm_prefer` must be"),
-        ({"has_answer": 2, "llm_prefer": 0}, "has_answer` must be 0 or 1"),
-        ({"has_answer": None, "llm_prefer": 0}, "has_answer` must be"),
-    ],
-)
-def test_a_missing_label_is_named_and_never_a_zero(train, tmp_path, passage, message):
-    row = {"question": "who", "passages": [{"title": "t", "text": "x"} | passage]}
-    write_jsonl(tmp_path / "rows.jsonl", [labelled_json(ROWS[0]), row])
-    done = train("")
-    assert isinstance(done.exception, InputError) and message in str(done.exception)
 
 
 def test_rows_that_teach_nothing_are_left_out_and_told(train, tmp_path):
@@ -148,17 +117,6 @@ def test_passes_stay_under_the_budget_and_questions_whole(bert):
     assert {k: float(v) for k, v in found.items()} == pytest.approx(
         {k: float(v) for k, v in expected.items()}, abs=1e-5
     )
-
-
-def test_held_logits_are_in_order(bert):
-    trunk, _ = load_base(bert)
-    module = BiLabelModule(trunk, BiLabelHead(trunk.width), tokenizer_of(bert), evidence=Evidence())
-    whole = held_logits(module, Lists(ROWS, module.tokenizer))
-    alone = torch.cat([held_logits(module, Lists([row], module.tokenizer)) for row in ROWS])
-    torch.testing.assert_close(whole, alone, atol=1e-5, rtol=0)
-    labels = torch.tensor([[1.0, math.nan], [0.0, 0.0]])
-    logits = torch.zeros(2, 2)
-    assert cross_entropy(logits, labels) == pytest.approx(math.log(2))
 
 
 def test_a_head_may_be_fitted_by_sgd():

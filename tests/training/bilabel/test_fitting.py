@@ -59,13 +59,7 @@ def test_a_fitted_reader_loads_and_reads(base, reader_folder):
     assert any(not torch.equal(w, before[name]) for name, w in parameters(reader).items())
 
 
-def test_a_plan_is_kept_with_the_weights(base, reader_folder):
-    manifest = json.loads((reader_folder / "model.json").read_text())
-    assert manifest["trained"]["rate"] == 5e-3 and manifest["base"] == base
-
-
-@pytest.mark.parametrize("tune", ["head", "lora", "full"])
-@pytest.mark.parametrize("evidence", [False, True])
+@pytest.mark.parametrize(("tune", "evidence"), [("head", True), ("lora", True), ("full", False)])
 def test_a_fitted_scorer_is_the_one_that_was_saved(base, tune, evidence, tmp_path):
     figures, scorer = fit(tmp_path, base=base, tune=tune, evidence=evidence, hidden=4 * evidence)
     assert figures.keys() == {
@@ -106,9 +100,9 @@ def test_a_head_alone_leaves_the_encoder_to_the_base(bert, tmp_path):
     assert not (tmp_path / "encoder" / "tuned.safetensors").exists()
 
 
-@pytest.mark.parametrize("tune", ["head", "full", "lora"])
-def test_a_scorer_may_start_from_a_reader(base, reader_folder, tune, tmp_path):
-    _, scorer = fit(tmp_path, base=str(reader_folder), tune=tune, rate=0.0, evidence=True)
+def test_a_scorer_may_start_from_a_reader(base, reader_folder, tmp_path):
+    _, scorer = fit(tmp_path, base=str(reader_folder), tune="lora", rate=0.0, evidence=True)
+    assert json.loads((reader_folder / "model.json").read_text())["trained"]["rate"] == 5e-3
     reader = ExtractiveReader.from_pretrained(reader_folder, device="cpu")
     before = parameters(reader)
     assert scorer.manifest["base"] == base
@@ -129,11 +123,6 @@ def test_bfloat16_trains_both(base, tmp_path):
     for tune in ("lora", "full"):
         _, scorer = fit(tmp_path / tune, base=base, tune=tune, steps=2, bfloat16=True)
         assert scorer.score(PAIRS[:1])
-
-
-def test_training_is_repeatable(bert, tmp_path):
-    one, other = (fit(tmp_path / n, base=bert, tune="lora")[1] for n in ("a", "b"))
-    assert logits(one) == logits(other)
 
 
 def test_more_steps_fit_better(bert, tmp_path):
@@ -162,9 +151,6 @@ def test_a_question_in_training_is_not_held_out(questions, validation, seed):
 def test_too_few_labelled_rows_are_refused(bert, rows, tmp_path):
     with pytest.raises(InputError, match="rows` must be enough questions"):
         fit_bilabel(rows, tmp_path, replace(SCORER, base=bert))
-
-
-def test_no_reading_rows_are_refused(bert, tmp_path):
     with pytest.raises(InputError, match="rows` must be at least one"):
         fit_reader([], tmp_path, replace(READER, base=bert))
 

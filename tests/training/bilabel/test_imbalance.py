@@ -96,10 +96,10 @@ def slope(function, at, step=1e-4):
     return (4 * narrow - wide) / 3
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_hypergradient_is_that_of_a_real_sgd_step(seed):
     net, train, held = problem(seed)
-    parameters, w = list(net.parameters()), 0.1 + 0.07 * seed
+    parameters, w = list(net.parameters()), 0.1 + 0.14 * seed
     free = torch.tensor(w, dtype=torch.float64, requires_grad=True)
     loss = validation(net, stepped(net, parameters, train, free), held)
     (exact,) = torch.autograd.grad(loss, free)
@@ -266,8 +266,6 @@ def test_held_out_batches_have_as_many_of_both_groups():
     ("plan", "start"),
     [
         (Imbalance("fixed"), 2 / 5),
-        (Imbalance("fixed", 0.01), 0.01),
-        (Imbalance("corrected"), 0.5),
         (Imbalance("corrected", 0.01), 0.05),
         (Imbalance("literal", 1.0, clip=0.1), 0.9),
     ],
@@ -349,7 +347,7 @@ PLAN = BilabelPlan("", "lora", 50, 3, 1e-2, 0, False, 0.3, 13, False)
 
 @pytest.mark.parametrize(
     ("tune", "mode"),
-    [("head", "fixed"), ("head", "corrected"), ("full", "corrected"), ("lora", "fixed")],
+    [("head", "corrected"), ("full", "corrected"), ("lora", "fixed")],
 )
 def test_training_with_weights_logs_w_and_gives_a_scorer(bert, tune, mode, tmp_path):
     plan = replace(PLAN, base=bert, tune=tune, imbalance=Imbalance(mode, alpha=50.0, pairs=2))
@@ -401,15 +399,12 @@ def test_a_stopped_run_goes_on_with_its_w(tmp_path):
     assert first["w"] == 0.5
 
 
-@pytest.mark.parametrize(("given", "error"), [("corrected", None), ("some", InputError)])
-def test_the_weighting_is_an_option_of_train_bilabel(bert, given, error, tmp_path):
+def test_the_weighting_is_an_option_of_train_bilabel(bert, tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", map(labelled_json, mixed_rows()))
     paths = ["train", "bilabel", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "model")]
-    options = ["--base", bert, "--tune", "head", "--validation", "0.3", "--imbalance", given]
-    done = CliRunner().invoke(app, [*paths, *options, "--pairs", "2", "--weight", "0.4"])
-    if error is not None:
-        assert isinstance(done.exception, error) and not (tmp_path / "model").exists()
-        return
+    options = ["--base", bert, "--tune", "head", "--validation", "0.3", "--pairs", "2"]
+    options += ["--imbalance", "corrected", "--weight", "0.4"]
+    done = CliRunner().invoke(app, [*paths, *options])
     assert done.exit_code == 0, done.output
     trained = json.loads((tmp_path / "model" / "model.json").read_text())["trained"]
     assert trained["imbalance"]["weight"] == 0.4

@@ -11,7 +11,7 @@ from fitrag_integrations.evaluation.answers import tokens
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists, fit_head, losses
+from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists, losses
 from fitrag_integrations.training.losses import fit_temperatures, span_loss
 from fitrag_integrations.training.reader import ReaderModule
 from fitrag_integrations.training.rows import ReadingRow
@@ -61,17 +61,6 @@ def test_lists_are_kept_apart():
     parts = [float(losses(logits[a:b], labels[a:b], [b - a])["rank"]) for a, b in ((0, 2), (2, 5))]
     whole = losses(logits, labels, [2, 3])["rank"]
     assert float(whole) == pytest.approx(sum(parts) / 2, rel=1e-5)
-
-
-def test_targets_are_stacked_by_pair():
-    assert Lists(labelled_rows()[:2], None).labels.tolist() == [
-        [1, 1],
-        [0, 0],
-        [0, 0],
-        [1, 1],
-        [0, 0],
-        [0, 1],
-    ]
 
 
 def reader_module(base):
@@ -152,20 +141,3 @@ def test_a_known_temperature_is_found(first, second):
 def test_a_label_nobody_knows_is_not_calibrated():
     labels = torch.tensor([[0.0, math.nan], [1.0, math.nan]])
     assert fit_temperatures(torch.tensor([[-9.0, 3.0], [9.0, 3.0]]), labels)[1] == 1.0
-
-
-def test_fitting_a_head_lowers_its_loss_and_is_repeatable():
-    generator = torch.Generator().manual_seed(5)
-    pooled, features = torch.randn(60, 4, generator=generator), torch.zeros(60, 0)
-    labels, sizes = (pooled[:, :2] > 0).float(), [3] * 20
-
-    def fitted():
-        torch.manual_seed(0)
-        head = BiLabelHead(4)
-        before = losses(head(pooled, features), labels, sizes)["point"].item()
-        fit_head(head, pooled, features, labels, sizes, rate=0.1, lists=7)
-        after = losses(head(pooled, features), labels, sizes)["point"].item()
-        assert after < 0.5 * before and not head.training
-        return head.out.weight
-
-    assert torch.equal(fitted(), fitted())

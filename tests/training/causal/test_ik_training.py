@@ -38,10 +38,10 @@ def base(tmp_path_factory):
 
 
 def plan(base, **changes):
-    return IKPlan(base, draft_tokens=8, validation=0.3, **changes)
+    return IKPlan(**{"base": base, "draft_tokens": 8, "validation": 0.3, **changes})
 
 
-@pytest.fixture(scope="module", params=list(PLANS))
+@pytest.fixture(scope="module", params=PLANS)
 def fitted(request, base, tmp_path_factory):
     out = tmp_path_factory.mktemp("fitted") / request.param
     return out, fit_ik(toy_rows(160), out, plan(base, **PLANS[request.param]))
@@ -60,6 +60,9 @@ def test_what_was_fitted_loads_and_judges(fitted, base):
     out, figures = fitted
     gate = IKClassifier.from_pretrained(out, device="cpu", for_model="little")
     assert (gate.model_name, gate.threshold, gate.fitted) == ("little", 0.5, None)
+    manifest = json.loads((out / "model.json").read_text())
+    assert len(manifest["temperatures"]) == 2 and all(t > 0 for t in manifest["temperatures"])
+    assert manifest["trained"]["rows"] == 160 and manifest["trained"]["base"] == "little"
     fresh = toy_rows(40, seed=99)
     scores = gate.p_known([row["question"] for row in fresh], [row["draft"] for row in fresh])
     known = [score for score, row in zip(scores, fresh, strict=True) if row["known"]]
@@ -86,21 +89,6 @@ def test_the_best_checkpoint_is_the_one_saved(fitted):
         assert torch.equal(tensor, best[f"model.{inner}"])
 
 
-def test_temperatures_are_of_each_case(fitted):
-    manifest = json.loads((fitted[0] / "model.json").read_text())
-    assert len(manifest["temperatures"]) == 2 and all(t > 0 for t in manifest["temperatures"])
-    assert manifest["trained"]["rows"] == 160 and manifest["trained"]["base"] == "little"
-
-
-def test_gpt2_learns_too(tmp_path):
-    base = write_gpt2(tmp_path / "base")
-    figures = fit_ik(toy_rows(160), tmp_path / "head", plan(base, **HEAD))
-    assert figures["8 tokens AUC"] > 0.9
-    fit_ik(toy_rows(), tmp_path / "lora", plan(base, **{**LORA, "epochs": 1.0}))
-    for name in ("lora", "head"):
-        IKClassifier.from_pretrained(tmp_path / name, device="cpu").unload()
-
-
 def test_the_loss_is_cross_entropy_of_the_words(base):
     engine = own_engine(base)
     rows = [Example([3, 4, 5], [7, 8]), Example([9], [2])]
@@ -114,7 +102,8 @@ def test_the_loss_is_cross_entropy_of_the_words(base):
 
 
 def test_questions_are_held_out_by_their_text():
-    rows = known_rows([*toy_rows(), *toy_rows()])
+    failed = {"question": None, "known": None, "error": {"message": "no"}}
+    rows = known_rows([*toy_rows(), failed, *toy_rows()])
     train, held = split_rows(rows, validation=0.3, seed=13)
     assert len(train) + len(held) == 240 and 40 < len(held) < 110
     assert not {row.question for row in train} & {row.question for row in held}
@@ -137,9 +126,25 @@ def test_a_wrong_row_is_named(base, change, named, tmp_path):
         fit_ik(rows, tmp_path, plan(base))
 
 
-def test_error_rows_are_passed_over():
-    rows = [*toy_rows(4), {"question": None, "known": None, "error": {"message": "no"}}]
-    assert len(known_rows(rows)) == 4
+KNOWN = [row for row in toy_rows() if row["known"]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "told"),
+    [
+        (KNOWN, {}, "known and unknown questions enough"),
+        (toy_rows(), {"lengths": (0, 16)}, "lengths` must be .*from 0 to draft_tokens, 8"),
+        (toy_rows(), {"variant": "whole"}, "variant` must be one of lora, full, head"),
+        (toy_rows(), {"base": "letters"}, "no single token for 'Yes'"),
+    ],
+    ids=["one kind", "lengths", "variant", "words"],
+)
+def test_what_cannot_be_trained_is_refused_before_training(base, rows, changes, told, tmp_path):
+    write_llama(tmp_path / "letters", whole=False)
+    base = tmp_path / changes["base"] if "base" in changes else base
+    with pytest.raises((InputError, ModelLoadError), match=told):
+        fit_ik(rows, tmp_path / "out", plan(**{**changes, "base": str(base)}))
+    assert not (tmp_path / "out" / "run").exists()
 
 
 def test_rows_of_two_models_need_a_name(base, tmp_path):
@@ -150,29 +155,10 @@ def test_rows_of_two_models_need_a_name(base, tmp_path):
     IKClassifier.from_pretrained(tmp_path / "b", device="cpu", for_model="both")
 
 
-def test_rows_of_one_kind_are_refused(base, tmp_path):
-    rows = [row for row in toy_rows() if row["known"]]
-    with pytest.raises(InputError, match="known and unknown questions enough"):
-        fit_ik(rows, tmp_path, plan(base))
-
-
-def test_lengths_beyond_the_draft_are_refused(base, tmp_path):
-    with pytest.raises(InputError, match="lengths` must be .*from 0 to draft_tokens, 8"):
-        fit_ik(toy_rows(), tmp_path, plan(base, lengths=(0, 16)))
-    with pytest.raises(InputError, match="variant` must be one of lora, full, head"):
-        fit_ik(toy_rows(), tmp_path, plan(base, variant="whole"))
-
-
-def test_a_base_without_the_words_is_refused_before_training(tmp_path):
-    base = write_llama(tmp_path / "letters", whole=False)
-    with pytest.raises(ModelLoadError, match="no single token for 'Yes'"):
-        fit_ik(toy_rows(), tmp_path / "out", plan(base))
-    assert not (tmp_path / "out" / "run").exists()
-
-
-def test_blank_drafts_train_the_question_alone(base, tmp_path):
+def test_blank_drafts_train_the_question_alone(tmp_path):
     rows = [{**row, "draft": " "} for row in toy_rows()]
-    figures = fit_ik(rows, tmp_path, plan(base, **{**HEAD, "epochs": 2.0}))
+    how = {**HEAD, "epochs": 2.0, "device_map": "auto", "device": "cpu"}
+    figures = fit_ik(rows, tmp_path, plan(write_gpt2(tmp_path / "base"), **how))
     assert set(figures) == {"0 tokens accuracy", "0 tokens AUC", "0 tokens ECE"}
 
 
@@ -230,8 +216,3 @@ def test_what_four_bits_need_is_told(base, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(MissingExtraError, match=r"a base in 4 bits: pip install .*quantize"):
         own_engine(base, "cuda", four_bit=True)
-
-
-def test_a_base_is_spread_over_the_devices_there_are(base, tmp_path):
-    figures = fit_ik(toy_rows(40), tmp_path, plan(base, **LORA, device_map="auto", device="cpu"))
-    assert figures["8 tokens accuracy"] >= 0

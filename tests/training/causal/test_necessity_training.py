@@ -33,13 +33,9 @@ def fitted(request, base, tmp_path_factory):
     return out, fit_necessity(toy_rows(160), out, NecessityPlan(base, request.param, **TOY))
 
 
-def test_a_separable_toy_is_learnt(fitted):
+def test_its_verdicts_are_written_and_read(fitted):
     out, figures = fitted
     assert figures["judge AUC"] > 0.9 and figures["judge accuracy"] > 0.8
-
-
-def test_its_verdicts_are_written_and_read(fitted):
-    out, _ = fitted
     judge = NecessityJudge.from_pretrained(out, device="cpu", for_model="little")
     rows = toy_rows(30, seed=99)
     asked = [row["question"] for row in rows], [row["draft"] for row in rows]
@@ -67,7 +63,6 @@ def test_labels_come_from_the_answers(base, tmp_path):
         ("Rome", ["Rome", "Paris"], 0.5, False),  # strictly more than half
         ("Rome", [["Rome", "Roma"], ["Paris"], ["rome"]], 2 / 3, True),
         ("Romeo", ["Rome"], 0.0, False),
-        ("", ["Rome"], 0.0, False),
         ("Rome", [], 0.0, False),
     ],
 )

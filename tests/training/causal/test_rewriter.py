@@ -13,7 +13,7 @@ from fitrag_integrations.commands.label.known import claims_verb
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.prompts import REWRITE
-from fitrag_integrations.methods.slimplm.claims import REWRITES, parse_claims
+from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.models import QueryRewriter
 from fitrag_integrations.models.gate.slimplm import REWRITERS as TEMPLATES
 from fitrag_integrations.training.causal.slimplm import RewriterPlan, claim_rows, fit_rewriter
@@ -51,7 +51,7 @@ def fitted(request, base, tmp_path_factory):
     return out, fit_rewriter(toy_rows(), out, RewriterPlan(base, request.param, **TOY))
 
 
-def test_a_rewriter_learns_the_grammar(fitted):
+def test_a_rewriter_learns_the_grammar_and_is_saved_whole(fitted, tmp_path):
     out, figures = fitted
     assert figures["rewriter loss"] < 0.5
     model = QueryRewriter.from_pretrained(out, device="cpu")
@@ -63,20 +63,10 @@ def test_a_rewriter_learns_the_grammar(fitted):
     assert (found.grammar, found.repairs) == (grammar, ())
     assert [lead.query for lead in found.claims] == ["king"]
     assert asyncio.run(model.arewrite(questions, drafts)) == written
-    copy = pickle.loads(pickle.dumps(model))
-    assert copy.rewrite(questions, drafts) == written
-
-
-def test_it_is_saved_whole(fitted, tmp_path):
-    out, _ = fitted
-    model = QueryRewriter.from_pretrained(out, device="cpu")
+    assert pickle.loads(pickle.dumps(model)).rewrite(questions, drafts) == written
     model.save_pretrained(tmp_path / "again")
     again = QueryRewriter.from_pretrained(tmp_path / "again", device="cpu")
-    asked = ["who wrote number 3 of Rome?"], ["a king wrote it"]
-    assert again.rewrite(*asked) == model.rewrite(*asked)
-    assert again.template == TEMPLATES[out.name]
-    again.unload()
-    model.unload()
+    assert again.rewrite(questions, drafts) == written and again.template == TEMPLATES[grammar]
     manifest = json.loads((out / "model.json").read_text())
     assert manifest["kind"] == "rewriter" and manifest["trained"]["rows"] < 40
 
@@ -88,12 +78,6 @@ def test_any_language_model_may_be_asked(base):
     model.unload()
     with pytest.raises(InputError, match="template` must be"):
         QueryRewriter.from_pretrained(base, template="mine")
-
-
-def test_the_prompts_are_those_of_the_method():
-    for name in ("paper", "released"):
-        filled = TEMPLATES[name].prompt.format(question="who?", draft="a king")
-        assert filled == REWRITES[name].render(Context("who?", draft="a king"))
 
 
 def test_rows_of_either_shape_are_read():
@@ -168,9 +152,11 @@ def labelled(verb, rows):
 
 def test_claims_are_labelled_and_can_be_learnt_from():
     teacher = Teacher()
-    rows = [{"question": f"who wrote {n}?", "draft": "the queen"} for n in range(16)]
+    rows = [{"question": f"who wrote {n}?", "draft": "the queen"} for n in range(15)]
+    rows.append({"question": "who else?", "draft": " "})
     found = [traced.value for traced in labelled(claims_verb(teacher, name="big"), rows)]
-    assert teacher.calls == [("generate", 16)]
+    assert sorted(teacher.calls) == [("answer", 1), ("generate", 1), ("generate", 15)]
+    assert found[15]["draft"] == "a king wrote it"
     assert teacher.prompts[0] == REWRITE.render(Context("who wrote 0?", draft="the queen"))
     assert found[0] == {
         "draft": "the queen",
@@ -181,14 +167,6 @@ def test_claims_are_labelled_and_can_be_learnt_from():
         "llm": "big",
     }
     assert len(claim_rows(row | one for row, one in zip(rows, found, strict=True))) == 16
-
-
-def test_the_model_writes_the_answers_that_are_missing():
-    teacher = Teacher()
-    rows = [{"question": "who?", "draft": " "}, {"question": "who else?"}]
-    found = [traced.value for traced in labelled(claims_verb(teacher, name="big"), rows)]
-    assert teacher.calls == [("answer", 2), ("generate", 2)]
-    assert {row["draft"] for row in found} == {"a king wrote it"}
 
 
 def test_what_cannot_be_read_becomes_an_error_row():

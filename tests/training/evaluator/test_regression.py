@@ -62,8 +62,7 @@ def test_what_is_saved_is_what_was_trained(base, tune, tmp_path, request):
         assert all("lora_" in name or name.startswith("head") for name in trained)
 
 
-@pytest.mark.parametrize("pad", [True, False])
-@pytest.mark.parametrize("tune", ["full", "lora"])
+@pytest.mark.parametrize(("tune", "pad"), [("full", True), ("lora", False)])
 def test_a_decoder_is_fitted_at_its_last_token(tune, pad, tmp_path):
     base = write_llama(tmp_path / "base", pad=pad)
     fit_evaluator(judged_rows(), tmp_path / "out", plan_for(base, tune=tune), CPU)

@@ -147,33 +147,26 @@ def test_where_reading_all_is_needed_the_plain_retriever_is_written(tmp_path):
         fitted.options({"scorer", "top_n"})
 
 
-def test_questions_are_written_and_can_be_edited(tmp_path):
-    llm = Reading()
-    fit(retriever, llm, out=tmp_path, wish=replace(WISH, count=12), passages=passages())
-    rows = list(read_jsonl(tmp_path / "questions.jsonl"))
+def test_questions_are_written_edited_and_written_anew_where_their_passage_is_gone(tmp_path):
+    wish, path = replace(WISH, count=12), tmp_path / "questions.jsonl"
+    fit(retriever, Reading(), out=tmp_path, wish=wish, passages=passages())
+    rows = list(read_jsonl(path))
     assert len(rows) == 12 and all(row["made_of"] for row in rows)
     assert all([dict(people())[row["question"][10:-6]]] == row["answers"] for row in rows)
-    edited = [Asked(row["question"], tuple(row["answers"])) for row in rows[:8]]
-    write_questions(tmp_path / "questions.jsonl", edited)
-    fit(retriever, llm, out=tmp_path, wish=replace(WISH, count=12), passages=passages())
-
-
-def test_questions_about_what_is_gone_are_written_anew(tmp_path):
-    wish = replace(WISH, count=12)
-    fit(retriever, Reading(), out=tmp_path, wish=wish, passages=passages())
-    before = {row["made_of"] for row in read_jsonl(tmp_path / "questions.jsonl")}
-    left = [one for one in passages() if one.text != min(before)]
-    fitted = Fitted.read(tmp_path)
-    assert fitted.changed(passage_hashes(left)) == "1 gone"
+    gone = min(row["made_of"] for row in rows)
+    left = [one for one in passages() if one.text != gone]
+    assert Fitted.read(tmp_path).changed(passage_hashes(left)) == "1 gone"
     fit(retriever, Reading(), out=tmp_path, wish=wish, passages=left, update=True)
-    after = {row["made_of"] for row in read_jsonl(tmp_path / "questions.jsonl")}
-    assert min(before) not in after and len(after) == 12
+    after = {row["made_of"] for row in read_jsonl(path)}
+    assert gone not in after and len(after) == 12
     assert not Fitted.read(tmp_path).changed(passage_hashes(left))
-
-
-def test_like_questions_go():
-    asked = [Asked("Where was Ada Falk born?"), Asked("where was Ada Falk born"), Asked("Who?")]
-    assert [one.question for one in different(asked)] == ["Where was Ada Falk born?", "Who?"]
+    edited = [
+        Asked(row["question"], tuple(row["answers"])) for row in rows if row["made_of"] != gone
+    ]
+    write_questions(path, edited[:8])
+    fit(retriever, Reading(), out=tmp_path, wish=wish, passages=left, update=True)
+    like = [*edited[:1], Asked(edited[0].question.lower()[:-1]), Asked("Who?")]
+    assert different(like) == [edited[0], Asked("Who?")]
 
 
 def test_a_budget_stops_it_and_loses_nothing(tmp_path):
@@ -187,7 +180,9 @@ def test_a_budget_stops_it_and_loses_nothing(tmp_path):
     assert len(llm.asked) == len(set(llm.asked)) > asked
 
 
-def test_another_language_model_is_refused(fitted_at):
+def test_another_language_model_and_another_folder_are_refused(fitted_at, tmp_path):
+    with pytest.raises(InputError, match="a folder that `fitrag fit` wrote"):
+        Fitted.read(tmp_path)
     folder, _ = fitted_at
     fitted = Fitted.read(folder)
     for same in (None, "reading", "openai:reading"):
@@ -199,8 +194,3 @@ def test_another_language_model_is_refused(fitted_at):
         other = Reading()
         other.name = "other"
         fit(retriever, other, questions(), out=folder, wish=WISH)
-
-
-def test_a_folder_that_is_none_is_named(tmp_path):
-    with pytest.raises(InputError, match="a folder that `fitrag fit` wrote"):
-        Fitted.read(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.answers import check_answers, matches_pattern
-from fitrag_integrations.training.asking_llm import REFUSAL, AskLLM, AskReader
+from fitrag_integrations.training.asking_llm import REFUSAL, AskLLM
 from fitrag_integrations.training.collecting import (
     Failed,
     Question,
@@ -17,7 +17,7 @@ from fitrag_integrations.training.collecting import (
     count_labels,
     passage_labels,
 )
-from fitrag_integrations.training.journal import Account, AnswerJournal
+from fitrag_integrations.training.journal import AnswerJournal
 
 SEA = Passage("", "The Danube ends in the Black Sea.", "Danube")
 TOWN = Passage("", "Ulm lies on it.", "Ulm")
@@ -52,22 +52,6 @@ def test_labels_are_separate_and_no_answer_is_no_zero():
     assert (counts["groups"], counts["pairs"], counts["mismatched"]) == (groups, 4, 2)
     assert counts["imbalance"] == 0.0 and counts["errors"] == counts["failures"]["timeout"] == 1
     assert "not answered: timeout 1" in text and "has_answer=0 llm_prefer=null: 1 (25.0%)" in text
-
-
-def test_the_imbalance_is_matched_per_mismatched():
-    pairs = [(1, 1)] * 3 + [(0, 0)] * 9 + [(0, 1)]
-    passages = [{"has_answer": h, "llm_prefer": p} for h, p in pairs]
-    text, counts = count_labels([{"passages": passages}])
-    assert counts["imbalance"] == 12.0 and "12.0 matched per mismatched" in text
-    assert count_labels([{"passages": passages[:2]}])[1]["imbalance"] is None
-    assert "0 questions, 0 pairs" in count_labels([{"error": {"message": "no"}}])[0]
-
-
-def test_a_gold_passage_holds_the_answer_whatever_its_wording():
-    question = Question("what sea?", (), (SEA, TOWN), gold=TOWN.text)
-    found = passage_labels(question, [None, None])
-    assert [one["has_answer"] for one in found] == [0, 1]
-    assert {one["llm_error"] for one in found} == {"no gold answers to judge by"}
 
 
 @pytest.mark.parametrize(
@@ -112,10 +96,8 @@ def test_answers_that_can():
     [
         ("I'm sorry, but I can't help with that.", True),
         ("As an AI language model, I cannot assist with this request.", True),
-        ("I am not able to discuss that.", True),
         ("I must decline.", True),
         ("I can't help falling in love", False),
-        ("I Can't Help Myself", False),
         ("Unfortunately, the passage does not say.", False),
         ("The Black Sea", False),
     ],
@@ -124,25 +106,16 @@ def test_what_is_a_refusal(text, refused):
     assert bool(REFUSAL.search(text)) is refused
 
 
-def test_failures_are_tried_again_and_told_by_kind():
+def test_only_what_failed_is_tried_again_and_it_is_told_by_its_kind():
     calls = []
 
     def llm(prompts):
         calls.append(len(prompts))
-        return ["", "I’m sorry, I can’t assist with that."]
+        return ["the Black Sea", "", "I’m sorry, I can’t assist with that."][-len(prompts) :]
 
-    empty, refusal = ask(llm)
-    assert (empty.kind, refusal.kind) == ("empty", "refusal") and calls == [2, 2, 2]
-
-
-def test_only_what_failed_is_asked_again():
-    calls = []
-
-    def llm(prompts):
-        calls.append(len(prompts))
-        return ["the Black Sea", ""] if len(calls) == 1 else ["Ulm"]
-
-    assert ask(llm) == [Told("the Black Sea"), Told("Ulm")] and calls == [2, 1]
+    told, empty, refusal = ask(llm, [*PAIRS, PAIRS[1]])
+    assert told == Told("the Black Sea") and calls == [3, 2, 2]
+    assert (empty.kind, refusal.kind) == ("empty", "refusal")
 
 
 @pytest.mark.parametrize(
@@ -163,12 +136,8 @@ def test_errors(error, kind, tries):
     outcomes = ask(llm)
     assert [one.kind for one in outcomes] == [kind] * 2 and len(calls) == tries
     assert str(error) in outcomes[0].message
-
-
-def test_a_callable_that_gives_too_few():
-    assert ask(lambda prompts: ["one"])[0].message == (
-        "PortError: <lambda> got 2 prompts but gave 1 answers"
-    )
+    few = ask(lambda prompts: ["one"])[0].message
+    assert few == "PortError: <lambda> got 2 prompts but gave 1 answers"
 
 
 class Framework:
@@ -209,14 +178,10 @@ def test_models_of_the_frameworks():
     assert AskLLM(llm).name == "one"
 
 
-def test_never_more_than_the_limit_at_once():
+async def test_a_model_is_asked_where_a_loop_is_running_and_never_more_at_once_than_allowed():
     llm = Completing()
-    ask(llm, PAIRS * 10, concurrency=3)
+    assert ask(llm, PAIRS * 10, concurrency=3) == [Told("Black Sea")] * 20
     assert llm.most == 3
-
-
-async def test_asking_where_a_loop_is_running():
-    assert ask(Completing()) == [Told("Black Sea")] * 2
 
 
 def test_real_framework_models():
@@ -244,40 +209,6 @@ def test_the_prompt_is_filled_once():
         AskLLM(3)
 
 
-def test_a_reader_reads_question_by_question():
-    class Reader:
-        calls = []
-
-        def read(self, pairs):
-            self.calls.append(len(pairs))
-            return [SimpleNamespace(text=p.title, score=0.5) for _, p in pairs]
-
-    heard = {}
-    AskReader(Reader()).ask([*PAIRS, ("what town?", TOWN)], heard.__setitem__, always)
-    assert heard[2] == Told("Ulm", score=0.5) and Reader.calls == [2, 1]
-
-
-def test_the_account_stops_before_the_cost_is_exceeded():
-    prices = {"price_read": 1e6, "price_written": 2e6}
-    account = Account(len, **prices, max_cost=20.0, longest=2)
-    assert account.may("12345678") and account.cost == 0  # 8 + 2 * 2 is under way
-    assert not account.may("123456") and "cost of 20" in account.stopped
-    account = Account(len, **prices, max_cost=20.0, longest=2)
-    assert account.may("12345678")
-    assert account.heard("12345678", Told("ab")) == Told("ab", (8, 2))  # it told no tokens
-    assert account.cost == 12.0 and account.may("1234") and not account.may("1234")
-
-
-def test_the_account_stops_after_failures_in_a_row():
-    account = Account(len, max_failures=2)
-    failed = Failed("error", "broken")
-    for outcome in (failed, Told("fine"), failed, failed):
-        assert account.may("prompt")
-        account.heard("prompt", outcome)
-    assert not account.may("prompt") and account.stopped.endswith("error: broken")
-    assert (account.asked, account.failed) == (4, 3)
-
-
 PLAN = {"llm": "one", "depth": 5}
 
 
@@ -302,19 +233,14 @@ def test_the_journal_knows_answers_and_cuts_what_is_half_written(tmp_path):
         assert json.loads(path.read_text().splitlines()[0]) == {"plan": PLAN}
 
 
-def test_the_journal_refuses_another_plan_and_damage_by_name(tmp_path):
+def test_the_journal_refuses_a_second_writer_another_plan_and_damage_by_name(tmp_path):
     path = tmp_path / "out.jsonl.asked"
-    AnswerJournal(path, PLAN).close()
+    journal = AnswerJournal(path, PLAN)
+    with pytest.raises(InputError, match="no other run"):
+        AnswerJournal(path, PLAN)
+    journal.close()
     with pytest.raises(InputError, match=r"--depth` must be .*5, with which .*out.jsonl was begun"):
         AnswerJournal(path, {**PLAN, "depth": 9})
     path.write_bytes(b"{}\n")
     with pytest.raises(InputError, match="damaged"):
         AnswerJournal(path, PLAN)
-
-
-def test_only_one_writes_a_journal(tmp_path):
-    journal = AnswerJournal(tmp_path / "asked", PLAN)
-    with pytest.raises(InputError, match="no other run"):
-        AnswerJournal(tmp_path / "asked", PLAN)
-    journal.close()
-    AnswerJournal(tmp_path / "asked", PLAN).close()

@@ -5,7 +5,7 @@ from training_rows import KINGS, reading_rows, right, wrong
 
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.answers import contains_answer, is_correct
+from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
 from fitrag_integrations.training.negatives import candidates, mine_negatives
 from fitrag_integrations.training.rows import Labelled, ReadingRow
@@ -60,11 +60,3 @@ def test_the_abstention_threshold_by_hand():
     assert 0.4 < threshold <= 0.6 and accuracy == 1.0
     with pytest.raises(InputError, match="must be rows with reader_score, llm_prefer"):
         fit_abstention(rows[3:])
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold", "right"),
-    [("in Rome", ["rome"], True), ("the king", ["A king"], True), ("Romes", ["Rome"], False)],
-)
-def test_what_counts_as_correct(answer, gold, right):
-    assert is_correct(answer, gold) is right
