@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 from decision_fakes import ACTIONS, OverlapEvaluator, PageSearch
-from fakes import PASSAGES, QUESTIONS, OverlapRetriever
-from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM, node
+from fakes import QUESTIONS, OverlapRetriever
+from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
@@ -18,14 +18,12 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.llama_index import (
-    CompressionEvent,
     CorrectiveRetriever,
     CorrectiveRouterQueryEngine,
-    KnowledgeRefiner,
     RetrievalSkippedEvent,
     RouteDecisionEvent,
     WebSearchRetriever,
@@ -114,26 +112,6 @@ def test_the_action_and_its_notes_are_an_event(settings, question, route, grade,
     assert why in event.why or any(why in note for note in event.notes)
     assert event.best_grade == grade or grade is None
     assert events.of(RetrievalSkippedEvent) == []
-
-
-def refiner(**settings):
-    return KnowledgeRefiner(**{"evaluator": OverlapEvaluator(), **settings})
-
-
-def nodes():
-    return [node(passage) for passage in PASSAGES]
-
-
-async def test_pieces_lead_to_their_source_and_are_counted_in_an_event():
-    with Events() as events:
-        kept = refiner().postprocess_nodes(nodes(), query_str=CORRECT)
-        assert await refiner().apostprocess_nodes(nodes(), query_str=CORRECT) == kept
-    for n in kept:
-        assert n.node.relationships[NodeRelationship.SOURCE].node_id == n.metadata["source_id"]
-        assert json.loads(n.to_json())["score"] == n.score
-    first, second = events.of(CompressionEvent)
-    assert (first.nodes_in, first.nodes_out) == (6.0, float(len(kept)))
-    assert first.tokens_in == second.tokens_in > first.tokens_out == second.tokens_out
 
 
 class Saying(BaseQueryEngine):
