@@ -1,12 +1,6 @@
-"""Five pages about a river, a retriever over them, and what a new user's objects look like.
+"""Five pages about a river, a retriever over them, and what a new user's objects look like."""
 
-`LANGCHAIN` and `LLAMA_INDEX` call the drop-ins of either framework in the same words.
-"""
-
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
-
+from frameworks import BOTH
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
@@ -14,8 +8,6 @@ from langchain_core.retrievers import BaseRetriever as LangChainRetriever
 from llama_index.core.base.base_retriever import BaseRetriever as LlamaIndexRetriever
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import NodeWithScore, TextNode
-
-from fitrag_integrations import langchain, llama_index
 
 QUESTION = "Who designed the bridge over the Tirva?"
 PAGES = {
@@ -77,56 +69,26 @@ def overlap(pairs):
     return Overlap().score([(question, passage.text) for question, passage in pairs])
 
 
-@dataclass(frozen=True)
-class Kit:
-    """A framework: its drop-ins, a retriever and a model of a user's, and its calls."""
-
-    ours: ModuleType
-    shelf: type
-    llm: Any
-    find: str
-    keep: str
-
-    def retriever(self, kind, base=None, **options):
-        """Make a retriever over the shelf."""
-        return getattr(self.ours, kind)(base=base or self.shelf(), **options)
-
-    def retrievers(self):
-        """Make one of each."""
-        made = {
-            "fitrag": self.retriever("FitRagRetriever"),
-            "corrective": self.retriever("CorrectiveRetriever"),
-            "slimplm": self.retriever("SlimPLMRetriever", llm=self.llm),
-            "itrg": self.retriever("ITRGRetriever", llm=self.llm, rounds=2),
-        }
-        if self.ours is langchain:
-            steps = [langchain.BiLabelReranker()]
-            base = self.shelf()
-            made["compressing"] = langchain.CompressingRetriever(base=base, compressors=steps)
-        return made
-
-    def found(self, retriever, question=QUESTION):
-        """Retrieve."""
-        return getattr(retriever, self.find)(question)
-
-    async def afound(self, retriever, question=QUESTION):
-        """Retrieve by the async side."""
-        return await getattr(retriever, f"a{self.find}")(question)
-
-    def kept(self, compressor, question=QUESTION, how=""):
-        """Compress the pages; the async side is to be awaited."""
-        given = self.found(self.shelf())
-        asked = {"query" if self.ours is langchain else "query_str": question}
-        return getattr(compressor, f"{how}{self.keep}")(given, **asked)
-
-    def text(self, one):
-        """Return the text of a document or node, and its id."""
-        if self.ours is langchain:
-            return one.page_content, one.id
-        return one.text, one.node_id
+LANGCHAIN, LLAMA_INDEX = BOTH
+SHELVES = {LANGCHAIN: Shelf, LLAMA_INDEX: NodeShelf}
+LLMS = {LANGCHAIN: FakeListChatModel(responses=["a"]), LLAMA_INDEX: MockLLM()}
 
 
-LANGCHAIN = Kit(
-    langchain, Shelf, FakeListChatModel(responses=["a"]), "invoke", "compress_documents"
-)
-LLAMA_INDEX = Kit(llama_index, NodeShelf, MockLLM(), "retrieve", "postprocess_nodes")
+def retriever(framework, kind, **options):
+    """Make a retriever over the shelf."""
+    return getattr(framework.ours, kind)(base=SHELVES[framework](), **options)
+
+
+def retrievers(framework):
+    """Make one of each."""
+    llm = LLMS[framework]
+    made = {
+        "fitrag": retriever(framework, "FitRagRetriever"),
+        "corrective": retriever(framework, "CorrectiveRetriever"),
+        "slimplm": retriever(framework, "SlimPLMRetriever", llm=llm),
+        "itrg": retriever(framework, "ITRGRetriever", llm=llm, rounds=2),
+    }
+    if framework is LANGCHAIN:
+        steps = [framework.ours.BiLabelReranker()]
+        made["compressing"] = retriever(framework, "CompressingRetriever", compressors=steps)
+    return made

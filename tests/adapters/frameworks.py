@@ -132,7 +132,12 @@ class LlamaIndex(LangChain):
     def pieces(self, found: Sequence[NodeWithScore]) -> list[Piece]:
         assert all(each.score == each.metadata.get("relevance_score", each.score) for each in found)
         return [
-            Piece(each.node_id, each.text, each.node.start_char_idx, each.metadata)
+            Piece(
+                each.node_id,
+                each.node.get_content(),  # a document has no ``text`` here
+                getattr(each.node, "start_char_idx", None),
+                each.metadata,
+            )
             for each in found
         ]
 

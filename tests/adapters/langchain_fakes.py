@@ -1,4 +1,4 @@
-"""LangChain objects over the shared fakes: documents, a base retriever and a recording handler."""
+"""LangChain objects over the shared fakes: documents, a base, an agent's model, a handler."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from langchain_core.callbacks import (
     CallbackManagerForRetrieverRun,
 )
 from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
@@ -68,6 +71,45 @@ class OverlapBase(BaseRetriever):
         return await super().abatch(inputs, config, **kwargs)
 
 
+async def called(runnable: Any, how: str, given: Any, config: Any = None) -> Any:
+    """Ask one question in one of six ways; both kinds of batch ask it twice."""
+    found = getattr(runnable, how)([given, given] if "batch" in how else given, config)
+    if how == "astream":
+        return [piece async for piece in found]
+    return list(found) if how == "stream" else await found if how.startswith("a") else found
+
+
+class ToolChat(BaseChatModel):
+    """Call the tool ``calls`` first, if it may (or with ``stubborn``, anyway), then answer."""
+
+    calls: str = "notes"
+    stubborn: bool = False
+    _offered: list[list[str]] = PrivateAttr(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "tool-chat"
+
+    @property
+    def offered(self) -> list[list[str]]:
+        return self._offered
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        names = [each["name"] if isinstance(each, dict) else each.name for each in tools]
+        return self.bind(names=names, **kwargs)
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any):
+        names = kwargs.get("names", [])
+        self._offered.append(names)
+        last = messages[-1]
+        message = AIMessage(f"answered after {last.text!r}")
+        if isinstance(last, HumanMessage) and (self.calls in names or self.stubborn):
+            args = {} if self.calls == "clock" else {"query": last.text}
+            call = {"name": self.calls, "args": args, "id": str(len(messages))}
+            message = AIMessage("", tool_calls=[call])
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
 class Recorder(BaseCallbackHandler):
     """Keep what each run was called, its parent, its tags and how it ended."""
 
@@ -78,10 +120,10 @@ class Recorder(BaseCallbackHandler):
         self.runs[run_id] = {"parent": parent_run_id, "end": None, **kwargs}
 
     def on_retriever_start(self, serialized, query, *, run_id, parent_run_id=None, **kwargs):
-        self._start(run_id, parent_run_id, input=query, **kwargs)
+        self._start(run_id, parent_run_id, input=query, kind="retriever", **kwargs)
 
     def on_chain_start(self, serialized, inputs, *, run_id, parent_run_id=None, **kwargs):
-        self._start(run_id, parent_run_id, input=inputs, **kwargs)
+        self._start(run_id, parent_run_id, input=inputs, kind="chain", **kwargs)
 
     def on_chat_model_start(self, serialized, messages, *, run_id, parent_run_id=None, **kwargs):
         kwargs["name"] = serialized["name"]

@@ -8,13 +8,12 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from fakes import FixedGate
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelCallLimitMiddleware, TodoListMiddleware
+from langchain.agents.middleware import TodoListMiddleware
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool
+from langchain_fakes import ToolChat
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
@@ -84,49 +83,7 @@ def test_a_graph_fans_out_waits_for_a_person_and_goes_on(retriever):
     assert "1932" in answered and "Ilse Marbach" in answered
 
 
-class Scripted(BaseChatModel):
-    """Search, where that is on offer, once for each question, then answer with what it said."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self.bind(tools=[tool.name for tool in tools])
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any):
-        last, tools = messages[-1], kwargs.get("tools")
-        message = AIMessage(f"answer: {last.text}")
-        if tools and "search" in tools and isinstance(last, HumanMessage):
-            calls = [{"name": "search", "args": {"query": last.text}, "id": str(len(messages))}]
-            message = AIMessage("", tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-def test_an_agent_with_middleware_over_four_turns(retriever):
-    known = "Which housekeeper tells the story of Heathcliff?"
-    knowing = RunnableLambda(lambda prompt: "Yes" if known in prompt else "No")
-    tool = create_retriever_tool(retriever, "search", "Search the pages.")
-    agent = create_agent(
-        Scripted(),
-        [tool],
-        middleware=[
-            RetrievalGateMiddleware(llm=knowing, tools=[tool]),
-            ModelCallLimitMiddleware(run_limit=4),
-        ],
-        checkpointer=InMemorySaver(),
-    )
-    config = {"configurable": {"thread_id": "talk"}}
-    turns = [BRIDGE, known, LIGHTHOUSE, known]
-    for turn in turns:
-        found = agent.invoke({"messages": [HumanMessage(turn)]}, config)
-        assert found["retrieval_decision"]["retrieve"] is (turn is not known)
-    results = [each for each in found["messages"] if isinstance(each, ToolMessage)]
-    assert ["1932" in results[0].content, "Ilse Marbach" in results[1].content] == [True, True]
-    assert len(results) == 2
-
-
-class Planner(Scripted):
+class Planner(ToolChat):
     """Plan two parts, hand both to the researcher at once, and answer with what came back."""
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any):
@@ -152,11 +109,12 @@ def test_a_planner_hands_parts_to_a_finder_with_a_gate(retriever, host):
     gate = RetrievalGateMiddleware(FixedGate(0.1), tools=[search])
     if host == "deepagents":
         finder = {"name": "finder", "description": "Answers one question.", "tools": [search]}
-        finder |= {"system_prompt": "Search.", "model": Scripted(), "middleware": [gate]}
+        finder |= {"system_prompt": "Search.", "middleware": [gate]}
+        finder["model"] = ToolChat(calls="search")
         create = pytest.importorskip("deepagents").create_deep_agent
         planner = create(Planner(), subagents=[finder], middleware=[TodoListMiddleware()])
     else:
-        below = create_agent(Scripted(), [search], middleware=[gate])
+        below = create_agent(ToolChat(calls="search"), [search], middleware=[gate])
 
         def task(description: str, subagent_type: str) -> str:
             """Have a subagent do a task."""

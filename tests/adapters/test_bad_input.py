@@ -73,32 +73,42 @@ def by_method(made):
     return door
 
 
-def compressed(made):
-    return lambda texts, budget: made(budget).compress_documents(documents(texts), QUESTION).context
+def budgeted(ours, kind, budget, **given):
+    """Make a component with the budget, which a reranker does without."""
+    options = {} if kind == "BiLabelReranker" else {"max_tokens": budget}
+    return getattr(ours, kind)(**given, **options)
 
 
-def processed(made):
+def compressed(kind):
     def door(texts, budget):
-        step = made(budget)
-        step.postprocess_nodes(nodes(texts), query_str=QUESTION)
-        return step.last_run.value
+        made = budgeted(langchain, kind, budget)
+        return made.compress_documents(documents(texts), QUESTION).context
 
     return door
 
 
-def retrieved(made):
+def processed(kind):
     def door(texts, budget):
-        retriever = made(Found(texts), budget)
-        retriever.retrieve(QUESTION)
-        return retriever.last_run.value
+        made = budgeted(llama_index, kind, budget)
+        made.postprocess_nodes(nodes(texts), query_str=QUESTION)
+        return made.last_run.value
 
     return door
 
 
-def asked(made):
+def asked(kind):
     def door(texts, budget):
         base = RunnableLambda(lambda _: documents(texts))
-        return made(base, budget).invoke(QUESTION).context
+        return budgeted(langchain, kind, budget, base=base).invoke(QUESTION).context
+
+    return door
+
+
+def retrieved(kind):
+    def door(texts, budget):
+        made = budgeted(llama_index, kind, budget, base=Found(texts))
+        made.retrieve(QUESTION)
+        return made.last_run.value
 
     return door
 
@@ -108,38 +118,18 @@ def refined(texts, budget):
     return Context(QUESTION, found.excerpts, notes=found.notes)
 
 
+COMPRESSORS = ("BiLabelReranker", "SubDocumentCompressor", "KnowledgeRefiner")
+RETRIEVERS = ("FitRagRetriever", "CorrectiveRetriever")
 DOORS = {
     "FitRag": by_method(lambda budget: FitRag(max_tokens=budget)),
     "Crag": by_method(lambda budget: Crag(max_tokens=budget)),
     "Refiner": refined,
     "rerank": lambda texts, budget: rerank(QUESTION, texts).context,
     "compress": lambda texts, budget: compress(QUESTION, texts, max_tokens=budget).context,
-    "langchain.BiLabelReranker": compressed(lambda budget: langchain.BiLabelReranker()),
-    "langchain.SubDocumentCompressor": compressed(
-        lambda budget: langchain.SubDocumentCompressor(max_tokens=budget)
-    ),
-    "langchain.KnowledgeRefiner": compressed(
-        lambda budget: langchain.KnowledgeRefiner(max_tokens=budget)
-    ),
-    "langchain.FitRagRetriever": asked(
-        lambda base, budget: langchain.FitRagRetriever(base=base, max_tokens=budget)
-    ),
-    "langchain.CorrectiveRetriever": asked(
-        lambda base, budget: langchain.CorrectiveRetriever(base=base, max_tokens=budget)
-    ),
-    "llama_index.BiLabelReranker": processed(lambda budget: llama_index.BiLabelReranker()),
-    "llama_index.SubDocumentCompressor": processed(
-        lambda budget: llama_index.SubDocumentCompressor(max_tokens=budget)
-    ),
-    "llama_index.KnowledgeRefiner": processed(
-        lambda budget: llama_index.KnowledgeRefiner(max_tokens=budget)
-    ),
-    "llama_index.FitRagRetriever": retrieved(
-        lambda base, budget: llama_index.FitRagRetriever(base, max_tokens=budget)
-    ),
-    "llama_index.CorrectiveRetriever": retrieved(
-        lambda base, budget: llama_index.CorrectiveRetriever(base, max_tokens=budget)
-    ),
+    **{f"langchain.{kind}": compressed(kind) for kind in COMPRESSORS},
+    **{f"langchain.{kind}": asked(kind) for kind in RETRIEVERS},
+    **{f"llama_index.{kind}": processed(kind) for kind in COMPRESSORS},
+    **{f"llama_index.{kind}": retrieved(kind) for kind in RETRIEVERS},
 }
 
 
@@ -188,7 +178,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("kind", ["BiLabelReranker", "SubDocumentCompressor", "KnowledgeRefiner"])
+@pytest.mark.parametrize("kind", COMPRESSORS)
 def test_odd_documents_count_as_empty_or_are_named(name, kind):
     fields, says = ODD[name]
     odd = [Document.model_construct(**fields), Document(page_content=ANSWER)]
@@ -202,7 +192,7 @@ def test_odd_documents_count_as_empty_or_are_named(name, kind):
     assert says in " ".join(found.context.notes)
 
 
-@pytest.mark.parametrize("kind", ["BiLabelReranker", "SubDocumentCompressor", "KnowledgeRefiner"])
+@pytest.mark.parametrize("kind", COMPRESSORS)
 @pytest.mark.parametrize(
     "fields", [{"text": None, "metadata": {}}, {"text": "Rain.", "metadata": None}]
 )

@@ -33,15 +33,23 @@ def made(framework, kind):
 KINDS = ["SubDocumentCompressor", "KnowledgeRefiner"]
 
 
-def cited_by_both(kind, **options):
-    """Compress with both, and cite the same answer."""
+def kept(kind):
+    """Compress the same with both frameworks."""
     found = made(langchain, kind).compress_documents(documents(), QUESTION)
-    pieces = made(llama_index, kind).postprocess_nodes(nodes(), query_str=QUESTION)
-    if options.pop("with_sources", False):
-        one = langchain.cite_documents(found, ANSWER, sources=documents(), **options)
-        return one, llama_index.cite_nodes(pieces, ANSWER, sources=nodes(), **options)
-    one = langchain.cite_documents(found, ANSWER, **options)
-    return one, llama_index.cite_nodes(pieces, ANSWER, **options)
+    return found, made(llama_index, kind).postprocess_nodes(nodes(), query_str=QUESTION)
+
+
+def sources(with_sources):
+    """Give each framework the sources, or none."""
+    return ({"sources": documents()}, {"sources": nodes()}) if with_sources else ({}, {})
+
+
+def cited_by_both(kind, with_sources=False, **options):
+    (found, pieces), (one, other) = kept(kind), sources(with_sources)
+    return (
+        langchain.cite_documents(found, ANSWER, **one, **options),
+        llama_index.cite_nodes(pieces, ANSWER, **other, **options),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,10 +79,7 @@ def test_with_its_source_a_citation_shows_all_of_it(kind):
 
 @pytest.mark.parametrize("with_sources", [False, True])
 def test_the_numbers_are_those_of_the_numbered_text(with_sources):
-    found = made(langchain, "KnowledgeRefiner").compress_documents(documents(), QUESTION)
-    pieces = made(llama_index, "KnowledgeRefiner").postprocess_nodes(nodes(), query_str=QUESTION)
-    told = {"sources": documents()} if with_sources else {}
-    shown = {"sources": nodes()} if with_sources else {}
+    (found, pieces), (told, shown) = kept("KnowledgeRefiner"), sources(with_sources)
     text = langchain.numbered_documents(found, **told)
     assert llama_index.numbered_nodes(pieces, **shown) == text
     lines = text.splitlines()
@@ -85,7 +90,7 @@ def test_the_numbers_are_those_of_the_numbered_text(with_sources):
 
 
 def test_numbers_by_source_are_those_of_a_prompt_of_ours():
-    pieces = made(llama_index, "KnowledgeRefiner").postprocess_nodes(nodes(), query_str=QUESTION)
+    _, pieces = kept("KnowledgeRefiner")
     names = list(dict.fromkeys(piece.node.metadata["source_id"] for piece in pieces))
     for number, name in enumerate(names, start=1):
         (citation,) = llama_index.cite_nodes(pieces, f"[{number}]", by_source=True).citations

@@ -121,20 +121,14 @@ class AsyncOnlyScorer:
 @kinds
 async def test_every_kind_of_scorer_serves(framework, kind):
     expected = await framework.kept(made(framework, kind), QUESTION)
-    for scorer in (SyncOverlapScorer(), AsyncOnlyScorer()):
+    twin, plain = OverlapScorer(), SyncOverlapScorer()
+    for scorer in (twin, plain, AsyncOnlyScorer()):
         given = framework.given()
         found = await framework.akeep(made(framework, kind, scorer), given, QUESTION)
         assert framework.pieces(found) == expected
-    assert await framework.kept(made(framework, kind, HasAnswerScorer()), QUESTION)
-
-
-@kinds
-async def test_async_calls_use_the_scorers_twin_or_a_thread(framework, kind):
-    scorer, plain = OverlapScorer(), SyncOverlapScorer()
-    for each in (scorer, plain):
-        await framework.akeep(made(framework, kind, each), framework.given(), QUESTION)
-    assert scorer.async_batches == scorer.batches
+    assert twin.async_batches == twin.batches
     assert plain.calls == 1 and threading.get_ident() not in plain.threads
+    assert await framework.kept(made(framework, kind, HasAnswerScorer()), QUESTION)
 
 
 @kinds

@@ -4,7 +4,6 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from llama_index.core import Document as LlamaDocument
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import NodeWithScore
 
@@ -26,6 +25,9 @@ COMPRESSORS = {
     "compressor": ("SubDocumentCompressor", {"max_share": 1.0}),
     "refiner": ("KnowledgeRefiner", {}),
 }
+
+
+AS_THEY_ARE = {"deduplicate": False}
 
 
 def pieces_of(size=220, overlap=90):
@@ -58,73 +60,45 @@ def llama_nodes(kind):
     return [NodeWithScore(node=node, score=1.0 - n / 20) for n, node in enumerate(made)]
 
 
-class Fixed(BaseRetriever):
-    def __init__(self, kind):
-        super().__init__()
-        self.kind = kind
-
-    def _retrieve(self, query_bundle):
-        return llama_nodes(self.kind)
+def given(framework, kind):
+    return llama_nodes(kind) if framework.ours is llama_index else lang_documents(kind)
 
 
-def lang_found(door, kind, **how):
+def found(framework, door, kind, **how):
+    ours, pages = framework.ours, given(framework, kind)
     if door == "retriever":
-        base = RunnableLambda(lambda query: lang_documents(kind))
-        found = langchain.FitRagRetriever(base=base, **how).invoke(QUESTION)
-    else:
-        name, options = COMPRESSORS[door]
-        made = getattr(langchain, name)(**options, **how)
-        found = made.compress_documents(lang_documents(kind), QUESTION)
-    places = [(one.metadata["start_index"], one.page_content) for one in found]
-    return [one.page_content for one in found], places
+        made = ours.FitRagRetriever(base=framework.finding(pages), **how)
+        return framework.pieces(framework.ask(made, QUESTION))
+    name, options = COMPRESSORS[door]
+    made = getattr(ours, name)(**options, **how)
+    return framework.pieces(framework.keep(made, pages, QUESTION))
 
 
-def llama_found(door, kind, **how):
-    if door == "retriever":
-        found = llama_index.FitRagRetriever(Fixed(kind), **how).retrieve(QUESTION)
-    else:
-        name, options = COMPRESSORS[door]
-        made = getattr(llama_index, name)(**options, **how)
-        found = made.postprocess_nodes(llama_nodes(kind), query_str=QUESTION)
-    places = [(getattr(one.node, "start_char_idx", 0), one.node.get_content()) for one in found]
-    return [one.node.get_content() for one in found], places
+doors = pytest.mark.parametrize("door", [*COMPRESSORS, "retriever"])
 
 
-DOORS = [
-    pytest.param(found, door, id=f"{found.__name__[:5]}-{door}")
-    for found in (lang_found, llama_found)
-    for door in [*COMPRESSORS, "retriever"]
-]
+@doors
+def test_five_copies_come_back_once(framework, door):
+    once, often = found(framework, door, "copies"), found(framework, door, "copies", **AS_THEY_ARE)
+    assert sum(ANSWER in piece.text for piece in once) == 1
+    assert sum(ANSWER in piece.text for piece in often) >= 3
 
 
-@pytest.mark.parametrize(("found", "door"), DOORS)
-def test_five_copies_come_back_once(found, door):
-    texts, _ = found(door, "copies")
-    assert sum(ANSWER in text for text in texts) == 1
-    texts, _ = found(door, "copies", deduplicate=False)
-    assert sum(ANSWER in text for text in texts) >= 3
-
-
-@pytest.mark.parametrize(("found", "door"), DOORS)
-def test_overlapping_chunks_come_back_without_what_they_share(found, door):
-    texts, places = found(door, "chunks")
-    assert places and all(TEXT[at:].startswith(text) for at, text in places)
-    spans = sorted((at, at + len(text)) for at, text in places)
+@doors
+def test_overlapping_chunks_come_back_without_what_they_share(framework, door):
+    pieces = found(framework, door, "chunks")
+    assert pieces and all(TEXT[piece.start :].startswith(piece.text) for piece in pieces)
+    spans = sorted((piece.start, piece.start + len(piece.text)) for piece in pieces)
     assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
-    assert any("Kerrin" in text for text in texts)
+    assert any("Kerrin" in piece.text for piece in pieces)
 
 
 @pytest.mark.parametrize("door", COMPRESSORS)
-@pytest.mark.parametrize("framework", ["langchain", "llama_index"])
 async def test_every_compressor_explains_what_it_dropped(framework, door):
     name, options = COMPRESSORS[door]
-    made = getattr(langchain if framework == "langchain" else llama_index, name)(**options)
-    if framework == "langchain":
-        found = made.explain(lang_documents("copies"), QUESTION)
-        again = await made.aexplain(lang_documents("copies"), QUESTION)
-    else:
-        found = made.explain(llama_nodes("copies"), query_str=QUESTION)
-        again = await made.aexplain(llama_nodes("copies"), query_str=QUESTION)
+    made, pages = getattr(framework.ours, name)(**options), given(framework, "copies")
+    asked = {"query" if framework.ours is langchain else "query_str": QUESTION}
+    found, again = made.explain(pages, **asked), await made.aexplain(pages, **asked)
     assert isinstance(found, Compression) and again.explain() == found.explain()
     copies = [row for row in found.dropped if row.reason == "duplicate" and row.whole]
     assert [row.at for row in copies] == [1, 2, 3, 4]

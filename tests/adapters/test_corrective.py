@@ -201,6 +201,10 @@ async def test_a_batch_makes_joined_calls(framework):
         assert search.batches == [8]
         assert evaluator.batches[0] == 12 * 4
         assert len(evaluator.batches) == 3  # passages, strips of the correct, strips of the rest
+    search = PageSearch()
+    assert len(framework.many(web(framework, search), QUESTIONS)) == 3
+    assert len(await framework.amany(web(framework, search), QUESTIONS)) == 3
+    assert search.batches == [3, 3]
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -241,6 +245,7 @@ async def test_what_a_base_gives_stays_as_it_is(framework):
     before = copy.deepcopy(given)
     made = corrective(framework, base=framework.finding(given))
     pieces, _ = await framework.in_every_way(made, CORRECT)
+    assert await framework.kept(refiner(framework), CORRECT, given)
     assert given == before
     assert pieces[0].metadata["year"] == 1973
 
@@ -287,13 +292,6 @@ def test_the_best_strip_stays_where_none_passes(framework):
     assert "none of" in framework.context(made, found).notes[-1]
 
 
-async def test_refining_changes_nothing_that_is_given(framework):
-    given = framework.given()
-    before = copy.deepcopy(given)
-    assert await framework.kept(refiner(framework), CORRECT, given)
-    assert given == before
-
-
 async def test_a_web_page_is_cut_at_its_paragraphs(framework):
     text = f"{PAGE}\n\nThis site sets no cookies."
     page = Passage("page", text, "Ferries", URL, {"web": True, "url": URL})
@@ -319,22 +317,11 @@ async def test_web_searches_of_both_give_equal_pages(rewrite, question):
 async def test_web_pages_say_where_they_are_from(framework):
     (piece,), context = await framework.in_every_way(web(framework), INCORRECT)
     assert piece.text.startswith(PAGE)
-    assert (piece.metadata["url"], piece.metadata["title"]) == (URL, "Ferries")
-    assert [piece.metadata[n] for n in ("web", "trust", "fitrag")] == [
-        *(True, "untrusted", "web_search")
-    ]
+    told = {"url": URL, "title": "Ferries", "web": True, "trust": "untrusted"}
+    assert {**told, "fitrag": "web_search"}.items() <= piece.metadata.items()
     assert "relevance_score" not in piece.metadata
     assert context.queries == (INCORRECT,)
     assert context.details == {"rewrite": "question", "web_results": 1, "page_errors": {}}
-    _, context = await framework.in_every_way(web(framework, rewrite=True), INCORRECT)
-    assert context.queries == (INCORRECT,)
-
-
-async def test_a_batch_is_one_search(framework):
-    search = PageSearch()
-    found = framework.many(web(framework, search), QUESTIONS)
-    again = await framework.amany(web(framework, search), QUESTIONS)
-    assert search.batches == [3, 3] and len(found) == len(again) == 3
 
 
 async def test_a_web_search_that_fails_raises(framework):

@@ -12,14 +12,12 @@ from decision_fakes import AsyncWordGate, BrokenGate, WordGate
 from fakes import QUESTIONS
 from langchain.agents import create_agent
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableSerializable
 from langchain_core.tools import tool
-from langchain_fakes import Recorder
+from langchain_fakes import Recorder, ToolChat, called
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.langchain import (
@@ -49,36 +47,6 @@ def clock() -> str:
     return "noon"
 
 
-class ToolChat(BaseChatModel):
-    """Call ``calls`` first, if it may (or with ``stubborn``, anyway), then answer."""
-
-    calls: str = "notes"
-    stubborn: bool = False
-    _offered: list[list[str]] = PrivateAttr(default_factory=list)
-
-    @property
-    def _llm_type(self) -> str:
-        return "tool-chat"
-
-    @property
-    def offered(self) -> list[list[str]]:
-        return self._offered
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        names = [each["name"] if isinstance(each, dict) else each.name for each in tools]
-        return self.bind(names=names, **kwargs)
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any):
-        names = kwargs.get("names", [])
-        self._offered.append(names)
-        last = messages[-1]
-        message = AIMessage(f"answered after {last.text!r}")
-        if isinstance(last, HumanMessage) and (self.calls in names or self.stubborn):
-            args = {"query": last.text} if self.calls == "notes" else {}
-            message = AIMessage("", tool_calls=[{"name": self.calls, "args": args, "id": "1"}])
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-
 @pytest.fixture(autouse=True)
 def _forget():
     asked_of_tools.clear()
@@ -94,18 +62,13 @@ def said(*texts):
     return {"messages": [HumanMessage(text) for text in texts]}
 
 
-async def answered(whole, how, given, config=None):
-    found = getattr(whole, how)(given, config)
-    return await found if how == "ainvoke" else found
-
-
 WAYS = pytest.mark.parametrize("how", ["invoke", "ainvoke"])
 
 
 @WAYS
 async def test_on_a_known_question_the_tool_is_hidden(how):
     model = ToolChat()
-    result = await answered(agent(model), how, said(KNOWN))
+    result = await called(agent(model), how, said(KNOWN))
     assert model.offered == [["clock"]]
     assert asked_of_tools == []
     decision = result["retrieval_decision"]
@@ -118,7 +81,7 @@ async def test_on_a_known_question_the_tool_is_hidden(how):
 @WAYS
 async def test_on_another_the_tool_is_there(how):
     model = ToolChat()
-    result = await answered(agent(model), how, said(UNKNOWN))
+    result = await called(agent(model), how, said(UNKNOWN))
     assert model.offered == [["notes", "clock"]] * 2
     assert asked_of_tools == [UNKNOWN]
     assert result["retrieval_decision"]["retrieve"] is True
@@ -126,19 +89,19 @@ async def test_on_another_the_tool_is_there(how):
 
 @WAYS
 async def test_a_call_of_a_hidden_tool_is_answered_in_its_place(how):
-    result = await answered(agent(ToolChat(stubborn=True)), how, said(KNOWN))
+    result = await called(agent(ToolChat(stubborn=True)), how, said(KNOWN))
     assert asked_of_tools == []
     (reply,) = [each for each in result["messages"] if isinstance(each, ToolMessage)]
     assert "from memory" in reply.text
     assert (reply.name, reply.tool_call_id) == ("notes", "1")
     lenient = agent(ToolChat(stubborn=True), options={"message": None})
-    await answered(lenient, how, said(KNOWN))
+    await called(lenient, how, said(KNOWN))
     assert asked_of_tools == [KNOWN]
 
 
 @WAYS
 async def test_other_tools_are_left_alone(how):
-    result = await answered(agent(ToolChat(calls="clock")), how, said(KNOWN))
+    result = await called(agent(ToolChat(calls="clock")), how, said(KNOWN))
     (reply,) = [each for each in result["messages"] if isinstance(each, ToolMessage)]
     assert reply.text == "noon"
 
@@ -148,16 +111,16 @@ async def test_one_decision_per_message_of_the_user_kept_by_a_checkpointer(how):
     gate = AsyncWordGate()
     whole = agent(ToolChat(), gate, checkpointer=InMemorySaver())
     thread = {"configurable": {"thread_id": "1"}}
-    first = await answered(whole, how, said(KNOWN), thread)
+    first = await called(whole, how, said(KNOWN), thread)
     assert gate.batches == [1]
     kept = (await whole.aget_state(thread)).values["retrieval_decision"]
     assert kept == first["retrieval_decision"]
-    await answered(whole, how, {"messages": []}, thread)  # nobody asked anything new
+    await called(whole, how, {"messages": []}, thread)  # nobody asked anything new
     assert gate.batches == [1]
-    second = await answered(whole, how, said(UNKNOWN), thread)
+    second = await called(whole, how, said(UNKNOWN), thread)
     assert gate.batches == [1, 1]
     assert second["retrieval_decision"]["question"] == UNKNOWN
-    await answered(whole, how, said(UNKNOWN), thread)  # asked again: another message
+    await called(whole, how, said(UNKNOWN), thread)  # asked again: another message
     assert gate.batches == [1, 1, 1]
     assert len(gate.async_batches) == (3 if how == "ainvoke" else 0)
 
@@ -165,22 +128,22 @@ async def test_one_decision_per_message_of_the_user_kept_by_a_checkpointer(how):
 @WAYS
 async def test_a_gate_that_fails_leaves_the_tools(how):
     model = ToolChat()
-    result = await answered(agent(model, BrokenGate()), how, said(KNOWN))
+    result = await called(agent(model, BrokenGate()), how, said(KNOWN))
     assert model.offered[0] == ["notes", "clock"]
     assert "the gate is broken" in result["retrieval_decision"]["why"]
     with pytest.raises(RuntimeError, match="the gate is broken"):
         strict = agent(model, BrokenGate(), options={"on_error": "raise"})
-        await answered(strict, how, said(KNOWN))
+        await called(strict, how, said(KNOWN))
 
 
 @WAYS
 async def test_without_a_question_nothing_is_decided(how):
     gate, thread = WordGate(), {"configurable": {"thread_id": "1"}}
     whole = agent(ToolChat(), gate, checkpointer=InMemorySaver())
-    result = await answered(whole, how, {"messages": [SystemMessage("Be brief.")]}, thread)
+    result = await called(whole, how, {"messages": [SystemMessage("Be brief.")]}, thread)
     assert "retrieval_decision" not in result
-    await answered(whole, how, said(KNOWN), thread)
-    result = await answered(whole, how, said(" "), thread)
+    await called(whole, how, said(KNOWN), thread)
+    result = await called(whole, how, said(" "), thread)
     assert result["retrieval_decision"] is None
     assert gate.batches == [1]
 

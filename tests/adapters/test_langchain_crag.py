@@ -1,7 +1,6 @@
 """CRAG in LangChain alone: the router of three branches and the judge, and a graph of them."""
 
 import json
-from typing import TypedDict
 
 import pytest
 from decision_fakes import ACTIONS, OverlapEvaluator
@@ -12,9 +11,7 @@ from langchain_core.runnables import (
     RunnableLambda,
     RunnablePassthrough,
 )
-from langchain_fakes import OverlapBase, Recorder, documents
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langchain_fakes import OverlapBase, Recorder, called, documents
 
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.langchain import CorrectiveRouter, RetrievalJudge
@@ -90,16 +87,12 @@ async def test_the_routers_stream_passes_through():
 @pytest.mark.parametrize("how", ["invoke", "abatch", "stream"])
 async def test_judging_is_a_run_of_its_own(how):
     recorder = Recorder()
-    routed, config = router(base=OverlapBase()), {"callbacks": [recorder]}
-    if how == "abatch":
-        await routed.abatch([CORRECT], config)
-    else:
-        found = getattr(routed, how)(CORRECT, config)
-        assert list(found) if how == "stream" else found
+    await called(router(base=OverlapBase()), how, CORRECT, {"callbacks": [recorder]})
     for name in ("OverlapBase", "RetrievalJudge", "correct"):
-        (run,) = recorder.named(name)
-        assert recorder.parent_of(run) == "CorrectiveRouter"
-    (judged,) = recorder.named("RetrievalJudge")
+        runs = recorder.named(name)
+        assert len(runs) == (2 if "batch" in how else 1)
+        assert {recorder.parent_of(run) for run in runs} == {"CorrectiveRouter"}
+    judged = recorder.named("RetrievalJudge")[0]
     assert judged["end"]["action"] == "correct"
     assert judged["end"]["thresholds"] == ACTIONS.to_dict()
     assert recorder.named("correct")[0]["metadata"]["fitrag"] == judged["end"]
@@ -146,36 +139,3 @@ def test_inputs_without_documents_or_question_are_told(given):
 def test_what_is_ambiguous_goes_with_what_is_incorrect():
     got = router(ambiguous=None, base=OverlapBase()).invoke(AMBIGUOUS)
     assert (got["branch"], got["action"]) == ("incorrect", "ambiguous")
-
-
-async def test_a_graph_with_an_edge_for_each_action_and_a_checkpointer():
-    class State(TypedDict, total=False):
-        question: str
-        documents: list[Document]
-        action: str
-        grades: list[float]
-        went: str
-
-    graph = StateGraph(State)
-    graph.add_node("retrieve", lambda state: {"documents": OverlapBase().invoke(state["question"])})
-    graph.add_node("judge", RetrievalJudge(evaluator=OverlapEvaluator()))
-    graph.add_edge(START, "retrieve")
-    graph.add_edge("retrieve", "judge")
-    for name in ("correct", "ambiguous", "incorrect"):
-        graph.add_node(name, lambda state, name=name: {"went": name})
-        graph.add_edge(name, END)
-    graph.add_conditional_edges("judge", lambda state: state["action"])
-    saved = InMemorySaver()
-    app = graph.compile(checkpointer=saved)
-    for question, action in (
-        (CORRECT, "correct"),
-        (AMBIGUOUS, "ambiguous"),
-        (INCORRECT, "incorrect"),
-    ):
-        thread = {"configurable": {"thread_id": question}}
-        state = await app.ainvoke({"question": question}, thread)
-        assert state["went"] == state["action"] == action
-        restored = app.get_state(thread).values
-        assert restored == state
-        assert type(restored["action"]) is str
-        assert {type(grade) for grade in restored["grades"]} == {float}

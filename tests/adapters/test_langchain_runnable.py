@@ -1,6 +1,5 @@
 """MethodRunnable: traced contexts, answers, streams and batches."""
 
-import asyncio
 import copy
 import pickle
 import threading
@@ -155,14 +154,6 @@ def test_a_method_that_raises_when_called_fails_alone():
 
     found = runnable(method=picky).batch(list(QUESTIONS), return_exceptions=True)
     assert [type(each) for each in found] == [Traced, KeyError, Traced]
-
-
-async def test_32_answers_at_once_equal_one_by_one():
-    whole = runnable(llm=echo)
-    questions = [f"{QUESTIONS[i % 3]} {i}" for i in range(32)]
-    found = await asyncio.gather(*map(whole.ainvoke, questions))
-    assert found == [whole.invoke(question) for question in questions]
-    assert found[7] == f"QUESTION: {questions[7].upper()}"
 
 
 async def test_a_scorer_without_an_async_twin_streams_from_a_thread():

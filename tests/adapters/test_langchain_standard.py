@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 from decision_fakes import OverlapEvaluator, PageSearch
 from fakes import OverlapScorer, WordEncoder
-from first_contact import LANGCHAIN
+from first_contact import LANGCHAIN, LLMS, Shelf
 from first_contact import QUESTION as OF_THE_SHELF
 from langchain_fakes import OverlapBase, documents
 from langchain_tests.integration_tests import RetrieversIntegrationTests
@@ -36,11 +36,11 @@ def scored():
 
 
 def shelved():
-    return {"base": LANGCHAIN.shelf()}
+    return {"base": Shelf()}
 
 
 def writing():
-    return {"llm": LANGCHAIN.llm, **shelved()}
+    return {"llm": LLMS[LANGCHAIN], **shelved()}
 
 
 # the suite counts documents, of which CRAG drops those below this grade

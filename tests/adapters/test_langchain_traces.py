@@ -3,7 +3,7 @@
 import pytest
 from fakes import QUESTIONS, FailingScorer, OverlapScorer
 from langchain_core.language_models import FakeListChatModel
-from langchain_fakes import OverlapBase, Recorder, documents
+from langchain_fakes import OverlapBase, Recorder, called, documents
 
 from fitrag_integrations.langchain import (
     BiLabelReranker,
@@ -19,20 +19,14 @@ QUESTION = QUESTIONS[0]
 WAYS = ("invoke", "ainvoke", "batch", "abatch")
 
 
-async def call(runnable, how, config):
-    """Ask one question in one of the four ways."""
-    given = [QUESTION, QUESTION] if "batch" in how else QUESTION
-    found = getattr(runnable, how)(given, config)
-    return await found if how.startswith("a") else found
-
-
 @pytest.mark.parametrize("how", WAYS)
 async def test_the_base_is_a_child_of_the_retriever(how):
     recorder = Recorder()
     retriever = FitRagRetriever(
         base=OverlapBase(), scorer=OverlapScorer(), tags=["mine"], metadata={"team": "a"}
     )
-    await call(retriever, how, {"callbacks": [recorder], "tags": ["call"]})
+    config = {"callbacks": [recorder], "tags": ["call"]}
+    await called(retriever, how, QUESTION, config)
     own, inner = recorder.named("FitRagRetriever"), recorder.named("OverlapBase")
     assert len(own) == len(inner) == (2 if "batch" in how else 1)
     for run in own:
@@ -68,7 +62,7 @@ async def test_compressors_are_seen_under_a_compressing_retriever(how):
     recorder, scorer = Recorder(), OverlapScorer()
     compressors = [BiLabelReranker(scorer=scorer), SubDocumentCompressor(scorer=scorer)]
     retriever = CompressingRetriever(base=OverlapBase(), compressors=compressors)
-    await call(retriever, how, {"callbacks": [recorder]})
+    await called(retriever, how, QUESTION, {"callbacks": [recorder]})
     for name in ("OverlapBase", "BiLabelReranker", "SubDocumentCompressor"):
         runs = recorder.named(name)
         assert runs
@@ -105,13 +99,7 @@ async def test_retriever_and_model_are_children_of_the_runnable(how):
         retriever=OverlapBase(),
         llm=FakeListChatModel(responses=["Rota"]),
     )
-    config = {"callbacks": [recorder]}
-    if how == "stream":
-        list(whole.stream(QUESTION, config))
-    elif how == "astream":
-        _ = [word async for word in whole.astream(QUESTION, config)]
-    else:
-        await call(whole, how, config)
+    await called(whole, how, QUESTION, {"callbacks": [recorder]})
     for name in ("OverlapBase", "FakeListChatModel"):
         runs = recorder.named(name)
         assert len(runs) == (2 if "batch" in how else 1)

@@ -3,13 +3,12 @@
 import asyncio
 import copy
 import json
-import pickle
 
 import numpy as np
 import pytest
 from decision_fakes import ACTIONS, OverlapEvaluator, PageSearch
-from fakes import PASSAGES, QUESTIONS, OverlapRetriever, OverlapScorer
-from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM, node
+from fakes import QUESTIONS, OverlapRetriever
+from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
@@ -19,15 +18,12 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.llama_index import (
-    CompressionEvent,
     CorrectiveRetriever,
     CorrectiveRouterQueryEngine,
-    FitRagRetriever,
-    KnowledgeRefiner,
     RetrievalSkippedEvent,
     RouteDecisionEvent,
     WebSearchRetriever,
@@ -116,47 +112,6 @@ def test_the_action_and_its_notes_are_an_event(settings, question, route, grade,
     assert why in event.why or any(why in note for note in event.notes)
     assert event.best_grade == grade or grade is None
     assert events.of(RetrievalSkippedEvent) == []
-
-
-def test_it_goes_in_front_of_another_method():
-    inner = OverlapEvaluator()
-    made = FitRagRetriever(retriever(evaluator=inner), scorer=OverlapScorer(), window=1)
-    found = made.retrieve(INCORRECT)
-    assert found[0].metadata["web"] is True
-    made.retrieve_many(THREE)
-    assert inner.batches[2] == 12  # after the two of one question, all three together
-
-
-def refiner(**settings):
-    return KnowledgeRefiner(**{"evaluator": OverlapEvaluator(), **settings})
-
-
-def nodes():
-    return [node(passage) for passage in PASSAGES]
-
-
-async def test_pieces_lead_to_their_source_and_are_counted_in_an_event():
-    with Events() as events:
-        kept = refiner().postprocess_nodes(nodes(), query_str=CORRECT)
-        assert await refiner().apostprocess_nodes(nodes(), query_str=CORRECT) == kept
-    for n in kept:
-        assert n.node.relationships[NodeRelationship.SOURCE].node_id == n.metadata["source_id"]
-        assert json.loads(n.to_json())["score"] == n.score
-    first, second = events.of(CompressionEvent)
-    assert (first.nodes_in, first.nodes_out) == (6.0, float(len(kept)))
-    assert first.tokens_in == second.tokens_in > first.tokens_out == second.tokens_out
-
-
-def test_the_numbers_are_fields():
-    made = refiner(top_n=2)
-    made.top_n = 1
-    assert len(made.postprocess_nodes(nodes(), query_str=CORRECT)) == 1
-    again = pickle.loads(pickle.dumps(made))
-    assert again.postprocess_nodes(nodes(), query_str=CORRECT) == made.postprocess_nodes(
-        nodes(), query_str=CORRECT
-    )
-    assert repr(made) == "KnowledgeRefiner(evaluator=OverlapEvaluator, top_n=1)"
-    assert made.class_name() == "KnowledgeRefiner"
 
 
 class Saying(BaseQueryEngine):
@@ -261,6 +216,7 @@ async def test_streams_of_the_engines_pass_through():
         assert type(response) is AsyncStreamingResponse
         assert len([token async for token in response.async_response_gen()]) > 1
         assert response.metadata["fitrag"]["method"] == "crag"
+    assert "correct:response_synthesizer:text_qa_template" in made.get_prompts()
 
 
 async def test_32_questions_are_one_evaluate_batch():
@@ -297,11 +253,6 @@ async def test_the_routers_events():
     starts, ends = events.of(QueryStartEvent), events.of(QueryEndEvent)
     assert len(starts) == len(ends) == 6  # ours and the engine's
     assert len(debug.get_event_pairs(CBEventType.QUERY)) == 2
-
-
-def test_prompts_of_the_branches_are_found():
-    prompts = engine(correct=stock()).get_prompts()
-    assert "correct:response_synthesizer:text_qa_template" in prompts
 
 
 def test_nodes_of_a_search_are_not_written_to():

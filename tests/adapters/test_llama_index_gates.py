@@ -5,7 +5,7 @@ import json
 
 import pytest
 from decision_fakes import BrokenGate, WordGate
-from fakes import QUESTIONS, OverlapScorer
+from fakes import QUESTIONS, FailingScorer, OverlapScorer
 from llama_fakes import EmptyRetriever, Events, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core import Settings
@@ -13,8 +13,8 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import LLMMetadata
-from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine, RouterQueryEngine
-from llama_index.core.tools import QueryEngineTool
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from test_llama_index_query_engine import engine
 
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
 from fitrag_integrations.llama_index import (
@@ -95,17 +95,59 @@ def test_the_engines_stream_passes_through_as_it_is():
     assert len(list(response.response_gen)) == 2
 
 
-async def test_a_plain_generator_will_do():
-    class Echo:
-        def generate(self, prompts):
-            return [f"{len(prompts)} asked" for _ in prompts]
+class Echo:
+    """Write how many prompts came together."""
 
-    assert router(llm=Echo()).query(KNOWN).response == "1 asked"
-    assert list(router(llm=Echo(), streaming=True).query(KNOWN).response_gen) == ["1 asked"]
-    streamed = await router(llm=Echo(), streaming=True).aquery(KNOWN)
+    def generate(self, prompts):
+        return [f"{len(prompts)} asked" for _ in prompts]
+
+
+class Picky(CustomQueryEngine):
+    """Fail for one question."""
+
+    def custom_query(self, query_str):
+        if "Danube" in query_str:
+            raise RuntimeError("the engine is broken")
+        return "fine"
+
+
+@pytest.mark.parametrize("make", [engine, router])
+async def test_a_plain_generator_will_do(make):
+    assert make(llm=Echo()).query(KNOWN).response == "1 asked"
+    streaming = make(llm=Echo(), streaming=True)
+    assert list(streaming.query(KNOWN).response_gen) == ["1 asked"]
+    streamed = await streaming.aquery(KNOWN)
     assert [piece async for piece in streamed.async_response_gen()] == ["1 asked"]
-    many = router(llm=Echo(), streaming=True).query_many([KNOWN, KNOWN])
-    assert [r.response for r in many] == ["2 asked"] * 2
+    for made in (make(llm=Echo()), streaming):
+        assert [r.response for r in made.query_many([KNOWN, KNOWN])] == ["2 asked"] * 2
+
+
+@pytest.mark.parametrize(
+    "made",
+    [engine(scorer=FailingScorer(UNKNOWN)), router(retrieve=Picky())],
+    ids=["scorer", "engine"],
+)
+async def test_a_failing_question_fails_alone(made):
+    sync = made.query_many(QUESTIONS, return_exceptions=True)
+    found = await made.aquery_many(QUESTIONS, return_exceptions=True)
+    for outcomes in (sync, found):
+        assert [type(outcome) for outcome in outcomes] == [Response, RuntimeError, Response]
+    with pytest.raises(RuntimeError, match="is broken"):
+        made.query_many(QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MethodQueryEngine(FitRag(OverlapScorer()), NodeRetriever()),
+        lambda: KnowledgeRouterQueryEngine(WordGate(), retrieve=stock()),
+    ],
+)
+def test_the_settings_llm_is_the_default(monkeypatch, make):
+    llm = ScriptedLLM()
+    monkeypatch.setattr(Settings, "_llm", llm)
+    assert make().query(KNOWN).response == f"Answer to Question: {KNOWN}"
+    assert len(llm.prompts) == 1
 
 
 async def test_empty_response_is_never_said():
@@ -127,22 +169,6 @@ async def test_an_engine_that_takes_many_gets_them_in_one_call():
     assert [r.response for r in sync] == [r.response for r in found]
     inner = sync[0].metadata["fitrag"]["engine"]
     assert (sync[0].metadata["fitrag"]["method"], inner["method"]) == ("iknow", "fitrag")
-
-
-async def test_a_failing_question_fails_alone():
-    class Picky(CustomQueryEngine):
-        def custom_query(self, query_str):
-            if "Danube" in query_str:
-                raise RuntimeError("the engine is broken")
-            return "fine"
-
-    made = router(retrieve=Picky())
-    sync = made.query_many(QUESTIONS, return_exceptions=True)
-    found = await made.aquery_many(QUESTIONS, return_exceptions=True)
-    for outcomes in (sync, found):
-        assert [type(outcome) for outcome in outcomes] == [Response, RuntimeError, Response]
-    with pytest.raises(RuntimeError, match="the engine is broken"):
-        made.query_many(QUESTIONS)
 
 
 async def test_events_come_on_every_path():
@@ -182,14 +208,6 @@ def test_templates_of_both_kinds():
     assert llm.prompts[3] == f"New: {KNOWN}"
     assert "no_retrieval_template" in made.get_prompts()
     assert "retrieve:response_synthesizer:text_qa_template" in made.get_prompts()
-
-
-def test_the_settings_llm_is_the_default(monkeypatch):
-    llm = ScriptedLLM()
-    monkeypatch.setattr(Settings, "_llm", llm)
-    made = KnowledgeRouterQueryEngine(WordGate(), retrieve=stock())
-    assert made.query(KNOWN).response == f"Answer to Question: {KNOWN}"
-    assert llm.prompts == [PROMPT]
 
 
 def test_without_a_model_the_engine_still_answers(monkeypatch):
@@ -251,31 +269,6 @@ def test_a_threshold_of_another_model_is_refused():
         {"drafter": Named(), "threshold": 0.6},
     ):
         assert not retrieved(router(gate, **settings).query(KNOWN))
-
-
-def tool(engine, name="films"):
-    return QueryEngineTool.from_defaults(engine, name=name, description="On films.")
-
-
-def hosts(streaming=False, **settings):
-    """Put the selector into the stock router, the engine without retrieval first."""
-    by_itself = MethodQueryEngine(
-        FitRag(OverlapScorer()), EmptyRetriever(), llm=ScriptedLLM(), streaming=streaming
-    )
-    tools = [tool(by_itself, "alone"), tool(stock(streaming=streaming), "search")]
-    selector = KnowledgeSelector(WordGate(), **settings)
-    return RouterQueryEngine(selector, tools, llm=ScriptedLLM())
-
-
-async def test_the_selector_routes_in_the_stock_engine():
-    for question, index in ((KNOWN, 0), (UNKNOWN, 1)):
-        for response in (hosts().query(question), await hosts().aquery(question)):
-            result = response.metadata["selector_result"]
-            assert result.ind == index
-            assert bool(response.source_nodes) is bool(index)
-    assert result.reason == (
-        "retrieve, p_known 0.20, threshold 0.60: the model does not seem to know it"
-    )
 
 
 async def test_the_choices_are_found_by_index():

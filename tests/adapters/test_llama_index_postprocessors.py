@@ -5,19 +5,21 @@ import json
 import pickle
 
 import pytest
+from decision_fakes import OverlapEvaluator
 from fakes import PASSAGES, QUESTIONS, OverlapScorer
 from frameworks import Finding
 from llama_fakes import Events, NodeRetriever, ScriptedLLM, node
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import NodeRelationship, QueryBundle
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.llama_index import (
     BiLabelReranker,
     CompressionEvent,
     FitRagRetriever,
+    KnowledgeRefiner,
     SubDocumentCompressor,
 )
 
@@ -30,7 +32,7 @@ def nodes():
 
 
 @pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("query", [None, QueryBundle(""), QueryBundle(" \n"), "a plain string"])
+@pytest.mark.parametrize("query", [None, QueryBundle(" \n"), "a plain string"])
 async def test_without_a_query_there_is_nothing_to_score_by(kind, query):
     component = kind(scorer=OverlapScorer())
     with pytest.raises(InputError, match="query"):
@@ -55,14 +57,6 @@ def test_pickle_does_not_drop_a_model_in_silence():
         pickle.dumps(BiLabelReranker(scorer=lambda pairs: []))
 
 
-def test_numbers_travel_as_json():
-    compressor = SubDocumentCompressor(max_tokens=40)
-    told = json.loads(compressor.to_json())
-    assert told["class_name"] == "SubDocumentCompressor"
-    assert SubDocumentCompressor.from_dict(told).max_tokens == 40
-    assert BiLabelReranker.from_json(BiLabelReranker(top_n=3).to_json()).top_n == 3
-
-
 @pytest.mark.parametrize("given", [nodes(), []])
 async def test_rerank_events_come_on_every_path(given):
     debug = LlamaDebugHandler(print_trace_on_end=False)
@@ -79,14 +73,25 @@ async def test_rerank_events_come_on_every_path(given):
     assert len(debug.get_event_pairs(CBEventType.RERANKING)) == 2
 
 
-async def test_compression_events_hold_floats():
-    compressor = SubDocumentCompressor(scorer=OverlapScorer(), window=1)
+@pytest.mark.parametrize(
+    "component",
+    [
+        SubDocumentCompressor(scorer=OverlapScorer(), window=1),
+        KnowledgeRefiner(evaluator=OverlapEvaluator()),
+    ],
+    ids=lambda component: component.class_name(),
+)
+async def test_pieces_lead_to_their_source_and_are_counted_in_an_event(component):
     with Events() as events:
-        compressor.postprocess_nodes(nodes(), query_str=QUESTION)
-        await compressor.apostprocess_nodes(nodes(), query_str=QUESTION)
+        kept = component.postprocess_nodes(nodes(), query_str=QUESTION)
+        assert await component.apostprocess_nodes(nodes(), query_str=QUESTION) == kept
+    for each in kept:
+        source = each.node.relationships[NodeRelationship.SOURCE]
+        assert source.node_id == each.metadata["source_id"]
+        assert json.loads(each.to_json())["score"] == each.score
     first, second = events.of(CompressionEvent)
-    assert first.nodes_in == first.nodes_out == 6.0
-    assert first.tokens_in > first.tokens_out > 0
+    assert (first.nodes_in, first.nodes_out) == (6.0, float(len(kept)))
+    assert first.tokens_in == second.tokens_in > first.tokens_out == second.tokens_out > 0
     names = ("nodes_in", "nodes_out", "tokens_in", "tokens_out")
     assert {type(getattr(second, name)) for name in names} == {float}
     json.dumps(second.model_dump(), default=str)

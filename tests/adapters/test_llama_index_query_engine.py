@@ -5,10 +5,9 @@ import json
 import threading
 
 import pytest
-from fakes import QUESTIONS, FailingScorer, FixedGate, LongestWordReader, OverlapScorer
+from fakes import QUESTIONS, FixedGate, LongestWordReader, OverlapScorer
 from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
-from llama_index.core import Settings
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     Response,
@@ -123,17 +122,6 @@ async def test_an_extracted_answer_streams_in_one_piece():
     assert [piece async for piece in response.async_response_gen()] == [token]
 
 
-async def test_a_plain_generator_will_do():
-    class Echo:
-        def generate(self, prompts):
-            return [f"{len(prompts)} asked" for _ in prompts]
-
-    assert engine(Echo()).query(QUESTION).response == "1 asked"
-    assert [r.response for r in engine(Echo()).query_many(QUESTIONS)] == ["3 asked"] * 3
-    streamed = await engine(Echo(), streaming=True).aquery(QUESTION)
-    assert [piece async for piece in streamed.async_response_gen()] == ["1 asked"]
-
-
 async def test_many_questions_are_one_batch_per_step():
     scorer, reader = OverlapScorer(), LongestWordReader()
     responses = engine(scorer=scorer, reader=reader).query_many(QUESTIONS)
@@ -144,39 +132,33 @@ async def test_many_questions_are_one_batch_per_step():
     assert [r.source_nodes for r in again] == [r.source_nodes for r in alone]
 
 
-async def test_a_failing_question_fails_alone():
-    broken = engine(scorer=FailingScorer(QUESTION))
-    sync = broken.query_many(QUESTIONS, return_exceptions=True)
-    found = await broken.aquery_many(QUESTIONS, return_exceptions=True)
-    for outcomes in (sync, found):
-        assert [type(outcome) for outcome in outcomes] == [RuntimeError, Response, Response]
-    with pytest.raises(RuntimeError, match="the scorer is broken"):
-        broken.query_many(QUESTIONS)
+STOCK = LlamaPromptTemplate("Stock: {context_str}\nQuestion: {query_str}")
 
 
-def test_templates_of_both_kinds():
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        ("simple", "The answer is"),
+        (PromptTemplate("mine", "Mine: {question} {passages}"), f"Mine: {QUESTION} 1. Amarcord"),
+        (STOCK, "Stock: 1. Amarcord"),
+        ("Theirs: {context_str}\nQ: {query_str}", "Theirs: 1. Amarcord"),
+        ("Ours: {context}\nQ: {question}", "Ours: 1. Amarcord"),
+    ],
+)
+def test_a_template_of_any_kind(template, shown):
     llm = ScriptedLLM()
-    engine(llm, template="simple").query(QUESTION)
-    engine(llm, template=PromptTemplate("mine", "Mine: {question} {passages}")).query(QUESTION)
-    stock = LlamaPromptTemplate("Stock: {context_str}\nQuestion: {query_str}")
-    made = engine(llm, template=stock)
-    made.query(QUESTION)
-    engine(llm, template=stock, retriever=EmptyRetriever()).query(QUESTION)
-    assert llm.prompts[0].endswith("The answer is")
-    assert llm.prompts[1].startswith(f"Mine: {QUESTION} 1. Amarcord")
-    assert llm.prompts[2].startswith("Stock: 1. Amarcord")
-    assert llm.prompts[3] == NOTHING_FOUND.render(Context(QUESTION))
+    engine(llm, template=template).query(QUESTION)
+    assert shown in llm.prompts[0] and QUESTION in llm.prompts[0]
+
+
+def test_a_template_is_kept_for_what_was_found_and_can_be_updated():
+    llm = ScriptedLLM()
+    engine(llm, template=STOCK, retriever=EmptyRetriever()).query(QUESTION)
+    made = engine(llm, template=STOCK)
     assert set(made.get_prompts()) == {"text_qa_template"}
     made.update_prompts({"text_qa_template": LlamaPromptTemplate("New: {query_str}")})
     made.query(QUESTION)
-    assert llm.prompts[4] == f"New: {QUESTION}"
-
-
-def test_the_settings_llm_is_the_default(monkeypatch):
-    llm = ScriptedLLM()
-    monkeypatch.setattr(Settings, "_llm", llm)
-    made = MethodQueryEngine(FitRag(OverlapScorer()), NodeRetriever())
-    assert made.query(QUESTION).response == f"Answer to Question: {QUESTION}"
+    assert llm.prompts == [NOTHING_FOUND.render(Context(QUESTION)), f"New: {QUESTION}"]
 
 
 def test_retrieve_gives_what_would_be_answered_from():

@@ -127,10 +127,11 @@ async def test_a_base_without_an_async_side_is_called_in_a_thread():
     assert threads and threading.get_ident() not in threads
 
 
-def test_a_trace_can_be_had():
+async def test_a_trace_can_be_had():
     (traced,) = retriever(max_share=None).trace_many([QUESTION])
+    (again,) = await retriever(max_share=None).atrace_many([QUESTION])
     assert [step.port for step in traced.steps] == ["retrieve", "score", "score"]
-    assert "kept 4 excerpts" in traced.explain()
+    assert "kept 4 excerpts" in traced.explain() and again.value == traced.value
     (failed,) = retriever().trace_many([""])
     assert isinstance(failed.error, InputError)
 

@@ -54,6 +54,7 @@ class TestLangChain:
     def test_none_is_a_value(self):
         given = lc.SubDocumentCompressor(top_n=None, max_share=None)
         assert again(given) == given and given != lc.SubDocumentCompressor()
+        assert again(given).as_runnable() == given.as_runnable()
 
     def test_a_bundled_model_goes_by_its_name(self):
         documents = [Document(text) for text in TEXTS]

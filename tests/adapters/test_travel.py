@@ -72,6 +72,9 @@ COMPONENTS = {
     "BiLabelReranker(top_n=2, weight=0.25, scorer=OverlapScorer)": (
         lambda: llama_index.BiLabelReranker(top_n=2, weight=0.25, scorer=OverlapScorer())
     ),
+    "KnowledgeRefiner(evaluator=OverlapEvaluator, top_n=1)": (
+        lambda: llama_index.KnowledgeRefiner(top_n=1, evaluator=OverlapEvaluator())
+    ),
     "SubDocumentCompressor(scorer=OverlapScorer, window=2, max_tokens=40, count_tokens=len)": (
         lambda: llama_index.SubDocumentCompressor(
             max_tokens=40, window=2, count_tokens=len, scorer=OverlapScorer()

@@ -83,7 +83,14 @@ OF_BOTH = {
     "ITRGRetriever": [{"mode": "repeat", "stop": "never", "demonstrations": [3], "rounds": 0}],
 }
 OF_LANGCHAIN = {
-    "FitRagRetriever": [{"k": 0}],
+    "FitRagRetriever": [
+        {"k": 0, "max_tokens": True, "weight": True},
+        {"k": True, "max_tokens": "2", "weight": "2"},
+        {"k": "2"},
+    ],
+    "BiLabelReranker": [{"top_n": True}, {"top_n": "2"}],
+    "CorrectiveRetriever": [{"min_score": True}, {"min_score": "2"}],
+    "SlimPLMRetriever": [{"rrf_k": True}, {"rrf_k": "2"}],
     "KnowledgeRouter": [
         {"known": None, "unknown": 3, "gate": object(), "drafter": object(), "threshold": 1.5},
         {"known": 3, "gate": WordGate, "on_error": "ignore", "allow_other_model": 3, "gates": 1},
@@ -100,7 +107,10 @@ OF_LANGCHAIN = {
         {"evaluator": OverlapEvaluator(thresholds=None)},
     ],
     "FaissRetriever": [{"index": None}, {"index": 3}, {"index": Overlap}],
-    "RetrievalGate": [{"gate": LLM, "drafter": Overlap()}],
+    "RetrievalGate": [
+        {"gate": LLM, "drafter": Overlap(), "threshold": True},
+        {"threshold": "2"},
+    ],
     "RetrievalGateMiddleware": [
         {"tools": [], "message": " ", "question": "text", "gate": object(), "threshold": 3},
         *({"tools": bad} for bad in (3, [""], [3])),
