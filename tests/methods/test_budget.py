@@ -178,20 +178,6 @@ def test_a_text_without_blanks_is_shortened_around_its_answer(name):
     assert Budget(5).fits([least])
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [[], [" "], ["one"], ["one"] * 5, ["word " * 5000], ["Да. نعم. 是的。", "x" * 9000]],
-    ids=["none", "blank", "one word", "copies", "long sentence", "mixed scripts"],
-)
-@pytest.mark.parametrize("most", [1, 5, 50])
-def test_bad_input_ends_in_an_answer_with_notes(texts, most):
-    given = [Passage(str(n), text) for n, text in enumerate(texts)]
-    context = run(TokenReducer(max_tokens=most).context(QUESTION, given)).value
-    kept, notes = context.excerpts, context.notes
-    assert approximate_tokens(render_excerpts(kept)) <= most
-    assert kept or notes or not [text for text in texts if text.strip()]
-
-
 PORTS = "\n".join(f"| service {n} of the town | {8000 + n} | team {n} |" for n in range(12))
 HEAD = "# Ports of all services\n\n| name of the service | port | owner |\n| --- | --- | --- |\n"
 TABLE = HEAD + PORTS

@@ -8,12 +8,11 @@ from by_eye import THRESHOLDS, ByEye, ByEyeAsync, passage, texts
 from by_hand import asked, finished
 from langchain_core.runnables import RunnableLambda
 
-from fitrag_integrations.errors import InputError, PortError, SearchError, ThresholdMismatchError
+from fitrag_integrations.errors import PortError, SearchError, ThresholdMismatchError
 from fitrag_integrations.flow import arun, arun_many, run, run_many
 from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.llama_index.base.ports import search_port
 from fitrag_integrations.methods import Crag, FitRag, MethodPort
-from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.crag.search import as_web
 from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
@@ -339,23 +338,7 @@ def test_without_selection_all_the_web_gave_is_kept():
     assert context.details["from_web"] == [1, 2]
 
 
-def test_a_scorer_serves_as_evaluator():
-    class Sure:
-        def score(self, pairs):
-            return [BiLabelScore(0.95) for _ in pairs]
-
-    context = corrected(World(BAD), evaluator=Sure(), thresholds=ActionThresholds(0.5, -0.5))
-    assert context.action is Action.CORRECT
-    assert context.details["grades"] == [pytest.approx(0.9)]
-    assert context.details["strip_threshold"] == -0.5
-
-
-def test_thresholds_have_to_come_from_somewhere_and_fit():
-    def callable_evaluator(pairs):
-        return [0.0 for _ in pairs]
-
-    with pytest.raises(InputError, match="thresholds` must be"):
-        Crag(callable_evaluator)
+def test_thresholds_have_to_fit_or_to_be_allowed():
     with pytest.raises(ThresholdMismatchError):
         Crag(ByEye(), thresholds="popqa")
     numbers = corrected(World(BAD), thresholds="popqa", allow_other_model=True).details

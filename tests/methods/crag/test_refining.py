@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from by_eye import THRESHOLDS, ByEye, graded, passage, texts
+from by_eye import THRESHOLDS, ByEye, graded, passage
 from by_hand import finished
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitrag_integrations.flow import run, run_many
+from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Refiner, approximate_tokens
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.prompts import render_excerpts
@@ -92,12 +92,6 @@ def test_repeated_and_blank_text_is_left_out_with_a_note():
     )
 
 
-def test_nothing_gives_nothing_and_says_so():
-    got = refined([])
-    assert got.excerpts == ()
-    assert got.notes == ("nothing to refer to: no passage with text was retrieved",)
-
-
 def test_the_budget_goes_to_the_best_and_keeps_their_order():
     many = [passage(str(at), grade) for at, grade in enumerate([0.1, 0.9, 0.3, 0.8])]
     two = Budget().returned(refined([many[1], many[3]]).excerpts)
@@ -120,16 +114,6 @@ def test_no_budget_is_overspent(grades, top_n, most):
     assert len(got.excerpts) <= top_n
     places = [int(e.passage.id) for e in got.excerpts]
     assert places == sorted(places)
-
-
-def test_questions_share_one_call():
-    eye = ByEye()
-    run_many([Refiner(eye)(str(at), [ONE, TWO]) for at in range(8)])
-    assert [len(ask) for ask in eye.asks] == [24]
-
-
-def test_the_texts_are_true_stretches():
-    assert texts(refined([ONE]).excerpts) == [ONE.text[0:48], ONE.text[49:96]]
 
 
 @pytest.mark.parametrize(("options", "count"), [({}, 2), ({"sentences": 4}, 1)])

@@ -37,12 +37,6 @@ def test_direct_keeps_all_passages_whole_and_in_order():
     assert context.prompt() == RETRIEVAL.render(context)
 
 
-def test_direct_without_passages_says_so():
-    ports, _ = offering()
-    context = run(Direct()("Which bridge?", ports)).value
-    assert context.excerpts == () and "nothing to refer to" in context.notes[0]
-
-
 def test_a_known_question_is_not_retrieved_for():
     ports, calls = offering(OLD)
     method = IKnow(LengthGate(), drafter=DigitDrafter())

@@ -56,6 +56,8 @@ def said(leads):
 def test_the_released_grammar():
     assert render(LEADS, "released") == RELEASED
     assert parse_claims(RELEASED) == Leads(LEADS.questions, LEADS.claims, "released")
+    before = "<Task(knowledge questions)> <Timeliness(False)>"  # as the released weights write
+    assert parse_claims(f"{before} {RELEASED} </s>") == parse_claims(RELEASED)
 
 
 def test_the_papers_grammar():
@@ -64,11 +66,6 @@ def test_the_papers_grammar():
     assert (found.grammar, found.repairs) == ("paper", ())
     assert said(found) == said(LEADS)
     assert [lead.wanted for lead in found.claims] == [True, False, True]
-
-
-def test_what_the_released_weights_write_before_is_passed_over():
-    written = f"<Task(knowledge questions)> <Timeliness(False)> {RELEASED} </s>"
-    assert parse_claims(written) == parse_claims(RELEASED)
 
 
 WORDS = st.text("ab é9?'.,-", min_size=1, max_size=12).map(lambda text: f"w{text}w")
