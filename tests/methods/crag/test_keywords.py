@@ -2,7 +2,7 @@
 
 import pytest
 from by_hand import finished
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.flow import run
@@ -68,6 +68,7 @@ def test_signs_that_belong_to_a_keyword_stay():
     assert parse_keywords("Amarcord (film), score.") == ("Amarcord (film)", "score")
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=300) | st.from_regex(r"(?s)(\W*(keywords|here)[:\d\W]*.{0,20}){0,5}"))
 @example("<think>" * 50)
 @example("```" * 50)

@@ -87,7 +87,7 @@ def first(drawn):
 
 
 @given(any_leads(), st.sampled_from(["paper", "released"]))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_what_is_written_is_read_back(leads, grammar):
     found = parse_claims(render(leads, grammar))
     assert said(found) == said(leads)
@@ -173,13 +173,13 @@ def test_a_model_that_repeats_forever_is_cut_off():
 
 
 @given(st.text(alphabet="<>()/:=\"'{}[],.\n\\ ClaimQueryNeedSearchTrueQuestion1", max_size=300))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_nearly_claims_never_raise(written):
     sound(parse_claims(written))
 
 
 @given(st.data(), st.sampled_from([RELEASED, PAPER, json.dumps(LEADS.to_dict())]))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_mutations_never_raise(data, written):
     start = data.draw(st.integers(0, len(written)))
     end = data.draw(st.integers(start, len(written)))
