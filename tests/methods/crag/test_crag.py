@@ -240,6 +240,8 @@ def test_a_failed_search_degrades_in_the_open(kind, found):
     assert f"the web search failed ({kind}): no more today" in context.notes
     assert context.details["web_error"] == {"kind": kind, "message": "no more today"}
     assert context.queries == ("Amarcord, score",)
+    with pytest.raises(SearchError, match="no more today"):
+        corrected(world, on_web_error="raise")
 
 
 def test_other_failures_are_named_by_their_class():
@@ -247,11 +249,6 @@ def test_other_failures_are_named_by_their_class():
     assert context.details["web_error"] == {"kind": "TimeoutError", "message": ""}
     context = corrected(World(BAD, pages=["no passage"]))
     assert context.details["web_error"]["kind"] == "InputError"
-
-
-def test_a_failed_search_is_raised_where_that_is_asked_for():
-    with pytest.raises(SearchError, match="spent"):
-        corrected(World(BAD, pages=SearchError("spent", kind="quota")), on_web_error="raise")
 
 
 def test_only_the_question_whose_search_failed_degrades():

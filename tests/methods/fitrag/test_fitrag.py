@@ -246,13 +246,6 @@ def test_a_row_with_an_identifier_of_the_question_is_kept(question, row):
     assert f"id,kind,lot,place\n…\n{row}" in context.excerpts[0].text
 
 
-def test_nothing_retrieved_gives_an_empty_context_and_a_note():
-    scorer = Words()
-    context = run(FitRag(scorer)(QUESTION, offering())).value
-    assert context.excerpts == () and scorer.asks == []
-    assert context.notes == ("nothing to refer to: no passage with text was retrieved",)
-
-
 def test_equal_ids_do_not_mix_passages_up():
     found = offering(replace(FILM, id="x"), replace(ROTA, id="x"))
     context = run(FitRag(Words())(QUESTION, found)).value
@@ -275,10 +268,3 @@ def test_wrong_answers_of_a_backend_are_told():
         _ = rerank(QUESTION, [ROTA], scorer=lambda pairs: [1.5] * len(pairs))
     with pytest.raises(InputError, match="passages` must be"):
         _ = run(Reranking(Words()).context(QUESTION, "text")).value
-
-
-def test_a_method_is_a_value():
-    scorer = Words()
-    assert FitRag(scorer) == FitRag(scorer) != FitRag(scorer, top_n=3)
-    assert replace(FitRag(scorer), top_n=3).top_n == 3
-    assert FitRag().scorer is None

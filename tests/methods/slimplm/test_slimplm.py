@@ -117,22 +117,24 @@ def test_an_unparsable_verdict_retrieves(verdict):
     assert [each["known"] for each in context.details["verdicts"]] == [None, True]
 
 
-def test_the_callers_model_rewrites_by_instruction():
-    flow = SlimPLM(text_model, text_model)(QUESTION, PORTS)
+RELEASED = f"Course answer: (({HEURISTIC}))\nQuestion: (({QUESTION})) [/INST]"
+
+
+@pytest.mark.parametrize(
+    ("method", "port", "prompt"),
+    [
+        (SlimPLM(text_model, text_model), "generate", filled(REWRITE, QUESTION, HEURISTIC)),
+        (SlimPLM(**BY_TEXT, rewriter_prompt="released"), "rewrite", RELEASED),
+        (SlimPLM(**BY_TEXT, rewriter_prompt=REWRITE_RELEASED), "rewrite", RELEASED),
+    ],
+    ids=["the caller's model by instruction", "by name", "ones own"],
+)
+def test_a_rewriter_is_asked_by_its_prompt(method, port, prompt):
+    flow = method(QUESTION, PORTS)
     flow.send(None)
     flow.send([HEURISTIC])
     ask = flow.send(["Known (False)"])
-    assert asked(ask) == ("generate", [filled(REWRITE, QUESTION, HEURISTIC)])
-    assert "True/False" in ask.items[0] and QUESTION in ask.items[0]
-
-
-def test_the_released_prompt_by_name_or_ones_own():
-    for prompt in ("released", REWRITE_RELEASED):
-        flow = SlimPLM(**BY_TEXT, rewriter_prompt=prompt)(QUESTION, PORTS)
-        flow.send(None)
-        flow.send([HEURISTIC])
-        (item,) = flow.send([None]).items
-        assert item.endswith(f"Course answer: (({HEURISTIC}))\nQuestion: (({QUESTION})) [/INST]")
+    assert ask.port.name == port and ask.items[0].endswith(prompt)
 
 
 class SureGate:
