@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from by_eye import THRESHOLDS, ByEye, graded, passage
+from by_eye import THRESHOLDS, ByEye, passage
 from by_hand import finished
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,13 +66,6 @@ def test_the_best_are_kept_in_document_order():
 def test_the_threshold_may_be_reached():
     assert [e.score for e in refined([ONE, TWO], threshold=0.5).excerpts] == [0.9, 0.5]
     assert len(refined([ONE, TWO, LOW, Passage("z", "No grade.")], threshold=-1).excerpts) == 5
-
-
-def test_without_thresholds_of_its_own_it_is_the_papers():
-    def by_eye(pairs):
-        return [graded(read.text) for _, read in pairs]
-
-    assert refined([LOW], by_eye).details["strip_threshold"] == -0.5
 
 
 def test_where_nothing_passes_the_best_is_kept_with_a_note():

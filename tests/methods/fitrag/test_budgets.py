@@ -84,7 +84,7 @@ class FirstHalf:
 
 
 @pytest.mark.parametrize("name", COUNTERS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(passages, st.integers(1, 80), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_no_tokenizer_is_given_more_than_the_budget(name, passages, most, size, chance):
     count = counter(name)
@@ -98,7 +98,7 @@ def test_no_tokenizer_is_given_more_than_the_budget(name, passages, most, size, 
 
 
 @pytest.mark.parametrize("name", COUNTERS)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(passages, st.integers(1, 80), st.sampled_from([1, 2, None]), st.sampled_from([1, 3]))
 def test_nor_does_the_reducer_give_more(name, passages, most, per_passage, window):
     count = counter(name)
@@ -135,7 +135,7 @@ def test_every_window_and_strip_slices_its_source(text, size, data):
     assert [window.start for window in cut] == sorted({window.start for window in cut})
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(passages, st.randoms(use_true_random=False), st.sampled_from([1, None]))
 def test_the_order_of_passages_does_not_matter_where_scores_differ(passages, chance, per_passage):
     how = {"scorer": by_text, "max_tokens": 60, "detector": False, "window": 1}

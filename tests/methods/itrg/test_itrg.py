@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import ITRG, Demonstration
 from fitrag_integrations.methods.answering import Answering
@@ -369,15 +368,6 @@ def test_a_retriever_that_fails_later_leaves_what_was_found():
         _ = run(ITRG(on_error="raise")(QUESTION, ports)).value
     with pytest.raises(ConnectionError):
         _ = run(ITRG()("Another?", ports)).value
-
-
-def test_without_a_model_or_a_question_nothing_is_retrieved():
-    world = World()
-    with pytest.raises(InputError, match="pass `llm=`"):
-        _ = run(ITRG()(QUESTION, Ports(retrieve=world))).value
-    with pytest.raises(InputError, match="question` must be"):
-        _ = run(ITRG()(" ", world.ports)).value
-    assert world.retrieved == []
 
 
 QUESTIONS = [f"Who lives in house {n}?" for n in range(32)]
