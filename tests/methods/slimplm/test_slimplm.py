@@ -348,16 +348,11 @@ def test_32_questions_make_the_fewest_calls():
     assert [len(world.proxy.asked[0]), len(world.rewriter.asked[0])] == [32, 16]
     assert [len(pairs) for pairs in world.judge.asked] == [32, 32]
     assert [context.decision.retrieve for context in found] == [False, True] * 16
-    one_by_one = [solved(World(), question) for question in QUESTIONS]
-    assert found == one_by_one
-
-
-def test_async_gives_the_same():
-    world = World()
-    method = SlimPLM(world.proxy, world.judge, rewriter=world.rewriter)
-    traces = asyncio.run(arun_many([method(q, world.ports) for q in QUESTIONS]))
-    assert [traced.value for traced in traces] == everyone(World())
-    assert world.calls == [1, 2, 1, 1]
+    assert found == [solved(World(), question) for question in QUESTIONS]
+    waiting = World()
+    method = SlimPLM(waiting.proxy, waiting.judge, rewriter=waiting.rewriter)
+    traces = asyncio.run(arun_many([method(q, waiting.ports) for q in QUESTIONS]))
+    assert [traced.value for traced in traces] == found and waiting.calls == [1, 2, 1, 1]
 
 
 def test_prompts_for_short_and_long_answers():
