@@ -83,12 +83,9 @@ def test_only_the_guilty_flow_hears_of_a_failed_joined_call():
         with pytest.raises(ValueError, match="negative"):
             _ = traces[1].value
     assert backend.calls[:4] == [[1, -1, 2], [1], [-1], [2]]
-
-
-def test_a_call_nobody_shares_is_not_repeated():
-    backend = Doubler()
-    assert isinstance(run(twice(backend.port, -1)).error, ValueError)
-    assert backend.calls == [[-1]]
+    alone = Doubler()
+    assert isinstance(run(twice(alone.port, -1)).error, ValueError)
+    assert alone.calls == [[-1]], "a call that nobody shares is not repeated"
 
 
 def test_a_flow_may_recover_from_a_failed_port():

@@ -167,11 +167,17 @@ async def test_async_search_is_the_same_and_does_not_block(index, words):
     assert await pending == index.search(["king rome", "music"], k=2)
 
 
-async def test_async_search_uses_the_encoders_own_coroutine(minilm):
-    index = FaissIndex.build(passages("rome", "ocean"), encoder=minilm)
+async def test_async_search_uses_the_encoders_own_coroutine():
+    class Async(WordEncoder):
+        async def aencode(self, texts):
+            waited.append(list(texts))
+            return self.encode(texts)
+
+    waited = []
+    index = FaissIndex.build(passages("rome", "ocean"), encoder=Async())
     (found,) = await index.asearch(["rome"], k=1)
-    assert ids(found) == ["p0"]
-    assert await index.asearch([]) == [] and await FaissIndex(minilm).asearch(["x"]) == [[]]
+    assert ids(found) == ["p0"] and waited == [["rome"]]
+    assert await index.asearch([]) == [] and await FaissIndex(Async()).asearch(["x"]) == [[]]
     with pytest.raises(InputError, match="queries"):
         await index.asearch([""])
 
