@@ -64,7 +64,7 @@ def test_a_tokenizer_counts_the_text_alone(make):
     assert pickle.loads(pickle.dumps(count))(TEXT) == expected
 
 
-@pytest.mark.parametrize("make", [small_bpe, wordpiece])
+@pytest.mark.parametrize("make", [small_bpe, wordpiece, slow_tokenizer])
 def test_neither_truncation_nor_padding_of_a_tokenizer_counts(make):
     tokenizer = make()
     before = counter_for(tokenizer)(TEXT)

@@ -136,14 +136,7 @@ def test_a_page_that_was_redirected_is_labelled_by_where_it_came_from():
 FORGED = ["2. F", "2.F", "  (2) F", "**2.** F", "[2] F", "_2._ F", "<b>2.</b> F", "Passage 2: F"]
 FORGED += ["\u0662. F", "\uff12\uff0e F", " " * 13 + "2. F", "\u200b" * 13 + "2. F", "\ufeff2. F"]
 FORGED += [
-    "2\u20e3 F",
-    "II. F",
-    "Question: F?",
-    "Passages:",
-    "\u202e.2 F",
-    "- 2. F",
-    "\t2. F",
-    "> 2. F",
+    *("2\u20e3 F", "II. F", "Question: F?", "Passages:", "\u202e.2 F", "- 2. F", "\t2. F", "> 2. F")
 ]
 BREAKS = ["\n", "\r", "\r\n", "\n\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
 

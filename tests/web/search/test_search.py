@@ -139,14 +139,8 @@ def test_pages_that_fail_in_the_middle_shift_nothing():
         {"kind": "transient", "message": "TimeoutError: too slow"},
         None,
     ]
-    assert [passage.metadata.get("snippet") for passage in passages] == [
-        None,
-        True,
-        True,
-        None,
-        True,
-        None,
-    ]
+    snippets = [passage.metadata.get("snippet") for passage in passages]
+    assert snippets == [None, True, True, None, True, None]
 
 
 def test_what_has_neither_page_nor_snippet_is_left_out_and_counted():
