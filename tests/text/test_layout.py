@@ -93,6 +93,11 @@ def test_indented_prose_is_no_code():
     assert ITEM not in {block.kind for block in blocks_of(novel)}
 
 
+def test_items_in_columns_are_items_and_a_lone_border_is_no_table():
+    assert {block.kind for block in blocks_of("- a  b\n- c  d\n- e  f\n")} == {ITEM}
+    assert HEADER not in {block.kind for block in blocks_of("==  ==\n\nA   B\n")}
+
+
 def test_a_first_row_with_numbers_is_no_header():
     assert HEADER not in {block.kind for block in blocks_of("web\t80\nmail\t25\nssh\t22\n")}
 
