@@ -8,6 +8,7 @@ one. A share bounds the first of these.
 from __future__ import annotations
 
 from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -38,6 +39,7 @@ Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 NAMED = 3
 """Skipped excerpts that a note names."""
 ROUNDING = 2  # tokens by which a text alone may count more than it adds
+TRIES = 8  # texts of as many tokens that did not fit before longer ones are not tried
 
 
 class Counting:
@@ -161,10 +163,11 @@ class Budget:
     ) -> tuple[list[int], list[int]]:
         """Return the places in ``rest`` of what still fits behind ``kept``, and of what does not.
 
-        Most are too long by themselves, and not rendered among the others.
+        Most are too long by themselves, or as long as some that did not fit, and are not rendered
+        among the others.
         """
         shown, added, left = list(kept), list[int](), list[int]()
-        room = self._room(shown)
+        room, failed = self._room(shown), Counter[int]()
         for at, one in enumerate(rest):
             # in a merged text only its own characters are new; the rule of the web stands once
             line = self.max_tokens and not is_web(one.passage)
@@ -173,12 +176,16 @@ class Budget:
                 each.passage is one.passage and each.start < one.end and one.start < each.end
                 for each in shown
             )
-            if (overlaps or self._count(text) <= room) and self.fits([*shown, one]):
+            tokens = 0 if overlaps else self._count(text)
+            if tokens <= room and self.fits([*shown, one]):
                 shown.append(one)
                 added.append(at)
-                room = self._room(shown)
-            else:
-                left.append(at)
+                room = min(room, self._room(shown))
+                continue
+            left.append(at)
+            if 0 < tokens <= room:
+                failed[tokens] += 1
+                room = tokens - 1 if failed[tokens] == TRIES else room
         return added, left
 
     def _room(self, shown: Sequence[Excerpt]) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 
 import pytest
 
@@ -34,12 +33,6 @@ def test_it_is_seconds_or_a_date(value, seconds):
 
 def test_a_date_to_come_is_waited_for():
     assert retry_after("Wed, 21 Oct 2999 07:28:00 GMT") > 1e9
-
-
-def test_a_hostile_header_takes_no_time():
-    started = time.thread_time()
-    assert retry_after("Sun, " + " (" * 200_000) is None
-    assert time.thread_time() - started < 1.0
 
 
 def test_a_coroutine_is_finished_from_anywhere():

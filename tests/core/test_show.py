@@ -11,6 +11,7 @@ from fitrag_integrations.core.show import Table
 from fitrag_integrations.evaluation.figures.methods import Spent
 from fitrag_integrations.evaluation.outcomes import Sweep, SweepPoint
 from fitrag_integrations.flow import Step, Traced
+from fitrag_integrations.methods import explain_compression
 from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.citing import cite
 from fitrag_integrations.methods.crag.refiner import Refined
@@ -77,6 +78,7 @@ VALUES = [
     SWEEP,
     cite(CONTEXT, f"{SLY} [1] [2]"),
     cite(CONTEXT, "[1]").citations[0],
+    explain_compression(SLY, [PASSAGE], scorer=lambda pairs: [LABELS] * len(pairs)),
 ]
 OURS = {"div", "b", "table", "thead", "tbody", "tr", "th", "td", "mark", "details", "summary"}
 
@@ -116,13 +118,9 @@ def test_html_is_escaped_closed_and_fetches_nothing(value):
 
 
 @pytest.mark.parametrize("value", VALUES, ids=ids)
-def test_a_string_is_one_short_line(value):
+def test_a_string_is_one_short_line_that_sends_a_terminal_no_commands(value):
     assert "\n" not in str(value)
     assert 0 < len(str(value)) < 500
-
-
-@pytest.mark.parametrize("value", VALUES, ids=ids)
-def test_a_terminal_is_sent_no_commands(value):
     for shown in (str(value), value.explain() if hasattr(value, "explain") else ""):
         assert re.findall(r"[^\n\t -~…→·–]", shown) == []
 

@@ -9,13 +9,31 @@ from gate_fakes import DigitDrafter, LengthGate
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods import ITRG, Crag, Decider, Direct, FitRag, IKnow, Refiner, SlimPLM
+from fitrag_integrations.methods import (
+    ITRG,
+    AskGate,
+    Crag,
+    Decider,
+    Direct,
+    FitRag,
+    IKnow,
+    MarginGate,
+    Over,
+    Refiner,
+    SlimPLM,
+)
 from fitrag_integrations.methods.fitrag.functional import Reranking
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
 
-DEFAULTS = {Crag: {"evaluator": ByEye()}, Refiner: {"evaluator": ByEye()}}
+DEFAULTS = {
+    Crag: {"evaluator": ByEye()},
+    Refiner: {"evaluator": ByEye()},
+    AskGate: {"model": lambda prompts: prompts},
+    MarginGate: {"drafter": DigitDrafter()},
+    Over: {"method": Direct(), "retriever": Direct()},
+}
 
 
 def with_text_judge(**options):
@@ -42,6 +60,13 @@ WRONG = [
     (Decider, "threshold", "half"),
     (Decider, "on_error", "ignore"),
     (Decider, "allow_other_model", 1),
+    (AskGate, "model", 3),
+    (AskGate, "drafter", 3),
+    *((MarginGate, "drafter", wrong) for wrong in (lambda prompts: prompts, DigitDrafter)),
+    (MarginGate, "threshold", 2.0),
+    (MarginGate, "draft_tokens", -1),
+    *((Over, "method", wrong) for wrong in (None, 3)),
+    *((Over, "retriever", wrong) for wrong in (None, Direct)),
     (Direct, "k", 0),
     (Direct, "k", -1),
     (Direct, "k", 1.5),
@@ -127,6 +152,8 @@ def test_a_wrong_option_is_rejected_at_construction(case):
     [
         lambda ports: Crag(ByEye())(" ", ports),
         lambda ports: Decider(LengthGate())("  "),
+        lambda ports: FitRag(lambda pairs: [])(" ", ports),
+        lambda ports: ITRG()(" ", ports),
         lambda ports: Refiner(ByEye())(" ", [Passage("a", "Text.")]),
         lambda ports: SlimPLM(judge=LengthGate())(" ", ports),
     ],
@@ -135,6 +162,8 @@ def test_a_blank_question_is_rejected(flow):
     assert isinstance(run(flow(World().ports)).outcome, InputError)
 
 
-def test_a_missing_retriever_is_reported():
+def test_a_missing_retriever_or_language_model_is_reported():
     with pytest.raises(PortError, match="needs a retrieve port"):
         _ = run(Crag(ByEye())("Who?", Ports())).value
+    with pytest.raises(InputError, match="pass `llm=`"):
+        _ = run(ITRG()("Who?", Ports(World()))).value

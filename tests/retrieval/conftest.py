@@ -1,7 +1,7 @@
 import importlib.util
 
 import pytest
-from retrieval_fakes import WordEncoder, write_bert, write_t5
+from retrieval_fakes import WordEncoder
 
 
 @pytest.fixture
@@ -15,14 +15,11 @@ def words():
     return WordEncoder()
 
 
-@pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory):
-    return write_bert(tmp_path_factory.mktemp("bert"))
+@pytest.fixture
+def write_bert():
+    from tiny import write_bert
 
-
-@pytest.fixture(scope="session")
-def tiny_t5(tmp_path_factory):
-    return write_t5(tmp_path_factory.mktemp("t5"))
+    return write_bert
 
 
 @pytest.fixture(scope="session")

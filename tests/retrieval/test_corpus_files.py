@@ -102,15 +102,10 @@ def check(tmp_path, name, data, text, reason):
     assert bool(mine) == (reason is not None) and (not mine or reason in mine[0])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+@pytest.mark.parametrize("case", [*CASES, *PAPERS], ids=lambda case: case[0])
 def test_a_file_is_read_or_named_with_its_reason(tmp_path, case):
-    check(tmp_path, *case)
-
-
-@pytest.mark.parametrize("case", PAPERS, ids=lambda case: case[0])
-def test_a_paper_is_read_or_named_with_its_reason(tmp_path, case):
     name, data, text, reason = case
-    check(tmp_path, name, data(), text, reason)
+    check(tmp_path, name, data() if callable(data) else data, text, reason)
 
 
 def test_a_page_is_read_and_an_empty_one_named(tmp_path):

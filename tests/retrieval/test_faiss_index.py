@@ -153,26 +153,6 @@ def test_threads_search_while_another_adds(index):
     assert len(index) == index._store.flat.ntotal
 
 
-def test_sixteen_threads_over_minilm(minilm):
-    texts = [
-        "Nino Rota wrote the score.",
-        "Paris is in France.",
-        "The Nile is a river.",
-        "Cats purr.",
-    ]
-    index = FaissIndex.build(passages(*texts), encoder=minilm)
-    queries = ["Who composed the music?", "capital of France", "longest river", "pets"] * 8
-    expected = index.search(queries, k=2)
-    with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda query: index.search([query], k=2)[0], queries))
-    assert [ids(row) for row in found] == [ids(row) for row in expected]
-    assert [ids(row)[0] for row in found[:4]] == ["p0", "p1", "p2", "p3"]
-    scores = [
-        [[p.metadata["retrieval_score"] for p in r] for r in rows] for rows in (found, expected)
-    ]
-    np.testing.assert_allclose(*scores, atol=1e-5)
-
-
 async def test_async_search_is_the_same_and_does_not_block(index, words):
     encode, free = words.encode, threading.Event()
 
@@ -187,11 +167,17 @@ async def test_async_search_is_the_same_and_does_not_block(index, words):
     assert await pending == index.search(["king rome", "music"], k=2)
 
 
-async def test_async_search_uses_the_encoders_own_coroutine(minilm):
-    index = FaissIndex.build(passages("rome", "ocean"), encoder=minilm)
+async def test_async_search_uses_the_encoders_own_coroutine():
+    class Async(WordEncoder):
+        async def aencode(self, texts):
+            waited.append(list(texts))
+            return self.encode(texts)
+
+    waited = []
+    index = FaissIndex.build(passages("rome", "ocean"), encoder=Async())
     (found,) = await index.asearch(["rome"], k=1)
-    assert ids(found) == ["p0"]
-    assert await index.asearch([]) == [] and await FaissIndex(minilm).asearch(["x"]) == [[]]
+    assert ids(found) == ["p0"] and waited == [["rome"]]
+    assert await index.asearch([]) == [] and await FaissIndex(Async()).asearch(["x"]) == [[]]
     with pytest.raises(InputError, match="queries"):
         await index.asearch([""])
 

@@ -93,6 +93,11 @@ def test_indented_prose_is_no_code():
     assert ITEM not in {block.kind for block in blocks_of(novel)}
 
 
+def test_items_in_columns_are_items_and_a_lone_border_is_no_table():
+    assert {block.kind for block in blocks_of("- a  b\n- c  d\n- e  f\n")} == {ITEM}
+    assert HEADER not in {block.kind for block in blocks_of("==  ==\n\nA   B\n")}
+
+
 def test_a_first_row_with_numbers_is_no_header():
     assert HEADER not in {block.kind for block in blocks_of("web\t80\nmail\t25\nssh\t22\n")}
 
@@ -133,17 +138,17 @@ def test_what_is_under_the_headings_of_a_text(text, rest):
     assert text[under_heading(text) :] == rest
 
 
-NAMED = [
-    ("Which port does the metrics endpoint use?", ["web | 8080", "metrics | 9464"], [1]),
-    ("What does E17 mean?", ["E02 jam", "E17 hot", "E5 what it means"], [1]),
-    ("What is the port of the web?", ["the port is 1", "the port is 2"], []),
-    ("Neighboring countries?", ["Home", "Neighbors"], [1]),
-    ("Metrics?", ["metrics"], [0]),
-    ("Metrics?", [], []),
-]
-
-
-@pytest.mark.parametrize(("question", "texts", "places"), NAMED)
+@pytest.mark.parametrize(
+    ("question", "texts", "places"),
+    [
+        ("Which port does the metrics endpoint use?", ["web | 8080", "metrics | 9464"], [1]),
+        ("What does E17 mean?", ["E02 jam", "E17 hot", "E5 what it means"], [1]),
+        ("What is the port of the web?", ["the port is 1", "the port is 2"], []),
+        ("Neighboring countries?", ["Home", "Neighbors"], [1]),
+        ("Metrics?", ["metrics"], [0]),
+        ("Metrics?", [], []),
+    ],
+)
 def test_rows_that_a_question_names(question, texts, places):
     assert named_by(question, texts) == places
 
@@ -170,14 +175,9 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", LINKS)
-def test_blocks_of_links(text):
-    assert is_links(text)
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_blocks_of_more_than_links(text):
-    assert not is_links(text)
+@pytest.mark.parametrize("text", [*LINKS, *TEXTS])
+def test_blocks_of_links_and_of_more_than_links(text):
+    assert is_links(text) is (text in LINKS)
 
 
 LINES = """\
@@ -236,15 +236,15 @@ def test_blocks_are_the_whole_text_and_leads_stand_before(text):
     assert not spans or any(lead is not None for lead in leads)
 
 
-HEADERS = {
-    "ruled": ("| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |", True),
-    "grid": ("+---+---+\n| a | b |\n+===+===+\n| 1 | 2 |\n+---+---+", True),
-    "nothing under it": ("| a | b |\n|---|---|\n", False),
-    "guessed": (" NAME   SIZE\n foo    12\n bar    13\n", False),  # it may be a row like the others
-}
-
-
-@pytest.mark.parametrize("name", HEADERS)
-def test_a_header_row_that_is_set_off_is_shown_with_its_rows_alone(name):
-    text, leads = HEADERS[name]
+@pytest.mark.parametrize(
+    ("text", "leads"),
+    [
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |", True),
+        ("+---+---+\n| a | b |\n+===+===+\n| 1 | 2 |\n+---+---+", True),
+        ("| a | b |\n|---|---|\n", False),
+        (" NAME   SIZE\n foo    12\n bar    13\n", False),  # it may be a row like the others
+    ],
+    ids=["ruled", "grid", "nothing under it", "guessed"],
+)
+def test_a_header_row_that_is_set_off_is_shown_with_its_rows_alone(text, leads):
     assert (leads_of(text, split_sentences(text))[0] is None) is leads

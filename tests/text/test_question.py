@@ -7,6 +7,7 @@ from fitrag_integrations.text.question import asked_of
 GERMANY = "We spent all of last summer by the rivers of Germany."
 TALK = f"Hi there! I hope you are well. {GERMANY}"
 QUESTION = "Where does the Danube rise?"
+LONG = "which river that rises in the black forest and is crossed by ten states has " * 4 + "?"
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,11 @@ QUESTION = "Where does the Danube rise?"
         (f"{TALK} Please tell me where it rises.", f"{GERMANY} Please tell me where it rises."),
         (f"{TALK} In which country does the Rhine end", "In which country does the Rhine end"),
         (f"{TALK} Can you help me?", f"{TALK} Can you help me?"),
+        (
+            f"{TALK} It ends in the sea. Where does it rise?",
+            "It ends in the sea. Where does it rise?",
+        ),
+        (LONG, LONG),
         (TALK, TALK),
         (QUESTION, QUESTION),
         ("", ""),
@@ -28,13 +34,3 @@ QUESTION = "Where does the Danube rise?"
 )
 def test_the_last_sentence_that_asks_decides(text, asked):
     assert asked_of(text) == asked
-
-
-def test_a_question_that_points_back_takes_the_sentence_before_along():
-    text = f"{TALK} The Danube is the second longest river of Europe. Where does it rise?"
-    assert asked_of(text) == "The Danube is the second longest river of Europe. Where does it rise?"
-
-
-def test_one_long_sentence_stays_whole():
-    text = "which river that rises in the black forest and is crossed by ten states has " * 4 + "?"
-    assert asked_of(text) == text

@@ -30,9 +30,17 @@ def shipped(monkeypatch):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(Path(folder) / "_static" / "tiktoken_cache"))
 
 
-def test_nothing_and_approximate_are_the_estimate():
+def test_nothing_is_the_estimate_and_a_callable_itself():
     assert counter_for() is counter_for(None) is counter_for("approximate") is approximate_tokens
     assert approximate_tokens(TEXT) == 11
+    assert counter_for(len) is len
+
+
+def test_bare_encodings_and_tokenizers_count_too():
+    encoding, tokenizer = small_encoding(), wordpiece()
+    assert counter_for(encoding)(TEXT) == len(encoding.encode(TEXT))
+    assert counter_for(encoding)(HALF) > 0
+    assert counter_for(tokenizer.backend_tokenizer)(TEXT) == counter_for(tokenizer)(TEXT)
 
 
 @pytest.mark.parametrize(("name", "tokens"), [("cl100k_base", 16), ("o200k_base", 15)])
@@ -44,12 +52,6 @@ def test_the_name_of_an_encoding_counts_to_the_token(shipped, name, tokens):
     assert count("<|endoftext|>") > 1  # text, not the end of one
     assert count == tiktoken_counter(name) == counter_for(tiktoken.get_encoding(name))
     assert pickle.loads(pickle.dumps(count))(TEXT) == tokens
-
-
-def test_an_encoding_made_on_the_spot():
-    encoding = small_encoding()
-    assert counter_for(encoding)(TEXT) == len(encoding.encode(TEXT))
-    assert counter_for(encoding)(HALF) > 0
 
 
 @pytest.mark.parametrize("make", [small_bpe, wordpiece, slow_tokenizer])
@@ -72,15 +74,6 @@ def test_neither_truncation_nor_padding_of_a_tokenizer_counts(make):
     assert count(TEXT) == before > 3
     tokenizer(TEXT, truncation=True, max_length=3)  # what its owner does later is not ours
     assert count(TEXT) == before
-
-
-def test_the_bare_tokenizer_is_taken_too():
-    tokenizer = wordpiece()
-    assert counter_for(tokenizer.backend_tokenizer)(TEXT) == counter_for(tokenizer)(TEXT)
-
-
-def test_a_callable_stands_for_itself():
-    assert counter_for(len) is len
 
 
 @pytest.mark.parametrize("wrong", [3, [], {}, object(), int, b"cl100k_base"])

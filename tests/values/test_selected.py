@@ -14,7 +14,6 @@ from fitrag_integrations.methods.baselines import Direct, IterRetgen, Refeed, Se
 from fitrag_integrations.methods.fitrag.ranking import Reranking
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
-from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import apart, by_score, usable, windows
 
 QUESTION = "Who wrote the score of Amarcord?"
@@ -201,15 +200,6 @@ def test_what_cannot_be_seen_is_no_text(unseen):
     kept, notes = usable([Passage("a", unseen), rota])
     assert (kept, notes) == ([rota], ("1 of 2 passages left out: no text",))
     assert [one.text for one in windows(rota, size=1)] == ["Rota.", "It won."]
-
-
-def test_usable_keeps_the_first_of_equal_texts():
-    kept, notes = usable(GIVEN)
-    assert [one.id for one in kept] == ["copy 1", "milan", "rain"]
-    assert notes == ("1 of 8 passages left out: no text", "4 of 8 passages left out: repeated")
-    selection = Selection()
-    assert len(usable([COPIES[0]] * 3, selection=selection)[0]) == 1
-    assert [row.reason for row in selection.rows([])] == ["method", "duplicate", "duplicate"]
 
 
 @pytest.mark.parametrize("door", DOORS)

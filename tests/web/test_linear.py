@@ -16,7 +16,7 @@ from fitrag_integrations.web.pages import _LOGIN
 from fitrag_integrations.web.robots import parse_rules
 
 PATIENCE = 4.0  # one pass takes some tenths of a second, the square of it minutes
-SIZES = (100_000, 200_000, 400_000)
+SIZES = (100_000, 200_000)
 
 
 def _httpx():
@@ -81,7 +81,24 @@ def robots_path(text):
 HEADERS = [content_type, meta, type_checked, encoding, retry_after, host, address, redirect]
 TEXTS = [robots_text, robots_path, _LOGIN.search, lambda text: hits_of([text])]
 UNITS = [" ", "\t", "a", "\n", "=", ";", "charset=", "charset ", '"', "<meta ", "/log", "*a", "%2"]
-UNITS += ["&", "&#", "<", "<a ", "<|", "[", "a.", "-", "(", "1", "0x", "..", "/../", "a\n\n", "@"]
+UNITS += [
+    "&",
+    "&#",
+    "<",
+    "<a ",
+    "<|",
+    "[",
+    "a.",
+    "-",
+    "(",
+    "1",
+    "0x",
+    "..",
+    "/../",
+    "a\n\n",
+    "@",
+    " (",
+]
 
 
 @pytest.mark.parametrize("read", [*HEADERS, *TEXTS], ids=lambda call: getattr(call, "__name__", ""))
@@ -119,12 +136,12 @@ PAGES = [
 
 @pytest.mark.parametrize(("unit", "tags"), PAGES)
 def test_a_page_of_one_repeated_tag_is_taken_apart_in_time(unit, tags):
-    body = (unit + WORDS) * (36_000 // tags)
+    body = (unit + WORDS) * (18_000 // tags)
     html = f"<html><body><article><p>{body}</p></article></body></html>".encode()
     extract(b"<p>words</p>", "text/html")  # so that no import is counted
     started = time.thread_time()
     extract(html, "text/html")
-    assert time.thread_time() - started < 8.0
+    assert time.thread_time() - started < PATIENCE
 
 
 def test_hidden_elements_go_and_the_words_behind_them_stay():

@@ -8,7 +8,7 @@ from gate_fakes import LengthGate
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import arun_many, run, run_many
-from fitrag_integrations.methods import Direct, baselines
+from fitrag_integrations.methods import baselines
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -46,23 +46,18 @@ def all_of(name, bad=None):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_32_questions_are_the_fewest_calls(name):
+def test_32_questions_are_the_fewest_calls_and_waiting_gives_the_same(name):
     world, traces = all_of(name)
     assert world.calls == CALLS[name][1]
+    method = CALLS[name][0](world)
+    waited = asyncio.run(arun_many([method(q, world.ports) for q in QUESTIONS]))
+    assert [trace.value for trace in waited] == [trace.value for trace in traces]
     for n, trace in enumerate(traces):
         assert trace.value.method == name
         assert trace.value.notes == () or name == "replug", "there is no retrieval score there"
         assert bool(trace.value.details.get("answers")) == (name in ANSWERING)
         if name in ANSWERING:
             assert trace.value.draft == str(n)
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_waiting_gives_the_same(name):
-    world, traces = all_of(name)
-    method = CALLS[name][0](world)
-    waited = asyncio.run(arun_many([method(q, world.ports) for q in QUESTIONS]))
-    assert [trace.value for trace in waited] == [trace.value for trace in traces]
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -102,23 +97,14 @@ def test_with_raise_the_error_is_the_questions_own(name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_blank_question_is_told(name):
+def test_a_blank_question_and_a_missing_port_are_told(name):
+    make, calls = CALLS[name]
     world = World()
-    assert isinstance(run(CALLS[name][0](world)(" ", world.ports)).outcome, InputError)
-
-
-@pytest.mark.parametrize("name", ["vanilla", "cot", "genread", "refeed", "selfask", "selfeval"])
-def test_without_a_language_model_nothing_is_hidden(name):
-    world = World()
-    outcome = run(CALLS[name][0](world)(QUESTIONS[2], Ports(retrieve=world))).outcome
-    assert isinstance(outcome, PortError) and "Ports(generate=...)" in str(outcome)
-
-
-@pytest.mark.parametrize("name", [name for name in CALLS if "retrieve" in CALLS[name][1]])
-def test_without_a_retriever_nothing_is_hidden(name):
-    world = World()
-    outcome = run(CALLS[name][0](world)(QUESTIONS[2], Ports(generate=world))).outcome
-    assert isinstance(outcome, PortError) and "Ports(retrieve=...)" in str(outcome)
+    assert isinstance(run(make(world)(" ", world.ports)).outcome, InputError)
+    for port, ports in {"retrieve": Ports(generate=world), "generate": Ports(world)}.items():
+        if port in calls:
+            outcome = run(make(world)(QUESTIONS[2], ports)).outcome
+            assert isinstance(outcome, PortError) and f"Ports({port}=...)" in str(outcome)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -141,7 +127,3 @@ def test_a_wrong_number_is_told_at_construction(name):
     for field, value in own.items():
         with pytest.raises(InputError, match=f"{field}` must be"):
             type(made)(*given, **{field: value})
-
-
-def test_direct_is_the_same_class_under_both_names():
-    assert baselines.Direct is Direct

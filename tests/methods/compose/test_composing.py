@@ -20,7 +20,7 @@ from fitrag_integrations.methods.compose.recipe import NAMES, Models
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.prompts import TEMPLATES
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.types import Passage
 
 QUESTIONS = [f"How long is the river number {n}?" for n in range(32)]
 ASSEMBLED = """
@@ -280,25 +280,3 @@ def test_32_questions_share_every_call_of_all_the_parts():
     assert evaluator.calls == [32, 32]
     assert [len(prompts) for prompts in world.written] == [16]
     assert [bool(trace.value.excerpts) for trace in traces] == [False, True] * 16
-
-
-def test_one_question_that_fails_inside_leaves_the_others():
-    def retrieve(queries):
-        return [
-            ConnectionError("away") if query == QUESTIONS[3] else [Passage("a", "It is long.")]
-            for query in queries
-        ]
-
-    method = method_from({"method": "direct", "retriever": {"method": "direct", "k": 1}})
-    traces = run_many([method(q, Ports(retrieve=retrieve)) for q in QUESTIONS])
-    failed = [at for at, trace in enumerate(traces) if trace.error is not None]
-    assert failed == [3]
-    assert isinstance(traces[0].value, Context)
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"method": None}, {"retriever": None}, {"retriever": Direct}, {"method": 3}]
-)
-def test_over_wants_methods(arguments):
-    with pytest.raises(InputError, match=next(iter(arguments))):
-        Over(**{"method": Direct(), "retriever": Direct(), **arguments})

@@ -8,12 +8,11 @@ from by_eye import THRESHOLDS, ByEye, ByEyeAsync, passage, texts
 from by_hand import asked, finished
 from langchain_core.runnables import RunnableLambda
 
-from fitrag_integrations.errors import InputError, PortError, SearchError, ThresholdMismatchError
+from fitrag_integrations.errors import PortError, SearchError, ThresholdMismatchError
 from fitrag_integrations.flow import arun, arun_many, run, run_many
 from fitrag_integrations.langchain.base.ports import Offer
 from fitrag_integrations.llama_index.base.ports import search_port
 from fitrag_integrations.methods import Crag, FitRag, MethodPort
-from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.crag.search import as_web
 from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
@@ -174,10 +173,8 @@ def test_each_side_keeps_its_own_best():
     many = [passage(f"r{at}", -0.1 + at / 20) for at in range(7)]
     pages = [passage(f"w{at}", 0.3) for at in range(7)]
     context = corrected(World(*many, pages=pages))
-    assert [e.passage.id for e in context.excerpts] == [
-        *("r2", "r3", "r4", "r5", "r6"),
-        *("w0", "w1", "w2", "w3", "w4"),
-    ]
+    best = [*(f"r{at}" for at in range(2, 7)), *(f"w{at}" for at in range(5))]
+    assert [e.passage.id for e in context.excerpts] == best
 
 
 def test_what_passes_nowhere_gives_way_to_what_passes_on_the_other_side():
@@ -241,32 +238,25 @@ def test_a_failed_search_degrades_in_the_open(kind, found):
     assert f"the web search failed ({kind}): no more today" in context.notes
     assert context.details["web_error"] == {"kind": kind, "message": "no more today"}
     assert context.queries == ("Amarcord, score",)
+    with pytest.raises(SearchError, match="no more today"):
+        corrected(world, on_web_error="raise")
 
 
-def test_other_failures_are_named_by_their_class():
-    context = corrected(World(BAD, pages=TimeoutError()))
-    assert context.details["web_error"] == {"kind": "TimeoutError", "message": ""}
-    context = corrected(World(BAD, pages=["no passage"]))
-    assert context.details["web_error"]["kind"] == "InputError"
-
-
-def test_a_failed_search_is_raised_where_that_is_asked_for():
-    with pytest.raises(SearchError, match="spent"):
-        corrected(World(BAD, pages=SearchError("spent", kind="quota")), on_web_error="raise")
+@pytest.mark.parametrize(
+    ("pages", "kind"), [(TimeoutError(), "TimeoutError"), (["no passage"], "InputError")]
+)
+def test_other_failures_are_named_by_their_class(pages, kind):
+    assert corrected(World(BAD, pages=pages)).details["web_error"]["kind"] == kind
 
 
 def test_only_the_question_whose_search_failed_degrades():
     def search(queries):
         return [SearchError("later", kind="transient") if "Roma" in q else [PAGE] for q in queries]
 
-    ports = replace_search(World(BAD), search)
+    ports = Ports(retrieve=World(BAD), search=search)
     method = Crag(ByEye())
     traces = run_many([method(f"Who shot {name}?", ports) for name in ("Roma", "Amarcord")])
     assert [t.value.details.get("web_error", {}).get("kind") for t in traces] == ["transient", None]
-
-
-def replace_search(world, search):
-    return Ports(retrieve=world, search=search)
 
 
 def test_results_without_text_and_no_results_are_noted():
@@ -315,47 +305,7 @@ def test_an_action_left_out(without, best, action):
     assert len(world.searched) == (action is not Action.CORRECT)
 
 
-def test_without_refinement_passages_stay_whole():
-    world, eye = World(FAIR, GOOD, BAD), ByEye()
-    context = corrected(world, evaluator=eye, refine=False)
-    assert [e.text for e in context.excerpts] == [FAIR.text, GOOD.text, BAD.text]
-    assert [e.score for e in context.excerpts] == [0.3, 0.9, -0.9]
-    assert len(eye.asks) == 1
-    assert context.details["without"] == ["refine"]
-
-
-def test_without_rewriting_the_question_is_searched_for():
-    world = World(BAD)
-    context = corrected(world, rewrite=False)
-    assert (world.searched, world.prompts) == ([[QUESTION]], [])
-    assert context.details["rewrite"] == "question"
-
-
-def test_without_selection_all_the_web_gave_is_kept():
-    world, eye = World(FAIR, pages=[PAGE, passage("w", -0.9)]), ByEye()
-    context = corrected(world, evaluator=eye, select=False)
-    assert texts(context.excerpts) == [FAIR.text, PAGE.text, passage("w", -0.9).text]
-    assert [len(ask) for ask in eye.asks] == [1, 1], "no strip of the web was graded"
-    assert context.details["from_web"] == [1, 2]
-
-
-def test_a_scorer_serves_as_evaluator():
-    class Sure:
-        def score(self, pairs):
-            return [BiLabelScore(0.95) for _ in pairs]
-
-    context = corrected(World(BAD), evaluator=Sure(), thresholds=ActionThresholds(0.5, -0.5))
-    assert context.action is Action.CORRECT
-    assert context.details["grades"] == [pytest.approx(0.9)]
-    assert context.details["strip_threshold"] == -0.5
-
-
-def test_thresholds_have_to_come_from_somewhere_and_fit():
-    def callable_evaluator(pairs):
-        return [0.0 for _ in pairs]
-
-    with pytest.raises(InputError, match="thresholds` must be"):
-        Crag(callable_evaluator)
+def test_thresholds_have_to_fit_or_to_be_allowed():
     with pytest.raises(ThresholdMismatchError):
         Crag(ByEye(), thresholds="popqa")
     numbers = corrected(World(BAD), thresholds="popqa", allow_other_model=True).details
@@ -386,14 +336,10 @@ def test_thirty_two_questions_share_their_calls():
     assert [len(world.prompts[0]), len(world.searched[0])] == [24, 24]
     # passages without repeated ones; strips of the correct; those of the others and of their pages
     assert [len(ask) for ask in eye.asks] == [8 * 5, 8 * 2, 8 * 9]
-
-
-def test_async_gives_the_same():
-    sync = run_many(mixed(World(), ByEye()))
-    eye = ByEyeAsync()
-    other = asyncio.run(arun_many(mixed(World(), eye)))
-    assert [trace.value for trace in sync] == [trace.value for trace in other]
-    assert len(eye.asks) == 3
+    waiting = ByEyeAsync()
+    other = asyncio.run(arun_many(mixed(World(), waiting)))
+    assert [trace.value for trace in traces] == [trace.value for trace in other]
+    assert len(waiting.asks) == 3
 
 
 async def test_a_slow_search_holds_up_neither_the_loop_nor_other_questions():
@@ -418,6 +364,26 @@ def test_the_story_tells_the_grade_the_query_and_the_web():
     assert "queries: Amarcord, score" in explained
     for line in ("kept 2 excerpts", "  fair [0:24] 0.30: ", "  web: Page [0:18] 0.40: "):
         assert line in explained
+
+
+def test_a_step_left_out():
+    world, eye = World(FAIR, GOOD, BAD), ByEye()
+    context = corrected(world, evaluator=eye, refine=False)
+    assert [(e.text, e.score) for e in context.excerpts] == [
+        *((FAIR.text, 0.3), (GOOD.text, 0.9), (BAD.text, -0.9))
+    ], "passages stay whole"
+    assert len(eye.asks) == 1 and context.details["without"] == ["refine"]
+
+    world = World(BAD)
+    context = corrected(world, rewrite=False)
+    assert (world.searched, world.prompts) == ([[QUESTION]], [])
+    assert context.details["rewrite"] == "question"
+
+    world, eye = World(FAIR, pages=[PAGE, passage("w", -0.9)]), ByEye()
+    context = corrected(world, evaluator=eye, select=False)
+    assert texts(context.excerpts) == [FAIR.text, PAGE.text, passage("w", -0.9).text]
+    assert [len(ask) for ask in eye.asks] == [1, 1], "no strip of the web was graded"
+    assert context.details["from_web"] == [1, 2]
 
 
 class Words:

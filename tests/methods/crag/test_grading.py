@@ -6,7 +6,7 @@ import pytest
 from by_eye import THRESHOLDS, ByEye, passage
 
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.flow import arun, run, run_many
+from fitrag_integrations.flow import arun, run
 from fitrag_integrations.methods import defaults as _defaults
 from fitrag_integrations.methods.crag.evaluator import (
     PAPERS_EVALUATOR,
@@ -113,15 +113,6 @@ def embedded(monkeypatch):
     monkeypatch.setattr(_defaults, "kind_of", lambda role: Home)
     monkeypatch.setattr(_defaults, "_loaded", {})
     return loaded
-
-
-def test_the_embedded_evaluator_is_loaded_when_asked(embedded):
-    flows = [grade(question, WHOLES, evaluate_port()) for question in "qr"]
-    assert embedded == []
-    assert [[e.score for e in trace.value] for trace in run_many(flows)] == [[0.25, -0.5]] * 2
-    assert [len(ask) for ask in embedded[0].asks] == [4]
-    assert asyncio.run(arun(grade("q", WHOLES, evaluate_port()))).value[0].score == 0.25
-    assert len(embedded) == 1
 
 
 def test_the_embedded_evaluators_thresholds_load_it_where_they_are_needed(embedded):

@@ -2,7 +2,7 @@
 
 import pytest
 from by_hand import finished
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.flow import run
@@ -68,6 +68,7 @@ def test_signs_that_belong_to_a_keyword_stay():
     assert parse_keywords("Amarcord (film), score.") == ("Amarcord (film)", "score")
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=300) | st.from_regex(r"(?s)(\W*(keywords|here)[:\d\W]*.{0,20}){0,5}"))
 @example("<think>" * 50)
 @example("```" * 50)
@@ -112,8 +113,3 @@ def test_else_the_question_itself_is_searched_for(generate, why):
 def test_of_a_long_message_what_it_asks_is_searched_for():
     long = f"Hello there! We saw a film last night and could not agree on the music. {QUESTION}"
     assert run(rewrite(long, Ports())).value.query == QUESTION
-
-
-@given(st.text(max_size=100) | st.none() | st.integers() | st.binary(max_size=9))
-def test_no_answer_of_a_model_stops_the_flow(answer):
-    assert run(rewrite(QUESTION, Ports(generate=lambda _: [answer]))).value.query

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from by_eye import THRESHOLDS, ByEye, graded, passage, texts
+from by_eye import THRESHOLDS, ByEye, passage
 from by_hand import finished
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitrag_integrations.flow import run, run_many
+from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Refiner, approximate_tokens
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.prompts import render_excerpts
@@ -68,13 +68,6 @@ def test_the_threshold_may_be_reached():
     assert len(refined([ONE, TWO, LOW, Passage("z", "No grade.")], threshold=-1).excerpts) == 5
 
 
-def test_without_thresholds_of_its_own_it_is_the_papers():
-    def by_eye(pairs):
-        return [graded(read.text) for _, read in pairs]
-
-    assert refined([LOW], by_eye).details["strip_threshold"] == -0.5
-
-
 def test_where_nothing_passes_the_best_is_kept_with_a_note():
     got = refined([passage("a", -0.9), LOW])
     assert [e.score for e in got.excerpts] == [-0.6]
@@ -90,12 +83,6 @@ def test_repeated_and_blank_text_is_left_out_with_a_note():
         "1 of 4 passages left out: repeated",
         "1 of 3 strips left out: repeated",
     )
-
-
-def test_nothing_gives_nothing_and_says_so():
-    got = refined([])
-    assert got.excerpts == ()
-    assert got.notes == ("nothing to refer to: no passage with text was retrieved",)
 
 
 def test_the_budget_goes_to_the_best_and_keeps_their_order():
@@ -120,16 +107,6 @@ def test_no_budget_is_overspent(grades, top_n, most):
     assert len(got.excerpts) <= top_n
     places = [int(e.passage.id) for e in got.excerpts]
     assert places == sorted(places)
-
-
-def test_questions_share_one_call():
-    eye = ByEye()
-    run_many([Refiner(eye)(str(at), [ONE, TWO]) for at in range(8)])
-    assert [len(ask) for ask in eye.asks] == [24]
-
-
-def test_the_texts_are_true_stretches():
-    assert texts(refined([ONE]).excerpts) == [ONE.text[0:48], ONE.text[49:96]]
 
 
 @pytest.mark.parametrize(("options", "count"), [({}, 2), ({"sentences": 4}, 1)])

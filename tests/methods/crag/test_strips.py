@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.crag.refiner import paragraphs, strips
+from fitrag_integrations.methods.crag.refiner import strips
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Passage
 
@@ -74,10 +74,3 @@ def test_strips_are_true_stretches_that_lose_nothing(text, web):
         ends.append(strip.end)
     assert ends == sorted(ends)
     assert not text[ends[-1] :].strip()
-
-
-@given(st.text(st.sampled_from("ab \n\r\t"), max_size=60))
-def test_paragraphs_hold_no_blank_line(text):
-    pieces = [text[start:end] for start, end in paragraphs(text)]
-    assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(line.strip() for piece in pieces for line in piece.split("\n"))

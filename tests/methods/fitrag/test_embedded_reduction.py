@@ -118,11 +118,6 @@ def test_the_bundled_scorer_given_by_hand_changes_nothing():
     assert spans[0] == spans[1]
 
 
-def test_a_stride_beyond_the_window_is_refused_before_anything_runs():
-    with pytest.raises(InputError, match="stride` must be .*an integer from 1 to window=1"):
-        FitRag(stride=2)
-
-
 def test_nonsense_keeps_nothing_where_a_score_is_asked_for():
     assert found("asdf qwer").excerpts
     context = found("asdf qwer", min_score=0.5)

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 from by_hand import finished
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
@@ -143,11 +141,6 @@ def test_a_gate_is_asked_before_anything_is_retrieved():
     assert "background passage" in trace.value.prompt()
 
 
-def test_a_gate_at_its_threshold_still_retrieves():
-    trace = run(FitRag(Words(), gate=Known(0.7, threshold=0.7))(QUESTION, offering(ROTA)))
-    assert trace.value.decision.retrieve and len(trace.value.excerpts) == 1
-
-
 def test_a_recognizer_sees_every_score_in_retrieval_order():
     gate = Recognizing()
     trace = run(FitRag(Words(), gate=gate, top_n=1)(QUESTION, offering(RAIN, ROTA, FILM)))
@@ -164,12 +157,9 @@ def test_a_detector_keeps_the_shortest_sufficient_prefix():
         context = run(FitRag(Words(), detector=AtLeast(total))(QUESTION, ports)).value
         note = f"{3 - kept} of 3 excerpts left out: the detector found the best enough"
         assert (len(context.excerpts), context.notes) == (kept, (note,))
-
-
-def test_a_detector_that_never_agrees_keeps_all_and_says_so():
-    context = run(FitRag(Words(), detector=AtLeast(9))(QUESTION, offering(FILM, ROTA))).value
-    assert len(context.excerpts) == 2
-    assert context.notes == ("the detector found no prefix sufficient: all 2 excerpts kept",)
+    context = run(FitRag(Words(), detector=AtLeast(9))(QUESTION, ports)).value
+    assert len(context.excerpts) == 3
+    assert context.notes == ("the detector found no prefix sufficient: all 3 excerpts kept",)
 
 
 def test_the_budget_holds_and_is_noted():
@@ -178,18 +168,6 @@ def test_the_budget_holds_and_is_noted():
     tokens = approximate_tokens(render_excerpts(context.excerpts))
     assert tokens == context.details["tokens_out"] <= 18 < context.details["tokens_in"]
     assert context.notes == ("2 of 3 excerpts left out by max_tokens=18",)
-
-
-@settings(max_examples=40)
-@given(st.permutations([FILM, ROTA, RAIN, replace(RAIN, text="Amarcord.")]), st.integers(1, 80))
-def test_order_of_retrieval_does_not_matter_where_scores_differ(passages, max_tokens):
-    method = FitRag(Words(), max_tokens=max_tokens)
-    context = run(method(QUESTION, offering(*passages))).value
-    ordered = run(method(QUESTION, offering(FILM, ROTA, replace(RAIN, text="Amarcord."), RAIN)))
-    scores = [excerpt.score for excerpt in context.excerpts]
-    assert scores == sorted(scores, reverse=True)
-    assert approximate_tokens(render_excerpts(context.excerpts)) <= max_tokens
-    assert scores == [excerpt.score for excerpt in ordered.value.excerpts] or 0.5 in scores
 
 
 LOTS = [
@@ -287,35 +265,10 @@ def test_of_passages_that_differ_in_an_identifier_the_right_one_ranks_first(ques
     assert rerank(question, texts, top_n=None).indices[0] == place
 
 
-def test_nothing_retrieved_gives_an_empty_context_and_a_note():
-    scorer = Words()
-    context = run(FitRag(scorer)(QUESTION, offering())).value
-    assert context.excerpts == () and scorer.asks == []
-    assert context.notes == ("nothing to refer to: no passage with text was retrieved",)
-
-
-def test_blank_and_repeated_passages_are_left_out_with_a_note():
-    found = offering(Passage("a", ""), ROTA, Passage("b", " \n"), replace(ROTA, id="again"))
-    context = run(FitRag(Words())(QUESTION, found)).value
-    assert [excerpt.passage.id for excerpt in context.excerpts] == ["rota"]
-    assert context.notes == (
-        "2 of 4 passages left out: no text",
-        "1 of 4 passages left out: repeated",
-    )
-
-
 def test_equal_ids_do_not_mix_passages_up():
     found = offering(replace(FILM, id="x"), replace(ROTA, id="x"))
     context = run(FitRag(Words())(QUESTION, found)).value
     assert [excerpt.passage.title for excerpt in context.excerpts] == ["Amarcord", "Nino Rota"]
-
-
-@pytest.mark.parametrize(
-    "text", ["\0Rota\0", "كتب نينو روتا الموسيقى؟ نعم.", "👨\u200d👩\u200d👧 🎬", "no stop " * 2000]
-)
-def test_odd_texts_keep_true_offsets(text):
-    (kept,) = run(FitRag(Words())(text[:50], offering(Passage("p", text)))).value.excerpts
-    assert kept.text and kept.text in text
 
 
 @pytest.mark.parametrize("question", ["", " \n", None, 7])
@@ -334,10 +287,3 @@ def test_wrong_answers_of_a_backend_are_told():
         _ = rerank(QUESTION, [ROTA], scorer=lambda pairs: [1.5] * len(pairs))
     with pytest.raises(InputError, match="passages` must be"):
         _ = run(Reranking(Words()).context(QUESTION, "text")).value
-
-
-def test_a_method_is_a_value():
-    scorer = Words()
-    assert FitRag(scorer) == FitRag(scorer) != FitRag(scorer, top_n=3)
-    assert replace(FitRag(scorer), top_n=3).top_n == 3
-    assert FitRag().scorer is None

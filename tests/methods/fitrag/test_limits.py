@@ -4,7 +4,6 @@ import pytest
 
 from fitrag_integrations import compress, rerank
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag
 from fitrag_integrations.models.light.models import LightScorer
@@ -65,13 +64,10 @@ def test_enough_room_changes_nothing(door):
         context = ran(door, Words(), **limits)
         assert context.excerpts == ran(door, Words()).excerpts
         assert not [note for note in context.notes if "max_" in note and "share" not in note]
-    for wrong in ({"max_passages": 0}, {"max_sentences": "9"}):
-        with pytest.raises(InputError, match=next(iter(wrong))):
-            ran(door, Words(), **wrong)
 
 
 def test_a_call_of_the_bundled_scorer_ends_and_says_what_it_left_out():
-    text = LONG + "\n\n" + " ".join(f"Day {n} was dry in the hills." for n in range(9000))
+    text = LONG + "\n\n" + " ".join(f"Day {n} was dry in the hills." for n in range(1500))
     found = compress(QUESTION, [text, ANSWER], max_tokens=60, max_sentences=60)
     assert ANSWER in found[0].text
     assert "passage 1 read in part and 1 of 2 passages left out by max_sentences=60" in (

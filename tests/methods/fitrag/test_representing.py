@@ -74,19 +74,6 @@ def test_one_window_speaks_for_a_passage_and_several_do_not_overlap():
     assert representatives(found, 1) == [found[1]]
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.floats(0, 2)), min_size=1),
-    st.one_of(st.none(), st.integers(1, 5)),
-)
-def test_representatives_are_apart_and_few(spans, most):
-    found = [piece(start, start + length, score) for start, length, score in spans]
-    kept = representatives(found, most)
-    assert kept and set(kept) <= set(found) and len(kept) <= (most or len(found))
-    assert kept[0].score == max(one.score for one in found)
-    places = sorted((one.start, one.end) for one in kept)
-    assert all(one[1] <= other[0] for one, other in zip(places, places[1:], strict=False))
-
-
 def test_every_sentence_can_stand_for_itself_and_neighbours_are_joined():
     sentences = {"window": 1, "per_passage": None}
     everything, notes = kept_by(**sentences)

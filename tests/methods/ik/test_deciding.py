@@ -11,7 +11,6 @@ from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchE
 from fitrag_integrations.flow import Port, arun, arun_many, run, run_many
 from fitrag_integrations.methods import Decided, Decider, FitRag, IKnow
 from fitrag_integrations.methods.ik.decider import decide
-from fitrag_integrations.methods.ik.gates import DRAFT_PROMPT
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Draft, Passage, RetrievalDecision
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -109,14 +108,11 @@ def test_sync_async_and_batches_decide_alike_with_equal_traces():
     assert {value.decision.retrieve for value, _ in expected} == {True, False}
 
 
-def test_a_gate_that_wants_no_draft_is_asked_alone():
+def test_a_draft_is_written_for_a_gate_that_wants_one_or_does_not_say():
     drafter = DigitDrafter()
     trace = run(Decider(LengthGate(draft_tokens=0), drafter=drafter)(QUESTION))
     assert [step.port for step in trace.steps] == ["gate"]
     assert (drafter.drafted, trace.value.draft) == ([], None)
-
-
-def test_a_gate_that_says_nothing_of_drafts_gets_one_where_a_drafter_is_given():
     gate = LengthGate()
     del gate.draft_tokens, gate.drafter, gate.threshold, gate.fitted
     assert run(Decider(gate, drafter=DigitDrafter())(QUESTION)).value.draft == "xxxxxxxx"
@@ -139,16 +135,11 @@ class Generating:
     "drafter", [Generating(), Generating().generate, Port.of("llm", Generating().generate)]
 )
 def test_whoever_continues_prompts_can_draft(drafter):
-    trace = run(Decider(LengthGate(), drafter=drafter)(QUESTION))
-    prompt = DRAFT_PROMPT.format(question=QUESTION)
-    assert trace.steps[0].items == (prompt,)
-    assert trace.value.draft == prompt.upper()
-
-
-def test_braces_in_a_question_stay_braces():
-    asked = "What does {question} or {0} mean?"
-    trace = run(Decider(LengthGate(), drafter=Generating())(asked))
-    assert trace.steps[0].items == (f"Question: {asked}\nAnswer:",)
+    for asked in (QUESTION, "What does {question} or {0} mean?"):
+        trace = run(Decider(LengthGate(), drafter=drafter)(asked))
+        prompt = f"Question: {asked}\nAnswer:"
+        assert trace.steps[0].items == (prompt,)
+        assert trace.value.draft == prompt.upper()
 
 
 @pytest.mark.parametrize(
@@ -233,12 +224,9 @@ def test_a_threshold_fitted_for_another_model_is_refused_unless_allowed():
     assert not drafter.drafted and not gate.batches
     assert run(Decider(gate, drafter=drafter, allow_other_model=True)(QUESTION)).value.draft
     assert run(Decider(gate, drafter=drafter, threshold=0.5)(QUESTION)).value.draft  # not its own
-
-
-def test_a_threshold_fitted_for_this_model_or_for_none_named_is_used():
-    for model in ("digits", ""):
+    for model in ("digits", ""):  # its own, or one that nobody named
         gate = LengthGate(threshold=0.5, fitted=FittedThreshold(0.5, model=model))
-        assert run(Decider(gate, drafter=DigitDrafter())(QUESTION)).value.draft
+        assert run(Decider(gate, drafter=drafter)(QUESTION)).value.draft
 
 
 def test_without_a_gate_the_language_model_is_asked_in_one_batch_a_step():

@@ -119,6 +119,11 @@ def test_p_true_without_a_draft_writes_one_or_asks_about_the_question_alone():
     assert "without looking it up" in model.prompts[-1] and model.drafted == 1
 
 
+def test_fewer_drafts_than_questions_are_told():
+    with pytest.raises(InputError, match="drafts` must be"):
+        MarginGate(Fixed()).p_known(["q"], [])
+
+
 def test_p_true_refuses_a_model_without_probabilities_and_names_the_fallback():
     with pytest.raises(InputError, match="'p_yes' method; AskGate asks a model without one"):
         PTrueGate(lambda prompts: prompts)
@@ -153,20 +158,3 @@ def test_a_fitted_threshold_belongs_to_its_model(gate):
         assert run(Decider(gate(fitted=own))("q")).value.decision.threshold == 0.3
     allowed = gate(fitted=other, allow_other_model=True)
     assert run(Decider(allowed)("q")).value.decision.threshold == 0.3
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: MarginGate(lambda prompts: prompts), "drafter"),
-        (lambda: MarginGate(Fixed), "drafter"),
-        (lambda: MarginGate(Fixed(), threshold=2.0), "threshold"),
-        (lambda: MarginGate(Fixed(), draft_tokens=-1), "draft_tokens"),
-        (lambda: AskGate(3), "model"),
-        (lambda: AskGate(Sure(), drafter=3), "drafter"),
-        (lambda: MarginGate(Fixed()).p_known(["q"], []), "drafts"),
-    ],
-)
-def test_wrong_arguments_are_told(make, field):
-    with pytest.raises(InputError, match=f"{field}` must be"):
-        make()

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from zlib import crc32
 
 import pytest
 from by_hand import asked, finished
@@ -10,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
-from fitrag_integrations.methods import ITRG, Crag, Demonstration, MethodPort
+from fitrag_integrations.methods import ITRG, Demonstration
 from fitrag_integrations.methods.answering import Answering
-from fitrag_integrations.methods.crag.method import ActionThresholds
-from fitrag_integrations.methods.itrg.method import same_answer
 from fitrag_integrations.methods.itrg.prompts import document_prompt
 from fitrag_integrations.methods.prompts import (
     ITRG_ANSWER,
@@ -23,7 +19,6 @@ from fitrag_integrations.methods.prompts import (
 from fitrag_integrations.methods.writing import (
     cut,
     expanded_query,
-    read_answer,
     read_document,
     update,
 )
@@ -308,12 +303,6 @@ def test_an_echo_of_the_prompt_is_taken_off():
     assert world.run(answers="last").value.draft == "Klara."
 
 
-def test_answers_are_a_short_line():
-    assert read_answer(" Answer: 1931\nQuestion: Who?", 15, approximate_tokens) == "1931"
-    assert read_answer("\n", 15, approximate_tokens) == ""
-    assert same_answer("The 1931!", "1931") and not same_answer("", "")
-
-
 @given(st.text(max_size=80), st.integers(1, 12))
 def test_a_cut_text_is_a_beginning_within_its_budget(text, most):
     kept = cut(text, most, approximate_tokens)
@@ -381,15 +370,6 @@ def test_a_retriever_that_fails_later_leaves_what_was_found():
         _ = run(ITRG()("Another?", ports)).value
 
 
-def test_without_a_model_or_a_question_nothing_is_retrieved():
-    world = World()
-    with pytest.raises(InputError, match="pass `llm=`"):
-        _ = run(ITRG()(QUESTION, Ports(retrieve=world))).value
-    with pytest.raises(InputError, match="question` must be"):
-        _ = run(ITRG()(" ", world.ports)).value
-    assert world.retrieved == []
-
-
 QUESTIONS = [f"Who lives in house {n}?" for n in range(32)]
 
 
@@ -426,17 +406,6 @@ def test_32_questions_share_every_call_and_finished_ones_leave():
     assert [trace.value for trace in waiting] == [trace.value for trace in traces]
 
 
-def test_32_questions_with_answers_make_the_fewest_calls():
-    world = World(
-        lambda query: [Passage(query, query)],
-        lambda prompt: "One." if prompt.endswith("Answer:") else f"Doc {crc32(prompt.encode())}.",
-    )
-    flows = [ITRG("refresh", rounds=3, answers="each")(q, world.ports) for q in QUESTIONS]
-    run_many(flows)
-    assert [len(queries) for queries in world.retrieved] == [32] * 3
-    assert [len(prompts) for prompts in world.prompts] == [32, 32, 32, 96]
-
-
 @pytest.mark.parametrize("wrote", ["", "again " * 5000, "No format.\nQuestion: Q\n", ValueError()])
 def test_one_bad_question_of_32_leaves_the_others_untouched(wrote):
     def generate(prompts):
@@ -457,20 +426,6 @@ def test_one_bad_question_of_32_leaves_the_others_untouched(wrote):
         assert outcome.details["rounds"][0]["document"] == "No format."
     else:
         assert outcome.notes and outcome.notes[0].startswith("round 1: the ")
-
-
-def test_crag_inside_itrg():
-    def evaluate(pairs):
-        return [0.9 if "Marbach" in passage.title else -0.9 for _, passage in pairs]
-
-    world = World(lambda query: [A, D], lambda prompt: "Ilse Marbach.")
-    inner = Ports(retrieve=world)
-    crag = Crag(evaluate, thresholds=ActionThresholds(0.5, -0.5, -0.5))
-    ports = Ports(MethodPort(crag, inner), generate=world)
-    trace = run(ITRG()(QUESTION, ports))
-    assert [step.port for step in trace.steps].count("evaluate") == 4
-    assert [excerpt.text for excerpt in trace.value.excerpts] == [A.text]
-    assert trace.value.details["stopped"] == "empty"
 
 
 def test_details_are_plain_and_the_trace_tells_the_rounds():

@@ -56,6 +56,8 @@ def said(leads):
 def test_the_released_grammar():
     assert render(LEADS, "released") == RELEASED
     assert parse_claims(RELEASED) == Leads(LEADS.questions, LEADS.claims, "released")
+    before = "<Task(knowledge questions)> <Timeliness(False)>"  # as the released weights write
+    assert parse_claims(f"{before} {RELEASED} </s>") == parse_claims(RELEASED)
 
 
 def test_the_papers_grammar():
@@ -64,11 +66,6 @@ def test_the_papers_grammar():
     assert (found.grammar, found.repairs) == ("paper", ())
     assert said(found) == said(LEADS)
     assert [lead.wanted for lead in found.claims] == [True, False, True]
-
-
-def test_what_the_released_weights_write_before_is_passed_over():
-    written = f"<Task(knowledge questions)> <Timeliness(False)> {RELEASED} </s>"
-    assert parse_claims(written) == parse_claims(RELEASED)
 
 
 WORDS = st.text("ab é9?'.,-", min_size=1, max_size=12).map(lambda text: f"w{text}w")
@@ -90,7 +87,7 @@ def first(drawn):
 
 
 @given(any_leads(), st.sampled_from(["paper", "released"]))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_what_is_written_is_read_back(leads, grammar):
     found = parse_claims(render(leads, grammar))
     assert said(found) == said(leads)
@@ -175,21 +172,17 @@ def test_a_model_that_repeats_forever_is_cut_off():
     assert len(parse_claims(f"<Claim({'a' * 9000})> <Query(q)>").claims[0].text) == 1000
 
 
-@given(st.text(alphabet="<>()/:=\"'{}[],.\n\\ ClaimQueryNeedSearchTrueQuestion1", max_size=300))
-@settings(max_examples=300)
-def test_nearly_claims_never_raise(written):
-    sound(parse_claims(written))
+NEARLY = st.text("<>()/:=\"'{}[],.\n\\ ClaimQueryNeedSearchTrueQuestion1", max_size=300)
+MARKS = st.sampled_from(["", "(", ")>", "<Claim(", "<Query>", "\n", "\ud800", '"', "}"])
 
 
-@given(st.data(), st.sampled_from([RELEASED, PAPER, json.dumps(LEADS.to_dict())]))
-@settings(max_examples=300)
-def test_mutations_never_raise(data, written):
+@given(NEARLY, MARKS, st.data(), st.sampled_from([RELEASED, PAPER, json.dumps(LEADS.to_dict())]))
+@settings(max_examples=200)
+def test_nearly_claims_and_altered_ones_never_raise(nearly, mark, data, written):
+    sound(parse_claims(nearly))
     start = data.draw(st.integers(0, len(written)))
     end = data.draw(st.integers(start, len(written)))
-    put = data.draw(
-        st.sampled_from(["", "(", ")>", "<Claim(", "<Query>", "\n", "\ud800", '"', "}"])
-    )
-    sound(parse_claims(written[:start] + put + written[end:]))
+    sound(parse_claims(written[:start] + mark + written[end:]))
 
 
 def sound(leads):

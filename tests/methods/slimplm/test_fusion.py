@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.slimplm.steps import fuse, usable_fused
 from fitrag_integrations.types import Passage
 
@@ -57,9 +56,3 @@ def test_every_passage_is_there_once_and_best_first(names):
     scores = [excerpt.score for excerpt in fused]
     assert scores == sorted(scores, reverse=True)
     assert ids(fuse([some(each) for each in names])) == ids(fused)
-
-
-@pytest.mark.parametrize("rrf_k", [-1, "60", float("inf")])
-def test_a_wrong_k_is_refused(rrf_k):
-    with pytest.raises(InputError, match="rrf_k` must be"):
-        fuse([], rrf_k=rrf_k)

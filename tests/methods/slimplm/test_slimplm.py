@@ -8,7 +8,7 @@ from slim_fakes import CLAIMS, QUESTIONS, Judge, Proxy, Rewriter, World
 
 from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import Port, arun_many, run, run_many
-from fitrag_integrations.methods import Direct, IKnow, SlimPLM
+from fitrag_integrations.methods import Direct, SlimPLM
 from fitrag_integrations.methods.prompts import (
     JUDGE,
     NO_RETRIEVAL,
@@ -117,22 +117,24 @@ def test_an_unparsable_verdict_retrieves(verdict):
     assert [each["known"] for each in context.details["verdicts"]] == [None, True]
 
 
-def test_the_callers_model_rewrites_by_instruction():
-    flow = SlimPLM(text_model, text_model)(QUESTION, PORTS)
+RELEASED = f"Course answer: (({HEURISTIC}))\nQuestion: (({QUESTION})) [/INST]"
+
+
+@pytest.mark.parametrize(
+    ("method", "port", "prompt"),
+    [
+        (SlimPLM(text_model, text_model), "generate", filled(REWRITE, QUESTION, HEURISTIC)),
+        (SlimPLM(**BY_TEXT, rewriter_prompt="released"), "rewrite", RELEASED),
+        (SlimPLM(**BY_TEXT, rewriter_prompt=REWRITE_RELEASED), "rewrite", RELEASED),
+    ],
+    ids=["the caller's model by instruction", "by name", "ones own"],
+)
+def test_a_rewriter_is_asked_by_its_prompt(method, port, prompt):
+    flow = method(QUESTION, PORTS)
     flow.send(None)
     flow.send([HEURISTIC])
     ask = flow.send(["Known (False)"])
-    assert asked(ask) == ("generate", [filled(REWRITE, QUESTION, HEURISTIC)])
-    assert "True/False" in ask.items[0] and QUESTION in ask.items[0]
-
-
-def test_the_released_prompt_by_name_or_ones_own():
-    for prompt in ("released", REWRITE_RELEASED):
-        flow = SlimPLM(**BY_TEXT, rewriter_prompt=prompt)(QUESTION, PORTS)
-        flow.send(None)
-        flow.send([HEURISTIC])
-        (item,) = flow.send([None]).items
-        assert item.endswith(f"Course answer: (({HEURISTIC}))\nQuestion: (({QUESTION})) [/INST]")
+    assert ask.port.name == port and ask.items[0].endswith(prompt)
 
 
 class SureGate:
@@ -263,7 +265,7 @@ FAILED = "the {} failed (OSError: gone)"
         ("rewriter", OSError("gone"), f"{FAILED.format('rewriter')}: {ALONE}", ()),
         ("rewriter", "", NO_CLAIM, ()),
         ("rewriter", "I would rather not.", NO_CLAIM, ()),
-        ("rewriter", "<Query(a b)> " * 90_000, "repeated claims", ("a b",)),
+        ("rewriter", "<Query(a b)> " * 20_000, "repeated claims", ("a b",)),
         ("rewriter", CLAIMS[:157], "the last item was cut off", None),
         ("judge", None, "", ("river 5 length", "river 5 miles", "river 5 source")),
         ("judge", "perhaps", "", ("river 5 length", "river 5 miles", "river 5 source")),
@@ -308,17 +310,13 @@ def test_an_endless_answer_is_cut_off():
     assert context.details["tokens"]["proxy"] > 10_000, "all of it was paid for"
 
 
-def test_what_is_all_known_is_not_retrieved_for():
+def test_what_is_all_known_is_not_retrieved_for_unless_that_is_asked_for():
     world = World(rewriter=Rewriter(text="<Claim(it is known)> <Query(a river)>"))
     context = solved(world)
     assert world.library.asked == [] and context.excerpts == ()
     assert context.notes == (ALL_KNOWN,)
     assert not context.decision.retrieve and context.decision.why == NOTHING_UNKNOWN
     assert context.prompt() == NO_RETRIEVAL.render(context)
-
-
-def test_what_is_all_known_may_be_asked_as_it_stands():
-    world = World(rewriter=Rewriter(text="<Claim(it is known)> <Query(a river)>"))
     context = solved(world, when_all_known="retrieve")
     assert world.library.asked == [[QUESTIONS[1]]]
     assert context.notes == (f"{ALL_KNOWN}: {ALONE}",)
@@ -343,18 +341,6 @@ def test_without_any_rewriter_the_question_is_asked():
     assert context.notes == (f"{NO_REWRITER}: {ALONE}",)
 
 
-def test_nothing_found_is_noted():
-    ports = Ports(retrieve=lambda queries: [[Passage("x", " ")] for _ in queries])
-    world = World()
-    method = SlimPLM(world.proxy, world.judge, rewriter=world.rewriter)
-    context = run(method(QUESTIONS[1], ports)).value
-    assert context.excerpts == ()
-    assert context.notes == (
-        "2 of 2 passages left out: no text",
-        "nothing to refer to: no passage with text was retrieved",
-    )
-
-
 def test_32_questions_make_the_fewest_calls():
     world = World()
     found = everyone(world)
@@ -362,23 +348,11 @@ def test_32_questions_make_the_fewest_calls():
     assert [len(world.proxy.asked[0]), len(world.rewriter.asked[0])] == [32, 16]
     assert [len(pairs) for pairs in world.judge.asked] == [32, 32]
     assert [context.decision.retrieve for context in found] == [False, True] * 16
-    one_by_one = [solved(World(), question) for question in QUESTIONS]
-    assert found == one_by_one
-
-
-def test_async_gives_the_same():
-    world = World()
-    method = SlimPLM(world.proxy, world.judge, rewriter=world.rewriter)
-    traces = asyncio.run(arun_many([method(q, world.ports) for q in QUESTIONS]))
-    assert [traced.value for traced in traces] == everyone(World())
-    assert world.calls == [1, 2, 1, 1]
-
-
-def test_it_may_follow_another_gate():
-    world = World()
-    slim = SlimPLM(world.proxy, world.judge, rewriter=world.rewriter, judge_question=False)
-    context = run(IKnow(SureGate(), method=slim)(QUESTIONS[1], world.ports)).value
-    assert context.queries == ("river 1 length", "river 1 miles")
+    assert found == [solved(World(), question) for question in QUESTIONS]
+    waiting = World()
+    method = SlimPLM(waiting.proxy, waiting.judge, rewriter=waiting.rewriter)
+    traces = asyncio.run(arun_many([method(q, waiting.ports) for q in QUESTIONS]))
+    assert [traced.value for traced in traces] == found and waiting.calls == [1, 2, 1, 1]
 
 
 def test_prompts_for_short_and_long_answers():

@@ -128,16 +128,10 @@ async def test_only_pages_are_read(web):
     }
     site = web.site(routes)
     at = f"http://site.example:{site.port}"
-    kinds = {}
-    for path in ("/pdf", "/brotli", "/twice", "/broken", "/nonsense"):
-        kinds[path] = (await refused(web.guard(), at + path)).kind
-    assert kinds == {
-        "/pdf": "blocked",
-        "/brotli": "blocked",
-        "/twice": "blocked",
-        "/broken": "transient",
-        "/nonsense": "transient",
-    }
+    for path in ("/pdf", "/brotli", "/twice"):
+        assert (await refused(web.guard(), at + path)).kind == "blocked"
+    for path in ("/broken", "/nonsense"):
+        assert (await refused(web.guard(), at + path)).kind == "transient"
     assert (await get(web.guard(), f"{at}/plain")).body == b"x"
     assert (await get(web.guard(), f"{at}/packed")).body == b"words"
 

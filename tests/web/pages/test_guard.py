@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fitrag_integrations.errors import InputError, SearchError
+from fitrag_integrations.errors import SearchError
 from fitrag_integrations.web import NetworkGuard
 from fitrag_integrations.web.guard import canonical_host, refusal
 
@@ -163,12 +163,8 @@ def test_domains_stand_for_their_subdomains():
     guard.admit("https://example.org/")
     guard.admit("https://en.example.org/")
     guard.admit("https://www.xn--bcher-kva.example/")
-    for host in (
-        "bad.example.org",
-        "very.bad.example.org",
-        "notexample.org",
-        "example.org.evil.example",
-    ):
+    refused = "bad.example.org very.bad.example.org notexample.org example.org.evil.example"
+    for host in refused.split():
         with pytest.raises(SearchError, match="host is"):
             guard.admit(f"https://{host}/")
 
@@ -178,13 +174,8 @@ async def test_an_allowed_network_opens_itself_and_no_metadata():
         allow_addresses=["10.20.0.0/16", "169.254.0.0/16", "fd00::/8", "100.64.0.0/10"]
     )
     guard.admit("http://10.20.1.2/")
-    for host in (
-        "10.21.1.2",
-        "169.254.169.254",
-        "[fd00:ec2::254]",
-        "100.100.100.200",
-        "168.63.129.16",
-    ):
+    outside, metadata = "10.21.1.2", "169.254.169.254 [fd00:ec2::254] 100.100.100.200 168.63.129.16"
+    for host in (outside, *metadata.split()):
         with pytest.raises(SearchError, match="is not fetched"):
             guard.admit(f"http://{host}/")
 
@@ -225,25 +216,3 @@ def test_messages_hold_no_query_and_no_line_break():
     with pytest.raises(SearchError) as refused:
         NetworkGuard().admit("http://127.0.0.1/a%0Ab?key=SECRET")
     assert "SECRET" not in str(refused.value) and "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"allow_addresses": ["10.0.0.0/33"]},
-        {"allow_addresses": "10.0.0.0/8"},
-        {"allow_domains": "example.org"},
-        {"deny_domains": ["exa mple"]},
-        {"ports": [0]},
-        {"ports": [True]},
-        {"max_redirects": -1},
-        {"max_bytes": 0},
-        {"page_seconds": 0},
-        {"page_seconds": float("nan")},
-        {"resolver": "127.0.0.1"},
-        {"user_agent": "a\r\nCookie: b"},
-    ],
-)
-def test_wrong_settings_are_told(options):
-    with pytest.raises(InputError, match=next(iter(options))):
-        NetworkGuard(**options)

@@ -11,7 +11,6 @@ import sys
 import traceback
 import warnings
 from datetime import date
-from functools import partial
 
 import pytest
 from google_server import (
@@ -255,26 +254,6 @@ def test_given_bare_as_a_port_it_finds_passages(kind):
     assert (passage.title, passage.source, passage.text) == TEXTS
     assert (passage.metadata["provider"], passage.metadata["rank"]) == (kind, 1)
     assert passage.metadata.get("engine") == HITS[kind].metadata.get("engine")
-
-
-GOOGLE, SEARXNG = partial(GoogleSearch, KEY, "engine"), partial(SearxngSearch, "http://127.0.0.1:1")
-
-
-@pytest.mark.parametrize(
-    ("make", "options"),
-    [
-        *(
-            (make, {name: 0})
-            for make in (GOOGLE, SEARXNG)
-            for name in ("timeout", "tries", "at_once")
-        ),
-        *((GOOGLE, each) for each in ({"max_results": 11}, {"wait": -1})),
-        *((SEARXNG, each) for each in ({"engines": "bing"}, {"language": 1})),
-    ],
-)
-def test_wrong_options_are_refused(make, options):
-    with pytest.raises(InputError, match=next(iter(options))):
-        make(**options)
 
 
 @pytest.mark.parametrize(
