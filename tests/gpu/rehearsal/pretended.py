@@ -16,7 +16,6 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -45,8 +44,7 @@ _WAITING = {
 _SUMS = ("sum", "mean", "_softmax", "_log_softmax", "logsumexp", "norm", "linalg_vector_norm")
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "linear")
 _HALF = (torch.bfloat16, torch.float16)
-_EMPTY = ("empty", "empty_strided")
-_MAKING = (*_EMPTY, "set_", "resize_")
+_MAKING = ("empty", "empty_strided", "set_", "resize_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +81,8 @@ class Ledger:
         places = Counter(f"{read.op} at {read.where}" for read in self.reads)
         return "\n".join(f"{count:4} x {place}" for place, count in places.most_common())
 
-    def own(self):
-        """Give the reads that this package makes itself, and no library under it."""
-        return [read for read in self.reads if read.where.startswith(_PACKAGE)]
-
 
 _open: list = []
-_hollow: list = []
-_LARGE = 4096  # numbers; what is smaller is computed all the same
 _product = threading.local()
 
 
@@ -104,19 +96,6 @@ def ledger():
         yield made
     finally:
         _open.remove(made)
-
-
-@contextmanager
-def hollow():
-    """Compute nothing of size: shapes, precisions and devices are real, large tensors are zeros.
-
-    Memory that nobody writes costs nothing, so a model of any size fits.
-    """
-    _hollow.append(True)
-    try:
-        yield
-    finally:
-        _hollow.pop()
 
 
 def _where():
@@ -196,26 +175,15 @@ def _fallback(op, *args, **kwargs):
     call = _Call(op)
     low, named = call.lowered(args), {key: call.lowered(one) for key, one in kwargs.items()}
     low = _numbers_as_tensors(op, low)
-    idle = bool(_hollow) and _is_large(args, kwargs)
     if op is _aten._copy_from.default:
         _count_copy(*args[:2])
-        if not idle:
-            low[1].copy_(low[0])
-        elif not _is_ours(args[1]):
-            low[1].zero_()
+        low[1].copy_(low[0])
         return args[1]
     returns = op._schema.returns
     view = any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
-    name = _count(op, args, low, view)
+    _count(op, args, low, view)
     outs = _outs(op, kwargs, named)
-    if idle and not view and op not in _WAITING and name not in _MAKING:
-        if outs and all(target.numel() for target, _ in outs):
-            return kwargs["out"] if "out" in kwargs else tuple(target for target, _ in outs)
-        found, outs = _shaped(op, low, named, outs)
-    else:
-        found = op(*low, **named)
-        if _hollow and name in _EMPTY and found.numel():
-            found = _nothing(found.numel(), found.dtype).as_strided(found.shape, found.stride())
+    found = op(*low, **named)
     for target, made in outs:
         if made.shape != target.shape:
             target.data = _renamed(made, _KIND_OTHER)
@@ -232,60 +200,6 @@ def _numbers_as_tensors(op, low):
         else one
         for one, wanted in given
     ]
-
-
-def _nothing(count, dtype):
-    """Give zeros that take no memory before somebody writes to them, which torch's own do."""
-    memory = torch.from_numpy(np.zeros(count * dtype.itemsize, np.uint8))
-    return memory.view(dtype) if count else torch.empty(0, dtype=dtype)
-
-
-def _is_large(*given):
-    """Say whether there are tensors of real numbers among these that are not small."""
-    for one in given:
-        if isinstance(one, torch.Tensor):
-            if one.is_floating_point() and one.numel() >= _LARGE:
-                return True
-        elif isinstance(one, dict):
-            if _is_large(*one.values()):
-                return True
-        elif isinstance(one, list | tuple) and _is_large(*one):
-            return True
-    return False
-
-
-def _shaped(op, low, named, outs):
-    """Run an operation on shapes alone; what it would make is zeros that take no memory."""
-    sketches = {}
-
-    def sketched(value):
-        if isinstance(value, torch.Tensor):
-            given = (value.shape, value.stride())
-            made = torch.empty_strided(*given, dtype=value.dtype, device="meta")
-            sketches[id(made)] = (value, made)
-            return made
-        if isinstance(value, list | tuple):
-            return type(value)(sketched(one) for one in value)
-        return torch.device("meta") if isinstance(value, torch.device) else value
-
-    def filled(value):
-        if isinstance(value, torch.Tensor):
-            given, _ = sketches.get(id(value), (None, None))
-            if given is not None and given.shape == value.shape:
-                return given
-            return _nothing(value.numel(), value.dtype).view(value.shape)
-        if isinstance(value, list | tuple):
-            return type(value)(filled(one) for one in value)
-        return value
-
-    low = sketched(low)
-    named = {key: sketched(one) for key, one in named.items()}
-    found = filled(op(*low, **named))
-    made = {id(given): filled(sketch) for given, sketch in list(sketches.values())}
-    grown = [(target, made[id(given)]) for target, given in outs]
-    if grown:
-        return (grown[0][1] if len(grown) == 1 else tuple(one for _, one in grown)), grown
-    return found, []
 
 
 def _outs(op, kwargs, named):
@@ -325,7 +239,6 @@ def _count(op, args, low, view):
     if not view and name not in _MAKING:
         for each in _open:
             each.kernels[name] += 1
-    return name
 
 
 def _count_read(name, source):
