@@ -6,7 +6,12 @@ import numpy as np
 import torch
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
+from fitrag_integrations.models import (
+    BiLabelScorer,
+    ExtractiveReader,
+    OnePassScorer,
+    RetrievalEvaluator,
+)
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.encoder.pair_model import Engine
@@ -15,6 +20,7 @@ from fitrag_integrations.models.evaluator.head import EvaluatorHead, HeadGrader
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.scorer.spans import SpanHead
 
 WORDS = ["a", "of", "the", "in", "who", "what", "river", "city", "king", "wrote", "score", "film"]
 WORDS += ["rome", "danube", "ocean", "black", "sea"]
@@ -109,6 +115,14 @@ def make_scorer(base, *, evidence=False, hidden=0, frozen=True):
     return BiLabelScorer(
         engine, head, evidence=measured, temperatures=temperatures, manifest=manifest
     )
+
+
+def make_onepass(base, **options):
+    """Put a random head for spans over a random scorer."""
+    scorer = make_scorer(base, **options)
+    torch.manual_seed(2)
+    head = SpanHead(scorer._engine.trunk.width, hidden=5)
+    return OnePassScorer(scorer, head, manifest={"temperatures": [0.5, 2.0]})
 
 
 def make_reader(base, *, frozen=True):

@@ -26,6 +26,13 @@ QUESTIONS = ["who wrote the score?", "what sea?", "is the Danube a river of Rome
 DRAFTS = ["a king of Rome", "", "the Black Sea, the Danube and the river"]
 
 
+def plainly(folder):
+    """Load a model and its tokenizer with transformers alone."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    return tuple(kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer))
+
+
 def write_tokenizer(folder, *, whole=True, pad=True, chat=False):
     """Write a byte-level BPE; without `whole` words every byte is a token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

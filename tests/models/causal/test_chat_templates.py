@@ -172,20 +172,6 @@ def test_no_weight_is_random(tmp_path, base, change, load, message):
         made.encode(["x"]) if isinstance(made, Encoder) else made
 
 
-def test_a_missing_shard_is_named(tmp_path):
-    base = write_llama(tmp_path / "base")
-    sharded = tmp_path / "sharded"
-    AutoModelForCausalLM.from_pretrained(base).save_pretrained(sharded, max_shard_size="20KB")
-    AutoTokenizer.from_pretrained(base).save_pretrained(sharded)
-    lost = sorted(sharded.glob("model-*.safetensors"))[1]
-    whole = LocalGenerator.from_pretrained(sharded)
-    assert whole.generate(QUESTIONS) == LocalGenerator.from_pretrained(base).generate(QUESTIONS)
-    whole.unload()
-    lost.unlink()
-    with pytest.raises(ModelLoadError, match=f"{lost.name} is missing.*index.json"):
-        LocalGenerator.from_pretrained(sharded)
-
-
 def test_an_argument_for_transformers_reaches_it(tmp_path):
     base = write_llama(tmp_path)
     made = LocalGenerator.from_pretrained(base, model_kwargs={"attn_implementation": "eager"})
