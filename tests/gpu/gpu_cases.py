@@ -254,6 +254,17 @@ ON_CPU = {"device": "cpu", "dtype": "float32"}
 ONE_BATCH = 10**6
 
 
+def on_devices(name, folder, device):
+    """Load a case on the CPU, then on a device in both precisions; gives it with its models."""
+    case = CASES[name]
+    places = (ON_CPU, *({"device": device, "dtype": dtype} for dtype in ("float32", "bfloat16")))
+    models = [case.load(folder, {**on, "batch_tokens": ONE_BATCH}) for on in places]
+    yield case, models
+    for model in models:
+        if hasattr(model, "unload"):
+            model.unload()
+
+
 def flat(found):
     if isinstance(found, list | tuple):
         return [one for each in found for one in flat(each)]

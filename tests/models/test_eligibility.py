@@ -76,13 +76,16 @@ def test_no_order_and_no_batch_changes_anything(rest):
     assert asyncio.run(detector.aeligible([k for k, _ in pairs])) == pytest.approx(without)
 
 
-def test_what_is_no_score_is_refused():
+def test_what_is_no_score_is_refused_and_all_of_it_once_unloaded():
     detector = made()
     assert detector.eligible([]) == []
     with pytest.raises(InputError, match=r"combinations\[1\]\[0\]` must be"):
         detector.eligible([SCORES, [None]])
     with pytest.raises(InputError, match="combination` must be"):
         detector.eligible([[]])
+    detector.unload()
+    with pytest.raises(ModelLoadError, match="was unloaded"):
+        detector.eligible([SCORES])
 
 
 @pytest.mark.parametrize("rest", [False, True])
@@ -122,10 +125,3 @@ def test_a_damaged_folder_is_told(tmp_path):
     (tmp_path / "network.safetensors").write_bytes(b"no")
     with pytest.raises(ChecksumError):
         EligibilityDetector.from_pretrained(tmp_path)
-
-
-def test_an_unloaded_detector_says_so():
-    detector = made()
-    detector.unload()
-    with pytest.raises(ModelLoadError, match="was unloaded"):
-        detector.eligible([SCORES])

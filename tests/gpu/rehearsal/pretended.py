@@ -1,10 +1,10 @@
 """A GPU to rehearse on: a device of its own name whose memory is the CPU's.
 
-To torch it is a backend like any other, so placement, dispatch, autograd, autocast and `Module.to`
-are the real ones, and a tensor left behind on the CPU is refused as CUDA refuses it. What it adds
-is a ledger of what costs a GPU time without showing on a CPU: every value that the host waits for,
-every copy to the device, and how many kernels were started. What it cannot tell is how long
-anything takes.
+To torch it is a backend like any other, so placement, dispatch, autograd and `Module.to` are the
+real ones, and a tensor left behind on the CPU is refused as CUDA refuses it. What it adds is a
+ledger of what costs a GPU time without showing on a CPU: every value that the host waits for, every
+copy to the device, and how many kernels were started. What it cannot tell is how long anything
+takes.
 
 Loading this file registers the device, once per process and before the first backward pass.
 """
@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from fitrag_integrations.models.runtime import placing
@@ -304,32 +303,6 @@ def _made(op):
     return kernel
 
 
-# CUDA's autocast: what is cast down for tensor cores, and what is cast up for its sums.
-_LOWER = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention")
-_UPPER = (
-    *("exp", "log", "log1p", "cumsum", "prod", "mse_loss", "nll_loss", "layer_norm"),
-    *("binary_cross_entropy_with_logits", "cosine_similarity", "softplus"),
-    *("softmax.int", "log_softmax.int", "sum", "sum.dim_IntList", "norm.Scalar"),
-)
-_AUTOCAST = DispatchKeySet(DispatchKey.AutocastPrivateUse1)
-
-
-def _cast(op, dtype_of):
-    def cast(value, dtype):
-        if isinstance(value, torch.Tensor):
-            fits = _is_ours(value) and value.is_floating_point() and value.dtype != torch.float64
-            return value.to(dtype) if fits else value
-        return value
-
-    def kernel(*args, **kwargs):
-        dtype = dtype_of()
-        with _ExcludeDispatchKeyGuard(_AUTOCAST):
-            given = {key: cast(value, dtype) for key, value in kwargs.items()}
-            return op(*(cast(value, dtype) for value in args), **given)
-
-    return kernel
-
-
 def _copied_deeply(plain):
     """Copy what is on the device by a kernel: torch would ask for memory, and it is borrowed."""
 
@@ -356,11 +329,6 @@ def _register():
     some = torch.library.Library("aten", "IMPL")
     for name in ("arange", "arange.start", "arange.start_step", "linspace", "randperm"):
         some.impl(name, _made(_overload(name)), "PrivateUse1")
-    for name in _LOWER:
-        dtype_of = lambda: torch.get_autocast_dtype(NAME)  # noqa: E731
-        some.impl(name, _cast(_overload(name), dtype_of), "AutocastPrivateUse1")
-    for name in _UPPER:
-        some.impl(name, _cast(_overload(name), lambda: torch.float32), "AutocastPrivateUse1")
     # What the package asks of CUDA alone it asks of this device too, and gets an answer.
     placing.GPUS.add(NAME)
     torch.Tensor.pin_memory = _pinned

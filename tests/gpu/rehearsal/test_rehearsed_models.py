@@ -6,7 +6,7 @@ it must answer nearly so and no number may come straight from a product in half 
 
 import pytest
 import torch
-from gpu_cases import CASES, ON_CPU, ONE_BATCH, flat
+from gpu_cases import CASES, flat, on_devices
 from peft.tuners.tuners_utils import BaseTunerLayer
 from pretended import NAME, ledger
 from rules import (
@@ -24,14 +24,7 @@ from tiny_causal import QUESTIONS
 
 @pytest.fixture(scope="module", params=CASES)
 def loaded(request, tmp_path_factory):
-    """Load a case on the CPU, then on the device in both precisions."""
-    case, folder = CASES[request.param], tmp_path_factory.mktemp("case")
-    places = (ON_CPU, *({"device": NAME, "dtype": dtype} for dtype in ("float32", "bfloat16")))
-    models = [case.load(folder, {**on, "batch_tokens": ONE_BATCH}) for on in places]
-    yield case, models
-    for model in models:
-        if hasattr(model, "unload"):
-            model.unload()
+    yield from on_devices(request.param, tmp_path_factory.mktemp("case"), NAME)
 
 
 def parts(model):

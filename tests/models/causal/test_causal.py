@@ -156,15 +156,12 @@ def test_a_batch_that_does_not_fit_is_halved(engine, monkeypatch):
     assert max(sizes) > 2
 
 
-def test_a_prompt_that_fills_the_input_is_told(tmp_path):
+def test_a_prompt_that_fills_the_input_is_told_and_room_is_each_rows_own(tmp_path):
     generator = LocalGenerator.from_pretrained(write_llama(tmp_path / "m", positions=40))
     with pytest.raises(InputError, match="tokens of a prompt` must be .*fewer than 40"):
         generator.generate(["what sea?", "the river " * 60])
     assert generator.generate(["what sea?"]) is not None
-
-
-def test_room_is_each_rows_own(tmp_path):
-    base = write_gpt2(tmp_path / "m", positions=40)
+    base = write_gpt2(tmp_path / "gpt2", positions=40)
     generator = LocalGenerator.from_pretrained(base, max_new_tokens=30, stop=())
     prompts = ["who?", "the river " * 10, "the sea"]
     alone = [generator.generate([prompt])[0] for prompt in prompts]

@@ -89,13 +89,11 @@ def test_half_a_character_is_read_as_a_replacement(ik):
     assert ik.generator().generate(["what \ud83d sea?"])
 
 
-def test_a_draft_is_cut_to_its_tokens(ik):
+def test_a_draft_is_cut_to_its_tokens_none_too(ik, changed):
     (cut,) = ik.generator().first_tokens(["the river " * 40], ik.draft_tokens)
     long, short = ik.p_known(["what sea?"] * 2, ["the river " * 40, cut])
     assert long == pytest.approx(short, abs=1e-5)
 
-
-def test_without_draft_tokens_the_question_is_alone(changed):
     gate = IKClassifier.from_pretrained(changed(draft_tokens=0), device="cpu")
     alone, drafted = gate.p_known(["what sea?"] * 2, ["", "the Black Sea"])
     assert alone == pytest.approx(drafted, abs=1e-6)
@@ -140,13 +138,10 @@ def test_a_base_may_be_a_neighbour(tmp_path):
     assert again._engine is generator._engine
 
 
-def test_a_stored_threshold_is_used(changed):
+def test_a_stored_threshold_is_used_by_its_model_alone(changed, folder):
     own = changed(threshold=fitted(0.73, "big"))
     gate = IKClassifier.from_pretrained(own, device="cpu", for_model="big")
     assert (gate.threshold, gate.fitted.rows, gate.model_name) == (0.73, 9, "big")
-
-
-def test_another_model_is_refused(folder):
     with pytest.raises(ThresholdMismatchError, match="fitted for 'tiny', given 'other'"):
         IKClassifier.from_pretrained(folder, device="cpu", for_model="other")
     fine = IKClassifier.from_pretrained(
@@ -223,15 +218,12 @@ def test_a_head_reads_states_and_surprise(base, tmp_path):
     torch.testing.assert_close(found[1, -FACTS : -FACTS + 2], facts[:2], atol=1e-4, rtol=1e-4)
 
 
-def test_a_head_standardizes():
+def test_a_head_standardizes_and_states_together_weigh_as_much_as_a_few():
     head = KnownHead(2)
     head.standardize(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
     assert head.mean.tolist() == [2.0, 5.0] and head.scale.tolist() == [1.0, pytest.approx(1e-3)]
     logits = head(torch.tensor([[2.0, 5.0]]))
     torch.testing.assert_close(logits, head.out.bias)
-
-
-def test_states_together_weigh_as_much_as_a_few():
     head = KnownHead(193)
     head.standardize(torch.tensor([[1.0], [3.0]]).expand(2, 193), states=192)
     assert head.scale.tolist() == [pytest.approx(2.0)] * 192 + [1.0]

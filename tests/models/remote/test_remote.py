@@ -243,9 +243,8 @@ def test_a_key_that_is_echoed_reaches_nothing(url, caplog, way, key):
     assert way in ("reason", "garbage") or "[hidden]" in str(found)
 
 
-@pytest.mark.parametrize("around", ["{}\n", " {}", "{}\r\n\t"])
-def test_white_space_around_a_key_is_not_sent(url, around):
-    (error,) = RemoteIK(url, "forbidden", api_key=around.format(KEY)).p_known(["who"], [""])
+def test_white_space_around_a_key_is_not_sent(url):
+    (error,) = RemoteIK(url, "forbidden", api_key=f" {KEY}\r\n\t").p_known(["who"], [""])
     assert "status 401" in str(error) and KEY not in str(error)
     assert f"Bearer {KEY}" in seen(url)["keys"]
 
@@ -258,17 +257,14 @@ def test_a_key_that_no_header_carries_is_refused_without_showing_it(key):
     assert KEY not in told
 
 
-def test_a_placeholder_for_a_key_changes_no_answer(url):
-    plain = RemoteGenerator(url, "lm", max_new_tokens=3).generate(["who"])
-    assert RemoteGenerator(url, "lm", max_new_tokens=3, api_key="text").generate(["who"]) == plain
-
-
 def test_a_reply_is_as_long_as_its_prompt_asks_and_says_when_it_was_cut(url):
     model = RemoteGenerator(url, "lm")
     three, five = model.generate([LimitedPrompt("who", tokens=3), LimitedPrompt("who", tokens=5)])
     assert (three.cut, five.cut) == (3, 5) and five.startswith(three)
     short = RemoteGenerator(url, "lm", max_new_tokens=2)
     assert short.generate([LimitedPrompt("who", tokens=5)])[0].cut == 2
+    placed = RemoteGenerator(url, "lm", api_key="text")  # a placeholder is no secret to hide
+    assert placed.generate([LimitedPrompt("who", tokens=3)]) == [three]
 
 
 def test_a_generator_drafts_with_what_the_model_tells(url, folder):
@@ -290,7 +286,7 @@ def test_a_generator_drafts_with_what_the_model_tells(url, folder):
     assert model.rescore(["who old king", "who"], [draft.text, " "])[1] == Draft("")
 
 
-def test_rescoring_a_draft_gives_what_drafting_gave(url):
+def test_rescoring_a_draft_gives_what_drafting_gave_where_a_server_echoes(url):
     model = RemoteGenerator(url, "lm", draft_tokens=4)
     drafts = model.draft(QUESTIONS)
     again = model.rescore(QUESTIONS, [draft.text for draft in drafts])
@@ -300,9 +296,6 @@ def test_rescoring_a_draft_gives_what_drafting_gave(url):
             assert getattr(other, name) == pytest.approx(getattr(draft, name), abs=1e-3)
     known = MarginGate(model).p_known(QUESTIONS, [draft.text for draft in drafts])
     assert known == pytest.approx(MarginGate(model).p_known(QUESTIONS, [""] * 4), abs=1e-3)
-
-
-def test_rescoring_where_nothing_is_echoed_is_a_clear_error(url):
     (error,) = RemoteGenerator(url, "silent").rescore(["who"], ["old king"])
     assert isinstance(error, PortError) and "does not echo" in str(error)
     with pytest.raises(InputError, match="api` must be"):
