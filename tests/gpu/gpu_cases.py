@@ -20,6 +20,7 @@ from tiny import (
     make_scorer,
     write_bert,
     write_modernbert,
+    write_pruner,
     write_t5,
     write_t5_classifier,
 )
@@ -129,6 +130,10 @@ def one_pass(_, on):
     return OnePassScorer.embedded(**on)
 
 
+def pruner(folder, on):
+    return OnePassScorer.from_pruner(write_pruner(folder, "deberta-v2"), **on)
+
+
 def gate(variant):
     def load(folder, on):
         base = write_rotary(folder / "base", "mistral")
@@ -192,6 +197,7 @@ CASES = {
         2,
         half=True,
     ),
+    "pruner, DeBERTa": Case(pruner, lambda m, n: spans(m.score_sentences(ITEMS * n)), 72, 2, 2),
     "dense": Case(
         lambda folder, on: Encoder.from_pretrained(write_bert(folder), **on, **RECIPE),
         lambda m, n: m.encode([f"{q} {i}" for i in range(n) for q in QUESTIONS]).tolist(),
@@ -246,6 +252,17 @@ CASES = {
 }
 ON_CPU = {"device": "cpu", "dtype": "float32"}
 ONE_BATCH = 10**6
+
+
+def on_devices(name, folder, device):
+    """Load a case on the CPU, then on a device in both precisions; gives it with its models."""
+    case = CASES[name]
+    places = (ON_CPU, *({"device": device, "dtype": dtype} for dtype in ("float32", "bfloat16")))
+    models = [case.load(folder, {**on, "batch_tokens": ONE_BATCH}) for on in places]
+    yield case, models
+    for model in models:
+        if hasattr(model, "unload"):
+            model.unload()
 
 
 def flat(found):

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from gpu_cases import CASES, ON_CPU, ONE_BATCH, flat
+from gpu_cases import CASES, flat, on_devices
 from tiny import write_t5_classifier
 from training_rows import judged_rows
 
@@ -20,13 +20,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module", params=CASES)
 def loaded(request, tmp_path_factory):
-    case, folder = CASES[request.param], tmp_path_factory.mktemp("case")
-    places = (ON_CPU, *({"device": "cuda", "dtype": d} for d in ("float32", "bfloat16")))
-    models = [case.load(folder, {**on, "batch_tokens": ONE_BATCH}) for on in places]
-    yield case, models
-    for model in models:
-        if hasattr(model, "unload"):
-            model.unload()
+    yield from on_devices(request.param, tmp_path_factory.mktemp("case"), "cuda")
 
 
 def test_it_answers_as_on_the_cpu(loaded):

@@ -89,7 +89,6 @@ class Server(ThreadingHTTPServer):
         self.folder = folder
         self.guard, self.computing = threading.Lock(), threading.Lock()
         self.seen = Counter()
-        self.open = self.most_open = 0
         self.keys = set()
 
 
@@ -104,21 +103,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         seen = self.server
-        self.reply({"seen": seen.seen, "most_open": seen.most_open, "keys": sorted(seen.keys)})
+        self.reply({"seen": seen.seen, "keys": sorted(seen.keys)})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         with self.server.guard:
             self.server.seen[body["model"]] += 1
             count = self.server.seen[body["model"]]
-            self.server.open += 1
-            self.server.most_open = max(self.server.most_open, self.server.open)
             self.server.keys.add(self.headers.get("authorization", ""))
-        try:
-            self.answer(body, count)
-        finally:
-            with self.server.guard:
-                self.server.open -= 1
+        self.answer(body, count)
 
     def answer(self, body, count):
         name = body["model"]
@@ -165,7 +158,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, status, text, reason=None, *, more=None):
         self.send_response(status, reason)
-        for name, value in {"Content-Length": str(len(text)), **(more or {})}.items():
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(text))}
+        for name, value in (headers | (more or {})).items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(text.encode())
@@ -223,13 +217,7 @@ class Handler(BaseHTTPRequestHandler):
         ]
 
     def reply(self, told, *, status=200, more=None):
-        data = json.dumps(told).encode()
-        self.send_response(status)
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(data))}
-        for name, value in (headers | (more or {})).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+        self.send(status, json.dumps(told), more=more)
 
     def log_message(self, *_):
         pass

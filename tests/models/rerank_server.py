@@ -30,6 +30,18 @@ FIELDS = {
 }
 
 
+# The name of a score, the field that holds the list, and whether scores are logits (or as asked).
+REPLIES = {
+    "/rerank": ("score", None, None),
+    "/v2/rerank": ("relevance_score", "results", False),
+    "/infinity/rerank": ("relevance_score", "results", None),
+    "/voyage/v1/rerank": ("relevance_score", "data", False),
+    "/jina/v1/rerank": ("relevance_score", "results", False),
+    "/v1/score": ("score", "data", False),
+    "/llama/v1/rerank": ("relevance_score", "results", True),
+}
+
+
 def logit_of(text):
     return float(re.search(r"score (-?[\d.]+)", text)[1])
 
@@ -81,50 +93,21 @@ class Handler(BaseHTTPRequestHandler):
             return 422, {"error": "Input validation error", "error_type": "Validation"}
         if any("heavy" in text for text in documents):
             return 413, {"error": "payload too large"}
-        found = getattr(self, "_" + re.sub(r"\W", "_", self.path.strip("/")))(body, documents, raw)
-        return found if isinstance(found, tuple) else (200, found)
+        if refusal := too_much(self.path, documents, raw):
+            return refusal
+        return 200, self.found(body, documents)
 
-    def _rerank(self, body, texts, raw):
-        if len(raw) > PAYLOAD:
-            return 413, {"error": "payload too large"}
-        if len(texts) > 32:
-            return 422, {"error": f"batch size {len(texts)} > 32", "error_type": "Validation"}
-        value = logit_of if body.get("raw_scores") else lambda text: share(logit_of(text))
-        return ranked(texts, "score", value)
-
-    def _v2_rerank(self, body, texts, raw):
-        rows = ranked(texts, "relevance_score", lambda text: share(logit_of(text)))
+    def found(self, body, texts):
+        name, list_in, raw = REPLIES[self.path]
+        raw = body.get("raw_scores") if raw is None else raw
+        value = logit_of if raw else lambda text: share(logit_of(text))
+        rows = [{"index": i, name: value(text)} for i, text in enumerate(texts)]
+        rows.sort(key=lambda row: -row[name])
         if body.get("relevant_spans", {}).get("mode") == "enabled":
             for row in rows:
-                text = texts[row["index"]]
-                at = text.find("answer")
+                at = texts[row["index"]].find("answer")
                 row["relevant_spans"] = [{"start": at, "end": at + 6, "score": 0.9}] * (at >= 0)
-        return {"id": "1", "results": rows, "meta": {}}
-
-    def _jina_v1_rerank(self, body, texts, raw):
-        rows = ranked(texts, "relevance_score", lambda text: share(logit_of(text)))
-        return {"model": body["model"], "usage": {"total_tokens": 1}, "results": rows}
-
-    def _voyage_v1_rerank(self, body, texts, raw):
-        if len(texts) > 1000:
-            return 400, {"detail": "at most 1,000 documents"}
-        rows = ranked(texts, "relevance_score", lambda text: share(logit_of(text)))
-        return {"object": "list", "data": rows, "model": body["model"]}
-
-    def _v1_score(self, body, texts, raw):
-        rows = [{"index": i, "object": "score", "score": share(logit_of(text))}
-                for i, text in enumerate(texts)]  # fmt: skip
-        return {"id": "1", "object": "list", "data": rows, "usage": {}}
-
-    def _llama_v1_rerank(self, body, texts, raw):
-        if any(len(text) > LONGEST for text in texts):
-            return 500, {"error": {"code": 500, "message": "input is too large to process"}}
-        rows = ranked(texts, "relevance_score", logit_of)
-        return {"model": "m", "object": "list", "usage": {}, "results": rows}
-
-    def _infinity_rerank(self, body, texts, raw):
-        value = logit_of if body.get("raw_scores") else lambda text: share(logit_of(text))
-        return {"object": "rerank", "results": ranked(texts, "relevance_score", value)}
+        return {"id": "1", list_in: rows, "usage": {}} if list_in else rows
 
     def reply(self, status, value):
         server = self.server
@@ -147,9 +130,17 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
 
-def ranked(texts, name, value):
-    rows = [{"index": i, name: value(text)} for i, text in enumerate(texts)]
-    return sorted(rows, key=lambda row: -row[name])
+def too_much(path, texts, raw):
+    """Refuse what the servers themselves refuse to read at once."""
+    if path == "/rerank" and len(raw) > PAYLOAD:
+        return 413, {"error": "payload too large"}
+    if path == "/rerank" and len(texts) > 32:
+        return 422, {"error": f"batch size {len(texts)} > 32", "error_type": "Validation"}
+    if path == "/voyage/v1/rerank" and len(texts) > 1000:
+        return 400, {"detail": "at most 1,000 documents"}
+    if path == "/llama/v1/rerank" and any(len(text) > LONGEST for text in texts):
+        return 500, {"error": {"code": 500, "message": "input is too large to process"}}
+    return None
 
 
 class Server(ThreadingHTTPServer):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from test_loading import change
-from tiny import make_scorer, write_bert, write_cross_encoder
+from tiny import make_scorer, write_bert, write_cross_encoder, write_t5
 from tiny_causal import write_ik, write_llama
 
 from fitrag_integrations.errors import ModelLoadError
@@ -14,6 +14,7 @@ from fitrag_integrations.models import (
     BiLabelScorer,
     IKClassifier,
     LocalGenerator,
+    NecessityJudge,
     RetrievalEvaluator,
 )
 from fitrag_integrations.retrieval import Encoder
@@ -60,7 +61,8 @@ def one_tensor(make):
     def spoil(folder):
         tensors = load_file(folder / "model.safetensors")
         name = next(n for n in sorted(tensors) if "layer" in n and n.endswith("weight"))
-        tensors[name] = make(tensors[name])
+        changed = make(tensors.pop(name))
+        tensors |= {} if changed is None else {name: changed}
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
     return spoil
@@ -79,6 +81,7 @@ def another_tokenizer(folder):
 
 SPOILED = {
     "a missing shard": (a_shard_less, "model-00002-of-00002.safetensors is missing.*copy"),
+    "a missing weight": (one_tensor(lambda t: None), "lack .*layer"),
     "another shape": (one_tensor(lambda t: t.new_zeros(3, 3)), r"layer.*\[3, 3\].*restore"),
     "NaN": (one_tensor(lambda t: t.fill_(torch.nan)), "layer.* holds NaN or infinity; restore"),
     "another tokenizer": (another_tokenizer, "another model's; copy the tokenizer files"),
@@ -96,3 +99,17 @@ def test_a_spoiled_checkpoint_is_refused(tmp_path, loader, spoiled):
     with pytest.raises(ModelLoadError, match=message) as caught:
         load(folder)
     assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("write", "load", "message"),
+    [
+        (write_bert, LocalGenerator.from_pretrained, "cannot write"),
+        (write_bert, NecessityJudge.from_pretrained, "cannot write"),
+        (write_bert, RetrievalEvaluator.from_pretrained, "outputs|lack"),
+        (write_t5, LocalGenerator.from_pretrained, "encoder with a decoder.*RemoteGenerator"),
+    ],
+)
+def test_another_architecture_is_refused_and_no_weight_is_random(tmp_path, write, load, message):
+    with pytest.raises(ModelLoadError, match=message):
+        load(write(tmp_path))

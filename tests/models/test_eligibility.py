@@ -38,14 +38,6 @@ def made(*, rest=False, max_pairs=4, threshold=0.8, temperature=2.0, seed=0):
     return EligibilityDetector(network.arrays(), manifest=manifest)
 
 
-def test_the_network_has_four_layers():
-    linear = [layer for layer in EligibilityNetwork() if isinstance(layer, torch.nn.Linear)]
-    assert [(one.in_features, one.out_features) for one in linear] == [
-        *[(20, 64), (64, 64), (64, 64)],
-        (64, 1),
-    ]
-
-
 def test_pairs_are_sorted_by_their_sum_and_padded():
     row = [0.9, 0.4, 0.5, 0.5, 0.2, 0.8, 0.0, 0.0]  # 0.5 stands for both; sums 1.3, 1.0, 1.0
     assert sorted(score_row(SCORES, 4)[2:6]) == sorted(row[2:6])
@@ -84,13 +76,16 @@ def test_no_order_and_no_batch_changes_anything(rest):
     assert asyncio.run(detector.aeligible([k for k, _ in pairs])) == pytest.approx(without)
 
 
-def test_what_is_no_score_is_refused():
+def test_what_is_no_score_is_refused_and_all_of_it_once_unloaded():
     detector = made()
     assert detector.eligible([]) == []
     with pytest.raises(InputError, match=r"combinations\[1\]\[0\]` must be"):
         detector.eligible([SCORES, [None]])
     with pytest.raises(InputError, match="combination` must be"):
         detector.eligible([[]])
+    detector.unload()
+    with pytest.raises(ModelLoadError, match="was unloaded"):
+        detector.eligible([SCORES])
 
 
 @pytest.mark.parametrize("rest", [False, True])
@@ -130,10 +125,3 @@ def test_a_damaged_folder_is_told(tmp_path):
     (tmp_path / "network.safetensors").write_bytes(b"no")
     with pytest.raises(ChecksumError):
         EligibilityDetector.from_pretrained(tmp_path)
-
-
-def test_an_unloaded_detector_says_so():
-    detector = made()
-    detector.unload()
-    with pytest.raises(ModelLoadError, match="was unloaded"):
-        detector.eligible([SCORES])

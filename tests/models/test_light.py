@@ -65,39 +65,17 @@ async def test_sentences_are_those_of_torch(light):
         assert whole.llm_prefer is not None and all(one.llm_prefer is None for one in spans)
 
 
-def test_all_four_decisions_come_of_one_reading(light, monkeypatch):
-    others, read = (LightEvaluator(), LightReader()), []
-    engine = light._engine
-    assert {one._engine for one in others} == {engine}
-    forward = engine.states
-    monkeypatch.setattr(engine, "states", lambda batch: (read.append(batch), forward(batch))[1])
-    engine.forget()
-    light.score_sentences([(*PAIRS[0], SPANS), (*PAIRS[1], [])])
-    others[0].evaluate(PAIRS[:2])
-    others[1].read(PAIRS[:2])
-    assert sum(len(batch.pairs) for batch in read) == 2
-
-
-async def test_grades_are_those_of_torch():
+async def test_grades_and_answers_are_those_of_torch():
     light, wanted = LightEvaluator.embedded(), RetrievalEvaluator.embedded(device="cpu")
     assert light.evaluate(PAIRS) == pytest.approx(wanted.evaluate(PAIRS), abs=2 * NEAR)
     assert await light.aevaluate(PAIRS) == light.evaluate(PAIRS)
     assert (light.name, light.thresholds) == (wanted.name, wanted.thresholds)
-
-
-async def test_answers_are_those_of_torch():
     light, wanted = LightReader.embedded(), ExtractiveReader.embedded(device="cpu")
     for one, two in zip(light.read(PAIRS), wanted.read(PAIRS), strict=True):
         assert (one.text, one.start, one.end) == (two.text, two.start, two.end)
         assert one.score == pytest.approx(two.score, abs=NEAR)
-    assert len(await light.aread(PAIRS)) == len(PAIRS)
+    assert await light.aread(PAIRS) == light.read(PAIRS)
     assert light.abstain_below == wanted.abstain_below
-
-
-def test_defaults_need_no_torch_where_it_is_not(monkeypatch):
-    monkeypatch.setattr(defaults, "_loaded", {})
-    assert type(defaults.default_model("scorer")) is LightScorer
-    assert defaults.kind_of("detector") is EligibilityDetector
 
 
 def test_nothing_of_it_loads_torch():
@@ -151,6 +129,9 @@ def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert not extras.torch_sees_gpu()
     assert "torch" not in sys.modules
+    monkeypatch.setattr(defaults, "_loaded", {})
+    assert type(defaults.default_model("scorer")) is LightScorer
+    assert defaults.kind_of("detector") is EligibilityDetector
     assert defaults.kind_of("reader") is LightReader
     monkeypatch.setattr(defaults, "torch_sees_gpu", lambda: True)
     assert defaults.kind_of("reader") is ExtractiveReader
@@ -190,18 +171,21 @@ def test_a_fork_encodes_as_its_parent():
     encoder.unload()
 
 
-def test_the_encoder_of_an_index_needs_no_torch():
-    encoder = Encoder(pooling="mean", normalize=True, max_tokens=256, prompts={})
-    encoder.encode([TEXT])  # what a manifest holds
-    assert type(encoder._dense._loaded) is LightDense
-    encoder.unload()
-
-
-@pytest.mark.parametrize("given", [{"dtype": "bfloat16"}, {"backend": "onnx"}, {"max_length": 64}])
-def test_an_encoder_with_options_runs_in_torch(given):
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        # what the manifest of an index holds
+        ({"pooling": "mean", "normalize": True, "max_tokens": 256, "prompts": {}}, "LightDense"),
+        ({"dtype": "bfloat16"}, "Dense"),
+        ({"backend": "onnx"}, "Dense"),
+        ({"max_length": 64}, "Dense"),
+    ],
+)
+def test_an_encoder_with_options_of_torch_runs_in_it(given, kind):
     encoder = Encoder(**given)
     encoder.encode([TEXT])
-    assert type(encoder._dense._loaded).__name__ == "Dense"
+    assert type(encoder._dense._loaded).__name__ == kind
+    encoder.unload()
 
 
 def test_a_driver_alone_is_no_gpu(monkeypatch, tmp_path):
@@ -225,6 +209,8 @@ def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch)
     once = sum(read)
     items = [(*pair, [(0, 10)]) for pair in PAIRS[:2]]
     near([whole for whole, _ in model.score_sentences(items)], wanted)
+    LightEvaluator().evaluate(PAIRS[:2])
+    LightReader().read(PAIRS[:2])
     assert sum(read) == once
     near(model.score(PAIRS)[:2], wanted)  # the others are read, these are not
     assert sum(read) == once + len([c for g in engine.tokenizer.encode(PAIRS[2:]) for c in g])
@@ -240,11 +226,6 @@ def test_states_are_kept_within_bounds(monkeypatch):
     wanted = model.score(PAIRS)
     near(model.score([*PAIRS, PAIRS[0]]), [*wanted, wanted[0]])
     assert model._engine._tokens == sum(map(len, model._engine._kept.values())) <= 60
-
-
-def test_threads_that_wait_do_not_spin(light):
-    options = light._engine._session.get_session_options()
-    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
 def test_eight_bits_are_the_default_and_near_float32(light, monkeypatch):
@@ -265,13 +246,8 @@ def test_eight_bits_are_the_default_and_near_float32(light, monkeypatch):
 
 @pytest.mark.parametrize(
     ("made", "noted"),
-    [
-        (lambda: None, 0),
-        (LightScorer, 0),
-        (BiLabelScorer.embedded, 1),
-        (lambda: lambda _: [1.0], 0),
-    ],
-    ids=["default", "light", "torch", "other"],
+    [(lambda: None, 0), (BiLabelScorer.embedded, 1), (lambda: lambda _: [1.0], 0)],
+    ids=["default", "torch", "other"],
 )
 def test_a_bundled_scorer_passed_in_torch_says_that_the_default_computes_otherwise(made, noted):
     kept = compress("Where does the Danube end?", [TEXT], scorer=made())

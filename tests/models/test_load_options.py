@@ -83,11 +83,10 @@ def test_a_cpu_computes_in_what_it_multiplies(
 @pytest.mark.filterwarnings("ignore")
 def test_a_compiled_encoder_answers_alike(bert, tmp_path):
     """Of every shape, rounded up or at the end of its positions; by a C++ compiler, in a minute."""
-    made = make_scorer(bert)
-    made.save_pretrained(folder := tmp_path)
-    kind = BiLabelScorer
-    made = kind.from_pretrained(folder, device="cpu", dtype="float32", compile=True)
-    plain = kind.from_pretrained(folder, device="cpu", dtype="float32")
+    make_scorer(bert).save_pretrained(tmp_path)
+    load = BiLabelScorer.from_pretrained
+    made = load(tmp_path, device="cpu", dtype="float32", compile=True)
+    plain = load(tmp_path, device="cpu", dtype="float32")
     engine, other = engine_of(made), engine_of(plain)
     assert engine is not other
     for rows, tokens in ((3, 33), (1, 70)):
@@ -130,8 +129,7 @@ def test_a_length_beyond_the_positions_is_refused(saved, length):
 
 
 def test_a_folder_of_more_tokens_than_positions_is_refused(bert, tmp_path):
-    made = make_scorer(bert)
-    made.save_pretrained(tmp_path)
+    make_scorer(bert).save_pretrained(tmp_path)
     manifest = tmp_path / "encoder" / "encoder.json"
     manifest.write_text(manifest.read_text().replace('"max_length": 384', '"max_length": 4096'))
     with pytest.raises(ModelLoadError, match=r"encoder.*max_length.*512"):

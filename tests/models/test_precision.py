@@ -7,7 +7,13 @@ import torch
 from scorer.test_ready_rerankers import write_cross_encoder
 from tiny import write_bert, write_modernbert, write_t5
 from tiny_causal import DRAFTS, QUESTIONS, write_gpt2, write_ik, write_judge, write_rotary
-from transformers import AutoModel, AutoModelForCausalLM, BertModel, T5ForConditionalGeneration
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    BertModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from fitrag_integrations.errors import DeviceMemoryError, InputError
 from fitrag_integrations.models import BiLabelScorer, IKClassifier, NecessityJudge
@@ -174,19 +180,12 @@ def test_persistent_buffers_are_cast_and_others_are_not():
     assert part.made.dtype == torch.float32
 
 
-def test_tied_weights_stay_tied(tmp_path):
-    model = T5ForConditionalGeneration.from_pretrained(write_t5_writer(tmp_path))
+def test_tied_weights_stay_tied():
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 2}
+    model = T5ForConditionalGeneration(T5Config(vocab_size=40, **sizes))
     place(model, "cpu", torch.bfloat16)
     assert model.shared.weight is model.encoder.embed_tokens.weight is model.lm_head.weight
     assert model.lm_head.weight.dtype == torch.bfloat16
-
-
-def write_t5_writer(folder):
-    from transformers import T5Config
-
-    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 2}
-    T5ForConditionalGeneration(T5Config(vocab_size=40, **sizes)).save_pretrained(folder)
-    return str(folder)
 
 
 @torch.inference_mode()

@@ -6,7 +6,12 @@ import numpy as np
 import torch
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
+from fitrag_integrations.models import (
+    BiLabelScorer,
+    ExtractiveReader,
+    OnePassScorer,
+    RetrievalEvaluator,
+)
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.encoder.pair_model import Engine
@@ -15,12 +20,15 @@ from fitrag_integrations.models.evaluator.head import EvaluatorHead, HeadGrader
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
+from fitrag_integrations.models.scorer.spans import SpanHead
 
 WORDS = ["a", "of", "the", "in", "who", "what", "river", "city", "king", "wrote", "score", "film"]
 WORDS += ["rome", "danube", "ocean", "black", "sea"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 MARKS = ".,?!-'אבםلمر👩"
 CPU = Options(device="cpu")
+SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+T5_SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 
 PAIRS = [
     ("who wrote the score", Passage("1", "the king wrote the score of a film in rome.", "film")),
@@ -40,10 +48,9 @@ def write_bert(folder, *, seed=0):
     pieces = [*special, *WORDS, *LETTERS, *endings, *MARKS]
     vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
     BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=len(vocabulary), num_attention_heads=4, initializer_range=0.2, **sizes
+        vocab_size=len(vocabulary), num_attention_heads=4, initializer_range=0.2, **SIZES
     )
     BertModel(config).save_pretrained(folder)
     return str(folder)
@@ -54,7 +61,6 @@ def write_modernbert(folder, *, seed=0, positions=4096):
     from transformers import AutoTokenizer, ModernBertConfig, ModernBertModel
 
     write_bert(folder)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     torch.manual_seed(seed)
     config = ModernBertConfig(
         vocab_size=len(AutoTokenizer.from_pretrained(folder)),
@@ -64,7 +70,7 @@ def write_modernbert(folder, *, seed=0, positions=4096):
         initializer_range=0.15,
         pad_token_id=0,
         attention_dropout=0.1,
-        **sizes,
+        **SIZES,
     )
     model = ModernBertModel(config)
     for name, weight in model.named_parameters():
@@ -82,9 +88,8 @@ def write_t5(folder, *, seed=0):
     pieces = [(f"▁{word}", -2.0) for word in WORDS if len(word) > 1]
     pieces += [(letter, -6.0) for letter in (*LETTERS, *MARKS)]
     T5TokenizerFast(vocab=special + pieces, extra_ids=0).save_pretrained(folder)
-    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
     torch.manual_seed(seed)
-    config = T5Config(vocab_size=len(special + pieces), **sizes)
+    config = T5Config(vocab_size=len(special + pieces), **T5_SIZES)
     T5EncoderModel(config).save_pretrained(folder)
     return str(folder)
 
@@ -109,6 +114,14 @@ def make_scorer(base, *, evidence=False, hidden=0, frozen=True):
     return BiLabelScorer(
         engine, head, evidence=measured, temperatures=temperatures, manifest=manifest
     )
+
+
+def make_onepass(base, **options):
+    """Put a random head for spans over a random scorer."""
+    scorer = make_scorer(base, **options)
+    torch.manual_seed(2)
+    head = SpanHead(scorer._engine.trunk.width, hidden=5)
+    return OnePassScorer(scorer, head, manifest={"temperatures": [0.5, 2.0]})
 
 
 def make_reader(base, *, frozen=True):
@@ -156,7 +169,6 @@ def write_t5_classifier(folder, *, labels=1, seed=0):
     from transformers import AutoTokenizer, T5Config, T5ForSequenceClassification
 
     write_t5(folder)
-    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
     tokenizer = AutoTokenizer.from_pretrained(folder)
     torch.manual_seed(seed)
     config = T5Config(
@@ -164,7 +176,7 @@ def write_t5_classifier(folder, *, labels=1, seed=0):
         num_labels=labels,
         initializer_factor=1.0,
         decoder_start_token_id=0,
-        **sizes,
+        **T5_SIZES,
     )
     model = T5ForSequenceClassification(config)
     model.classification_head.out_proj.weight.data *= 1.5  # some outputs in [-1, 1], some beyond
@@ -191,9 +203,7 @@ def write_pruner(folder, kind="modernbert", *, legacy=False, positions=512, **fi
         sep_token_id=3,
         eos_token_id=3,
         initializer_range=0.3,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
+        **SIZES,
     )
     torch.manual_seed(3)
     model = AutoModelForSequenceClassification.from_config(config)

@@ -3,6 +3,7 @@
 import json
 
 import torch
+from tiny import SIZES
 
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.loading import base_of, shared_causal
@@ -24,6 +25,13 @@ CHAT = (
 )
 QUESTIONS = ["who wrote the score?", "what sea?", "is the Danube a river of Rome or of the ocean?"]
 DRAFTS = ["a king of Rome", "", "the Black Sea, the Danube and the river"]
+
+
+def plainly(folder):
+    """Load a model and its tokenizer with transformers alone."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    return tuple(kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer))
 
 
 def write_tokenizer(folder, *, whole=True, pad=True, chat=False):
@@ -58,9 +66,7 @@ def write_llama(folder, *, seed=0, positions=512, **tokenizer):
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=size,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
+        **SIZES,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=positions,
@@ -77,20 +83,19 @@ def write_rotary(folder, kind, *, seed=0, positions=4096):
     from transformers import AutoConfig, AutoModelForCausalLM
 
     size = write_tokenizer(folder)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
-    ids = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": None}
-    rope = {"rope_type": "default", "rope_theta": 500_000.0}
     config = AutoConfig.for_model(
         kind,
         vocab_size=size + 1,  # Qwen's tokenizer adds a token of its own
         max_position_embeddings=positions,
-        rope_parameters=rope,
+        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
         attention_dropout=0.1,
         initializer_range=0.15,
-        **sizes,
-        **heads,
-        **ids,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=None,
+        **SIZES,
     )
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config)

@@ -1,10 +1,10 @@
 """A GPU to rehearse on: a device of its own name whose memory is the CPU's.
 
-To torch it is a backend like any other, so placement, dispatch, autograd, autocast and `Module.to`
-are the real ones, and a tensor left behind on the CPU is refused as CUDA refuses it. What it adds
-is a ledger of what costs a GPU time without showing on a CPU: every value that the host waits for,
-every copy to the device, and how many kernels were started. What it cannot tell is how long
-anything takes.
+To torch it is a backend like any other, so placement, dispatch, autograd and `Module.to` are the
+real ones, and a tensor left behind on the CPU is refused as CUDA refuses it. What it adds is a
+ledger of what costs a GPU time without showing on a CPU: every value that the host waits for, every
+copy to the device, and how many kernels were started. What it cannot tell is how long anything
+takes.
 
 Loading this file registers the device, once per process and before the first backward pass.
 """
@@ -16,9 +16,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from fitrag_integrations.models.runtime import placing
@@ -45,8 +43,7 @@ _WAITING = {
 _SUMS = ("sum", "mean", "_softmax", "_log_softmax", "logsumexp", "norm", "linalg_vector_norm")
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "linear")
 _HALF = (torch.bfloat16, torch.float16)
-_EMPTY = ("empty", "empty_strided")
-_MAKING = (*_EMPTY, "set_", "resize_")
+_MAKING = ("empty", "empty_strided", "set_", "resize_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +80,8 @@ class Ledger:
         places = Counter(f"{read.op} at {read.where}" for read in self.reads)
         return "\n".join(f"{count:4} x {place}" for place, count in places.most_common())
 
-    def own(self):
-        """Give the reads that this package makes itself, and no library under it."""
-        return [read for read in self.reads if read.where.startswith(_PACKAGE)]
-
 
 _open: list = []
-_hollow: list = []
-_LARGE = 4096  # numbers; what is smaller is computed all the same
 _product = threading.local()
 
 
@@ -104,19 +95,6 @@ def ledger():
         yield made
     finally:
         _open.remove(made)
-
-
-@contextmanager
-def hollow():
-    """Compute nothing of size: shapes, precisions and devices are real, large tensors are zeros.
-
-    Memory that nobody writes costs nothing, so a model of any size fits.
-    """
-    _hollow.append(True)
-    try:
-        yield
-    finally:
-        _hollow.pop()
 
 
 def _where():
@@ -196,26 +174,15 @@ def _fallback(op, *args, **kwargs):
     call = _Call(op)
     low, named = call.lowered(args), {key: call.lowered(one) for key, one in kwargs.items()}
     low = _numbers_as_tensors(op, low)
-    idle = bool(_hollow) and _is_large(args, kwargs)
     if op is _aten._copy_from.default:
         _count_copy(*args[:2])
-        if not idle:
-            low[1].copy_(low[0])
-        elif not _is_ours(args[1]):
-            low[1].zero_()
+        low[1].copy_(low[0])
         return args[1]
     returns = op._schema.returns
     view = any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
-    name = _count(op, args, low, view)
+    _count(op, args, low, view)
     outs = _outs(op, kwargs, named)
-    if idle and not view and op not in _WAITING and name not in _MAKING:
-        if outs and all(target.numel() for target, _ in outs):
-            return kwargs["out"] if "out" in kwargs else tuple(target for target, _ in outs)
-        found, outs = _shaped(op, low, named, outs)
-    else:
-        found = op(*low, **named)
-        if _hollow and name in _EMPTY and found.numel():
-            found = _nothing(found.numel(), found.dtype).as_strided(found.shape, found.stride())
+    found = op(*low, **named)
     for target, made in outs:
         if made.shape != target.shape:
             target.data = _renamed(made, _KIND_OTHER)
@@ -232,60 +199,6 @@ def _numbers_as_tensors(op, low):
         else one
         for one, wanted in given
     ]
-
-
-def _nothing(count, dtype):
-    """Give zeros that take no memory before somebody writes to them, which torch's own do."""
-    memory = torch.from_numpy(np.zeros(count * dtype.itemsize, np.uint8))
-    return memory.view(dtype) if count else torch.empty(0, dtype=dtype)
-
-
-def _is_large(*given):
-    """Say whether there are tensors of real numbers among these that are not small."""
-    for one in given:
-        if isinstance(one, torch.Tensor):
-            if one.is_floating_point() and one.numel() >= _LARGE:
-                return True
-        elif isinstance(one, dict):
-            if _is_large(*one.values()):
-                return True
-        elif isinstance(one, list | tuple) and _is_large(*one):
-            return True
-    return False
-
-
-def _shaped(op, low, named, outs):
-    """Run an operation on shapes alone; what it would make is zeros that take no memory."""
-    sketches = {}
-
-    def sketched(value):
-        if isinstance(value, torch.Tensor):
-            given = (value.shape, value.stride())
-            made = torch.empty_strided(*given, dtype=value.dtype, device="meta")
-            sketches[id(made)] = (value, made)
-            return made
-        if isinstance(value, list | tuple):
-            return type(value)(sketched(one) for one in value)
-        return torch.device("meta") if isinstance(value, torch.device) else value
-
-    def filled(value):
-        if isinstance(value, torch.Tensor):
-            given, _ = sketches.get(id(value), (None, None))
-            if given is not None and given.shape == value.shape:
-                return given
-            return _nothing(value.numel(), value.dtype).view(value.shape)
-        if isinstance(value, list | tuple):
-            return type(value)(filled(one) for one in value)
-        return value
-
-    low = sketched(low)
-    named = {key: sketched(one) for key, one in named.items()}
-    found = filled(op(*low, **named))
-    made = {id(given): filled(sketch) for given, sketch in list(sketches.values())}
-    grown = [(target, made[id(given)]) for target, given in outs]
-    if grown:
-        return (grown[0][1] if len(grown) == 1 else tuple(one for _, one in grown)), grown
-    return found, []
 
 
 def _outs(op, kwargs, named):
@@ -325,7 +238,6 @@ def _count(op, args, low, view):
     if not view and name not in _MAKING:
         for each in _open:
             each.kernels[name] += 1
-    return name
 
 
 def _count_read(name, source):
@@ -391,32 +303,6 @@ def _made(op):
     return kernel
 
 
-# CUDA's autocast: what is cast down for tensor cores, and what is cast up for its sums.
-_LOWER = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention")
-_UPPER = (
-    *("exp", "log", "log1p", "cumsum", "prod", "mse_loss", "nll_loss", "layer_norm"),
-    *("binary_cross_entropy_with_logits", "cosine_similarity", "softplus"),
-    *("softmax.int", "log_softmax.int", "sum", "sum.dim_IntList", "norm.Scalar"),
-)
-_AUTOCAST = DispatchKeySet(DispatchKey.AutocastPrivateUse1)
-
-
-def _cast(op, dtype_of):
-    def cast(value, dtype):
-        if isinstance(value, torch.Tensor):
-            fits = _is_ours(value) and value.is_floating_point() and value.dtype != torch.float64
-            return value.to(dtype) if fits else value
-        return value
-
-    def kernel(*args, **kwargs):
-        dtype = dtype_of()
-        with _ExcludeDispatchKeyGuard(_AUTOCAST):
-            given = {key: cast(value, dtype) for key, value in kwargs.items()}
-            return op(*(cast(value, dtype) for value in args), **given)
-
-    return kernel
-
-
 def _copied_deeply(plain):
     """Copy what is on the device by a kernel: torch would ask for memory, and it is borrowed."""
 
@@ -443,11 +329,6 @@ def _register():
     some = torch.library.Library("aten", "IMPL")
     for name in ("arange", "arange.start", "arange.start_step", "linspace", "randperm"):
         some.impl(name, _made(_overload(name)), "PrivateUse1")
-    for name in _LOWER:
-        dtype_of = lambda: torch.get_autocast_dtype(NAME)  # noqa: E731
-        some.impl(name, _cast(_overload(name), dtype_of), "AutocastPrivateUse1")
-    for name in _UPPER:
-        some.impl(name, _cast(_overload(name), lambda: torch.float32), "AutocastPrivateUse1")
     # What the package asks of CUDA alone it asks of this device too, and gets an answer.
     placing.GPUS.add(NAME)
     torch.Tensor.pin_memory = _pinned

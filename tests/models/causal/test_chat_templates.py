@@ -4,18 +4,14 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from tiny import write_bert, write_t5
 from tiny_causal import CPU, QUESTIONS, write_gpt2, write_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models import LocalGenerator, NecessityJudge, RetrievalEvaluator
+from fitrag_integrations.models import LocalGenerator, NecessityJudge
 from fitrag_integrations.models.causal import templates
 from fitrag_integrations.models.causal.loading import shared_causal
-from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.words import cut_at
-from fitrag_integrations.retrieval import Encoder
 
 PHI = "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}<|pad|>"
 """Phi-3's shape: the prompt ends with <|end|><|assistant|>, both of them end-of-text ids."""
@@ -134,56 +130,6 @@ def test_a_folder_with_an_endless_template_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(templates, "SECONDS", 1.0)
     with pytest.raises(ModelLoadError, match="its chat template fails .*more than 1 s"):
         LocalGenerator.from_pretrained(chat(tmp_path, LOOP))
-
-
-def spoiled(folder, change):
-    path = folder / "model.safetensors"
-    tensors = change(load_file(path))
-    save_file(tensors, path, metadata={"format": "pt"})
-    return str(folder)
-
-
-def without(part):
-    return lambda tensors: {name: t for name, t in tensors.items() if part not in name}
-
-
-MAKERS = {"llama": write_llama, "bert": write_bert, "t5": write_t5}
-
-
-@pytest.mark.parametrize(
-    ("base", "change", "load", "message"),
-    [
-        ("llama", without("lm_head"), LocalGenerator.from_pretrained, r"lack lm_head\.weight"),
-        ("llama", without("layers.1.mlp"), LocalGenerator.from_pretrained, "lack model.layers.1"),
-        ("bert", dict, LocalGenerator.from_pretrained, "cannot write"),
-        ("bert", dict, NecessityJudge.from_pretrained, "cannot write"),
-        ("bert", dict, RetrievalEvaluator.from_pretrained, "outputs|lack"),
-        ("bert", without("encoder.layer.1"), load_base, "lack encoder.layer.1"),
-        ("bert", without("encoder.layer.1"), Encoder, "lack encoder.layer.1"),
-        ("t5", without("block.1"), load_base, "lack encoder.block.1"),
-        ("t5", dict, LocalGenerator.from_pretrained, "encoder with a decoder.*RemoteGenerator"),
-    ],
-)
-def test_no_weight_is_random(tmp_path, base, change, load, message):
-    MAKERS[base](tmp_path)
-    folder = spoiled(tmp_path, change)
-    with pytest.raises(ModelLoadError, match=message):
-        made = load(folder)
-        made.encode(["x"]) if isinstance(made, Encoder) else made
-
-
-def test_a_missing_shard_is_named(tmp_path):
-    base = write_llama(tmp_path / "base")
-    sharded = tmp_path / "sharded"
-    AutoModelForCausalLM.from_pretrained(base).save_pretrained(sharded, max_shard_size="20KB")
-    AutoTokenizer.from_pretrained(base).save_pretrained(sharded)
-    lost = sorted(sharded.glob("model-*.safetensors"))[1]
-    whole = LocalGenerator.from_pretrained(sharded)
-    assert whole.generate(QUESTIONS) == LocalGenerator.from_pretrained(base).generate(QUESTIONS)
-    whole.unload()
-    lost.unlink()
-    with pytest.raises(ModelLoadError, match=f"{lost.name} is missing.*index.json"):
-        LocalGenerator.from_pretrained(sharded)
 
 
 def test_an_argument_for_transformers_reaches_it(tmp_path):

@@ -5,8 +5,7 @@ import math
 
 import pytest
 import torch
-from tiny_causal import write_gpt2, write_llama
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tiny_causal import plainly, write_gpt2, write_llama
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.models import Continuer, LocalGenerator, RemoteGenerator
@@ -47,9 +46,7 @@ def test_a_beginning_is_gone_on_with(generator, base):
     before = generator._engine.render(PROMPTS[0])
     assert before != PROMPTS[0] or not generator._engine.is_chat
     space = "" if before[-1:].isspace() else " "
-    model, tokenizer = (
-        kind.from_pretrained(base) for kind in (AutoModelForCausalLM, AutoTokenizer)
-    )
+    model, tokenizer = plainly(base)
     ids = tokenizer(f"{before}{space}the Black Sea", return_tensors="pt")["input_ids"]
     with torch.no_grad():
         out = model.generate(ids, max_new_tokens=10, do_sample=False)
@@ -59,9 +56,7 @@ def test_a_beginning_is_gone_on_with(generator, base):
 
 def test_the_probabilities_are_the_models_own(generator, base):
     (written,) = Continuer(generator).continue_with_logprobs(PROMPTS[:1], [""])
-    model, tokenizer = (
-        kind.from_pretrained(base) for kind in (AutoModelForCausalLM, AutoTokenizer)
-    )
+    model, tokenizer = plainly(base)
     before = generator._engine.render(PROMPTS[0])
     space = "" if generator._engine.is_chat else " "
     start = len(tokenizer(before)["input_ids"])

@@ -1,11 +1,8 @@
 """REPLUG's ensemble: plain decoding with one prompt, and the weighted mean with several."""
 
-import asyncio
-
 import pytest
 import torch
-from tiny_causal import write_gpt2, write_llama
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tiny_causal import plainly, write_gpt2, write_llama
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
@@ -20,7 +17,6 @@ PROMPTS = [
     "Yes.\nQuestion: what sea?\nAnswer:",
 ]
 WEIGHTS = (0.2, 0.5, 0.3)
-OTHER = (["who wrote the score?"], [1.0])
 
 
 @pytest.fixture(scope="module", params=[write_llama, write_gpt2], ids=["llama", "gpt2"])
@@ -37,9 +33,7 @@ def model(base):
 
 def by_hand(base, prompts, weights, steps):
     """Choose each token from the weighted mean, one prompt at a time and without a cache."""
-    model, tokenizer = (
-        kind.from_pretrained(base) for kind in (AutoModelForCausalLM, AutoTokenizer)
-    )
+    model, tokenizer = plainly(base)
     written = []
     for _ in range(steps):
         mean = 0
@@ -71,17 +65,6 @@ def test_several_prompts_are_the_weighted_mean(model, base):
     assert alone == model.generate(PROMPTS[1:2])
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 100, 100_000])
-def test_batches_and_other_items_do_not_matter(base, model, batch_tokens):
-    items = [(PROMPTS, WEIGHTS), OTHER, (PROMPTS[:2], (0.5, 0.5)), OTHER]
-    small = ReplugGenerator.from_pretrained(
-        base, device="cpu", max_new_tokens=12, stop=(), batch_tokens=batch_tokens
-    )
-    alone = [model.ensemble([item])[0] for item in items]
-    assert small.ensemble(items) == alone
-    assert asyncio.run(small.aensemble(items)) == alone
-
-
 def test_it_stops_where_plain_decoding_does(base):
     options = {"device": "cpu", "max_new_tokens": 12}
     whole = LocalGenerator.from_pretrained(base, stop=(), **options)
@@ -99,21 +82,6 @@ def test_a_tight_input_leaves_room_for_what_fits(tmp_path):
     assert model.ensemble(items) == plain.generate([prompts[0] for prompts, _ in items])
     with pytest.raises(InputError, match="fewer than 40"):
         model.ensemble([(["what sea?", "the river " * 60], [0.5, 0.5])])
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        ([], []),
-        (["what sea?"], []),
-        (["what sea?"], [0.0]),
-        (["what sea?"], [-1.0]),
-        ([" "], [1.0]),
-    ],
-)
-def test_wrong_items_are_told(model, item):
-    with pytest.raises(InputError, match=r"items\[0\]"):
-        model.ensemble([item])
 
 
 def test_the_method_answers_through_it(model):

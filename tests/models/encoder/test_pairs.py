@@ -45,6 +45,9 @@ def test_a_pair_by_hand(pairs, tokens_of):
     assert one.types == [0, 0, 0, 0, 1, 1, 1, 1, 1]
     assert one.offsets == [None] * 6 + [(0, 3), (5, 9), None]
     assert len(one) == 9 and pairs.pad_id == 0
+    ((one,),) = pairs.encode([("who", Passage("1", "rome"))])  # no title leaves no trace
+    assert tokens_of.convert_ids_to_tokens(one.ids) == ["[CLS]", "who", "[SEP]", "rome", "[SEP]"]
+    assert one.offsets[3] == (0, 4)
 
 
 def test_a_t5_pair_by_hand(t5):
@@ -53,12 +56,6 @@ def test_a_t5_pair_by_hand(t5):
     assert load_base(t5)[1].convert_ids_to_tokens(one.ids) == tokens
     assert one.segments == [1, 1, 0, 2, 2, 2, 2, 0]
     assert one.offsets == [None] * 5 + [(0, 3), (5, 9), None]
-
-
-def test_an_empty_title_leaves_no_trace(pairs, tokens_of):
-    ((one,),) = pairs.encode([("who", Passage("1", "rome"))])
-    assert tokens_of.convert_ids_to_tokens(one.ids) == ["[CLS]", "who", "[SEP]", "rome", "[SEP]"]
-    assert one.offsets[3] == (0, 4)
 
 
 @QUICK
@@ -85,7 +82,7 @@ words = st.sampled_from([*WORDS, "danubian", "blacksmith", "x" * 30, "1954,"])
 
 @QUICK
 @given(st.lists(words, min_size=100, max_size=300).map(" ".join), st.sampled_from([200, 384]))
-def test_chunks_of_a_long_passage_overlap_and_fit(base, text, max_length):
+def test_chunks_of_a_long_passage_fit_overlap_and_cover_every_token(base, text, max_length):
     passage = Passage("1", text, "the city")
     chunks = cached(base, max_length=max_length).encode([("who wrote", passage)])[0]
     assert max(map(len, chunks)) <= max_length
@@ -94,12 +91,6 @@ def test_chunks_of_a_long_passage_overlap_and_fit(base, text, max_length):
         shared = [span for span in right.offsets if span and span[0] < end]
         assert len(shared) >= OVERLAP_TOKENS // 2
         assert left.ids[:4] == right.ids[:4] and left.segments[:4] == right.segments[:4]
-
-
-@QUICK
-@given(st.lists(words, min_size=100, max_size=300).map(" ".join), st.sampled_from([200, 384]))
-def test_chunks_cover_every_token_of_a_long_passage(base, text, max_length):
-    chunks = cached(base, max_length=max_length).encode([("who wrote", Passage("1", text))])[0]
     assert uncovered(text, chunks, str.isalnum) == []
 
 
@@ -132,12 +123,9 @@ def test_a_long_question_is_capped(pairs):
     assert one == short
 
 
-def test_a_question_that_is_no_token_is_read(pairs):
+def test_a_question_that_is_no_token_and_half_a_surrogate_pair_are_read(pairs):
     ((one,),) = pairs.encode([("\x00" * (QUESTION_TOKENS + 1), Passage("1", "rome"))])
     assert one.segments == [0, 0, 2, 0]
-
-
-def test_half_a_surrogate_pair_is_read(pairs):
     ((one,),) = pairs.encode([("who \ud800", Passage("1", "\udfff rome", "\ud800"))])
     assert (2, 6) in one.offsets
 
@@ -157,11 +145,8 @@ def test_a_token_that_takes_the_blank_before_it_keeps_its_place():
     assert [span for span in one.offsets if span] == [(0, 3), (4, 8)]
 
 
-def test_no_pairs(pairs):
-    assert pairs.encode([]) == [] == pairs.encode_cut([])
-
-
 def test_training_reads_the_first_chunk(pairs):
+    assert pairs.encode([]) == [] == pairs.encode_cut([])
     pair = ("who", Passage("1", "the king " * 300))
     assert pairs.encode_cut([pair, pair]) == [pairs.encode([pair])[0][0]] * 2
 

@@ -20,6 +20,8 @@ PROMPTS = {"query": "what film: ", "document": "the city: ", "other": "sea "}
 
 def write_modules(folder, *more, pooling="mean", prompts=None, default=None, include=True):
     """Write what sentence-transformers does; `more` are (name, config, tensors) after pooling."""
+    if not (folder / "config.json").exists():
+        write_bert(folder)
     listed = [("Transformer", ""), ("Pooling", "1_Pooling")]
     listed += [(name, f"{i}_{name}") for i, (name, _, _) in enumerate(more, 2)]
     modules = [
@@ -75,7 +77,6 @@ def close(found, expected):
 
 
 def test_queries_and_documents_get_the_prompts_of_the_folder(tmp_path):
-    write_bert(tmp_path)
     folder = write_modules(tmp_path, prompts=PROMPTS, default="other")
     encoder = Encoder(folder, device="cpu")
     calls = {"query": encoder.encode_query, "document": encoder.encode_document}
@@ -111,7 +112,6 @@ def test_an_input_ends_where_the_positions_of_roberta_do(tmp_path):
 
 
 async def test_async_calls_have_the_same_prompts(tmp_path):
-    write_bert(tmp_path)
     encoder = Encoder(write_modules(tmp_path, prompts={"query": "a ", "passage": "of "}))
     close(await encoder.aencode_query(TEXTS), torch.tensor(encoder.encode_query(TEXTS)))
     close(await encoder.aencode_document(TEXTS), torch.tensor(encoder.encode_document(TEXTS)))
@@ -145,7 +145,6 @@ def test_decoders_are_read_at_the_last_token(tmp_path, beside):
 
 
 def test_a_prompt_may_be_left_out_of_pooling(tmp_path):
-    write_bert(tmp_path)
     folder = write_modules(tmp_path, prompts=PROMPTS, include=False)
     skipped = len(AutoTokenizer.from_pretrained(folder)(PROMPTS["query"])["input_ids"]) - 1
     texts = [PROMPTS["query"] + text for text in TEXTS]
@@ -169,7 +168,6 @@ def test_vectors_are_those_of_sentence_transformers(tmp_path):
 
 
 def test_an_index_records_its_prompts_and_finds_with_them(tmp_path):
-    write_bert(tmp_path)
     folder = write_modules(tmp_path, NORMALIZE, prompts=PROMPTS)
     encoder = Encoder(folder, device="cpu")
     passages = [Passage(str(i), text) for i, text in enumerate(TEXTS)]
@@ -191,7 +189,6 @@ def test_an_index_records_its_prompts_and_finds_with_them(tmp_path):
 
 
 def test_an_index_without_recorded_prompts_was_built_without(tmp_path):
-    write_bert(tmp_path)
     folder = write_modules(tmp_path, prompts={})
     index = FaissIndex.build([Passage("1", "the river")], encoder=Encoder(folder, device="cpu"))
     index.save(tmp_path / "index")
@@ -224,7 +221,6 @@ def broken(weights):
     ],
 )
 def test_modules_that_cannot_be_run_are_refused(tmp_path, part, message):
-    write_bert(tmp_path)
     folder = write_modules(tmp_path, part)
     if "module_input_name" in part[1]:
         save_file(dense(32, 8)[2], tmp_path / "2_Dense" / "model.safetensors")

@@ -1,7 +1,6 @@
 """The retrieval evaluator over its three kinds of weights: numbers, batches, names, thresholds."""
 
 import asyncio
-import json
 import pickle
 
 import pytest
@@ -59,11 +58,7 @@ def test_a_published_classifier_equals_a_plain_loop(classifier, form):
     assert evaluator.evaluate(many()) == pytest.approx(expected, abs=1e-5)
     assert len({round(output, 3) for output in outputs}) > 20  # the outputs do tell texts apart
     assert min(map(abs, outputs)) < 1 < max(map(abs, outputs))
-
-
-def test_a_title_that_is_not_there_is_not_announced(classifier):
-    evaluator = RetrievalEvaluator.from_pretrained(classifier, input_format="titled", device="cpu")
-    (grade,) = evaluator.evaluate([("who", Passage("", "the king"))])
+    (grade,) = evaluator.evaluate([("who", Passage("", "the king"))])  # no title to announce
     assert grade == pytest.approx(plain_loop(classifier, ["who [SEP] the king"])[0], abs=1e-5)
 
 
@@ -72,12 +67,6 @@ def test_marks_of_the_model_in_a_passage_are_plain_text(published):
     pairs = [("who</s>", Passage("", "king</s> of <pad> rome </s>")), ("who", Passage("", "rome"))]
     pairs += [("who \ud800", Passage("", "half a pair \udc00 of surrogates"))]
     assert all(-1 <= grade <= 1 for grade in published.evaluate(pairs))
-
-
-def test_no_grade_depends_on_its_batch(published):
-    whole = published.evaluate(many())
-    assert published.evaluate(many()[::-1]) == pytest.approx(whole[::-1], abs=1e-5)
-    assert [published.evaluate([p])[0] for p in many()] == pytest.approx(whole, abs=1e-5)
 
 
 def test_a_long_passage_takes_its_best_chunk(published):
@@ -131,29 +120,17 @@ def test_the_papers_presets_belong_to_whoever_is_named_so(classifier, published)
     assert made.thresholds is preset
 
 
-def test_another_name_leaves_fitted_thresholds_behind(bert, tmp_path):
-    make_evaluator(bert, name="tiny", thresholds=OURS).save_pretrained(tmp_path)
-    assert RetrievalEvaluator.from_pretrained(tmp_path).thresholds == OURS
-    assert RetrievalEvaluator.from_pretrained(tmp_path, name="other").thresholds is None
-
-
 def test_a_saved_head_is_the_same_head(base, tmp_path):
     made = make_evaluator(base, name="tiny", thresholds=OURS)
     made.save_pretrained(tmp_path / "once")
     again = RetrievalEvaluator.from_pretrained(tmp_path / "once", device="cpu")
     assert again.evaluate(PAIRS) == pytest.approx(made.evaluate(PAIRS), abs=1e-5)
     assert (again.name, again.thresholds) == ("tiny", OURS)
+    # another name leaves fitted thresholds behind
+    assert RetrievalEvaluator.from_pretrained(tmp_path / "once", name="other").thresholds is None
     again.save_pretrained(tmp_path / "twice")
     for file in ("head.safetensors", "model.json"):
         assert (tmp_path / "once" / file).read_bytes() == (tmp_path / "twice" / file).read_bytes()
-
-
-def test_our_head_equals_its_own_unbatched_loop(base):
-    made = make_evaluator(base)
-    one_by_one = [made.evaluate([pair])[0] for pair in many()]
-    assert made.evaluate(many()) == pytest.approx(one_by_one, abs=1e-5)
-    assert max(one_by_one) - min(one_by_one) > 1e-3
-    assert all(type(grade) is float and -1 <= grade <= 1 for grade in one_by_one)
 
 
 def test_our_head_reads_the_title(bert):
@@ -192,50 +169,11 @@ def test_a_plain_scorer_will_do():
 
 
 def test_a_label_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InputError, match="label` must be"):
-        RetrievalEvaluator.from_scorer(Plain(), label="llm_prefer").evaluate(PAIRS[:1])
-    with pytest.raises(InputError, match="label` must be"):
-        RetrievalEvaluator.from_scorer(Plain(), label="prefer")
+    for label in ("llm_prefer", "prefer"):
+        with pytest.raises(InputError, match="label` must be"):
+            RetrievalEvaluator.from_scorer(Plain(), label=label).evaluate(PAIRS[:1])
     with pytest.raises(TypeError, match="save its scorer"):
         RetrievalEvaluator.from_scorer(Plain()).save_pretrained(tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["published", "ours"])
-def test_pickled_and_async_it_grades_the_same(kind, classifier, bert, tmp_path):
-    folder = classifier
-    if kind == "ours":
-        make_evaluator(bert).save_pretrained(tmp_path)
-        folder = tmp_path
-    made = RetrievalEvaluator.from_pretrained(folder, device="cpu")
-    made.thresholds = ActionThresholds(0.3, 0.2)
-    grades = made.evaluate(PAIRS)
-    again = pickle.loads(pickle.dumps(made))
-    assert again.thresholds == made.thresholds
-    assert again.evaluate(PAIRS) == pytest.approx(grades, abs=1e-6)
-    assert asyncio.run(made.aevaluate(PAIRS)) == pytest.approx(grades, abs=1e-6)
-    assert made.evaluate([]) == []
-    made.unload()
-    made.unload()
-    with pytest.raises(ModelLoadError, match="was unloaded"):
-        made.evaluate(PAIRS)
-
-
-@pytest.mark.parametrize("pair", ["who", ("", Passage("", "x")), ("who", Passage("", " "))])
-def test_what_is_no_pair_is_refused(published, pair):
-    with pytest.raises(InputError, match=r"pairs\[1\]"):
-        published.evaluate([PAIRS[0], pair])
-
-
-def test_a_damaged_manifest_is_told(bert, tmp_path):
-    make_evaluator(bert).save_pretrained(tmp_path)
-    path = tmp_path / "model.json"
-    fields = json.loads(path.read_text())
-    path.write_text(json.dumps({key: fields[key] for key in fields if key != "head"}))
-    with pytest.raises(ModelLoadError, match="'head' is missing"):
-        RetrievalEvaluator.from_pretrained(tmp_path)
-    path.write_text("{")
-    with pytest.raises(ModelLoadError, match="damaged"):
-        RetrievalEvaluator.from_pretrained(tmp_path)
 
 
 def test_a_bert_classifier_will_do(tmp_path):

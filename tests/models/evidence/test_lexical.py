@@ -91,25 +91,22 @@ def title_clues(*given, **more):
     return row[5:]
 
 
-def test_a_title_that_the_question_holds():
-    assert title_clues([10, 5, 6, 9], [5, 6]) == pytest.approx([1, 1, 1, 11 / 30])
-
-
-def test_a_title_that_it_holds_in_another_order():
-    assert title_clues([6, 10, 5], [5, 6])[:3] == pytest.approx([1, 0, 1])
+@pytest.mark.parametrize(
+    ("question", "title", "clues"),
+    [
+        pytest.param([10, 5, 6, 9], [5, 6], [1, 1, 1, 11 / 30], id="held"),
+        pytest.param([6, 10, 5], [5, 6], [1, 0, 1, 11 / 21], id="in another order"),
+        pytest.param([10, 5], [5, 6], [1, 0, 5 / 11, 5 / 15], id="in part"),
+        pytest.param([10, 5], [], [0, 0, 0, 0], id="none"),
+    ],
+)
+def test_a_title_in_a_question(question, title, clues):
+    assert title_clues(question, title) == pytest.approx(clues)
 
 
 def test_a_namesakes_bracket_is_left_out():
     assert title_clues([10, 5, 6], [5, 6, OPENING, 7, 8])[1] == 1.0
     assert title_clues([10, 7], [OPENING, 7])[2] > 0  # a title that begins with one is whole
-
-
-def test_a_title_it_holds_in_part():
-    assert title_clues([10, 5], [5, 6]) == pytest.approx([1, 0, 5 / 11, 5 / 15])
-
-
-def test_no_title():
-    assert title_clues([10, 5], []) == [0, 0, 0, 0]
 
 
 def test_no_pairs():

@@ -9,7 +9,7 @@ from closed_book import GATE, LLM
 from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.ik.decider import Decider
-from fitrag_integrations.models import IKClassifier, LocalGenerator
+from fitrag_integrations.models import IKClassifier
 from fitrag_integrations.ports import Gate
 
 NAME = "fitrag-closed-book"
@@ -58,17 +58,3 @@ def test_it_decides_with_its_own_drafter(gate):
         for shown in (64, 0)
     )
     assert sum(often) <= 4 and sum(never) >= 14
-
-
-def test_beside_the_generator_there_is_one_copy_of_the_weights(gate):
-    generator = LocalGenerator.from_pretrained(LLM, device="cpu")
-    try:
-        own, its = dict(generator._engine.model.named_parameters()), gate._engine.model
-        for name, weight in its.named_parameters():
-            assert own[name].data_ptr() == weight.data_ptr(), name
-        assert gate.drafter._engine is generator._engine is gate._engine
-        (answer,) = generator.answer(asked(64, 1))
-        gate.p_known(asked(64, 1), [answer])
-        assert generator.answer(asked(64, 1)) == [answer]
-    finally:
-        generator.unload()

@@ -1,13 +1,10 @@
 """The necessity judge: verdicts written, and verdicts weighed."""
 
-import pickle
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_causal import DRAFTS, QUESTIONS, write_gpt2, write_judge, write_llama
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tiny_causal import DRAFTS, QUESTIONS, plainly, write_gpt2, write_judge, write_llama
 
 from fitrag_integrations.errors import InputError, ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models import NecessityJudge
@@ -40,13 +37,8 @@ def test_verdicts_are_read(text, verdict):
     assert read_verdict(text) is verdict
 
 
-@given(st.text())
+@given(st.one_of(st.text(), st.text(alphabet="knowntruefals (<)>/=:")))
 def test_any_text_is_read(text):
-    assert read_verdict(text) in (True, False, None)
-
-
-@given(st.text(alphabet="knowntruefals (<)>/=:"))
-def test_nearly_verdicts_are_read(text):
     assert read_verdict(text) in (True, False, None)
 
 
@@ -68,22 +60,17 @@ def judge(folder):
     made.unload()
 
 
-async def test_it_is_a_gate(judge):
+def test_it_is_a_gate(judge):
     assert isinstance(judge, Gate)
     assert (judge.threshold, judge.draft_tokens, judge.model_name) == (0.5, 8, "tiny")
-    scores = judge.p_known(QUESTIONS, DRAFTS)
-    assert {type(score) for score in scores} == {float} and all(0 <= s <= 1 for s in scores)
-    assert await judge.ap_known(QUESTIONS, DRAFTS) == pytest.approx(scores, abs=1e-6)
-    assert await judge.ajudge(QUESTIONS, DRAFTS) == judge.judge(QUESTIONS, DRAFTS)
+    assert all(0 <= score <= 1 for score in judge.p_known(QUESTIONS, DRAFTS))
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_score_weighs_true_against_false(base, name):
     """Compare with the plain model's logits where the two verdicts part."""
     judge = NecessityJudge.from_pretrained(base, device="cpu", template=name)
-    model, tokenizer = (
-        kind.from_pretrained(base) for kind in (AutoModelForCausalLM, AutoTokenizer)
-    )
+    model, tokenizer = plainly(base)
     template = TEMPLATES[name]
     text = template.prompt.format(question="what sea?", draft="the Black Sea")
     wholes = (tokenizer(text + end)["input_ids"] for end in template.verdicts)
@@ -101,21 +88,12 @@ def test_a_random_model_gives_no_verdict(base):
     assert judge.template is TEMPLATES["paper"] and judge.model_name == ""
 
 
-def test_the_prompts_are_those_of_paper_and_weights():
-    assert "Heuristic answer: {draft}\nQuestion: {question}\n" in TEMPLATES["paper"].prompt
-    released = TEMPLATES["released"]
-    assert "Course answer: (({draft}))" in released.prompt and "datatime" in released.prompt
-    assert (released.verdicts[0], released.verdicts[1]) == ("<Known(True)>", "<Known(False)>")
-
-
 def test_a_saved_judge_is_the_same(judge, tmp_path):
     judge.save_pretrained(tmp_path / "again")
     again = NecessityJudge.from_pretrained(tmp_path / "again", device="cpu")
     assert again.p_known(QUESTIONS, DRAFTS) == pytest.approx(judge.p_known(QUESTIONS, DRAFTS))
     assert again.template is judge.template
     again.unload()
-    pickled = pickle.loads(pickle.dumps(judge))
-    assert pickled.p_known(QUESTIONS, DRAFTS) == pytest.approx(judge.p_known(QUESTIONS, DRAFTS))
 
 
 def test_wrong_input_is_named(judge, base, folder):
@@ -123,8 +101,6 @@ def test_wrong_input_is_named(judge, base, folder):
         NecessityJudge.from_pretrained(base, device="cpu", template="mine")
     with pytest.raises(ThresholdMismatchError, match="fitted for 'tiny', given 'other'"):
         NecessityJudge.from_pretrained(folder, device="cpu", for_model="other")
-    with pytest.raises(InputError, match=r"questions\[0\]"):
-        judge.judge([" "], ["a"])
 
 
 def test_a_folder_that_is_no_judge_is_told(tmp_path):

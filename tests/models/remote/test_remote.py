@@ -134,14 +134,6 @@ def test_32_questions_are_one_gate_batch_and_decide_alike_sync_and_async(url):
     assert all("failed" not in trace.value.decision.why for trace in traces)
 
 
-def test_no_more_requests_are_open_than_allowed(folder):
-    with served(folder) as (_, address):
-        gate = RemoteIK(address, "silent", concurrency=3)
-        assert len(gate.p_known(["who"] * 40, [""] * 40)) == 40
-        told = seen(address)
-    assert 1 <= told["most_open"] <= 3 and told["seen"] == {"silent": 40}
-
-
 def test_a_server_that_stays_broken_is_given_up_and_the_question_retrieved_for(url):
     before = seen(url)["seen"].get("broken", 0)
     gate = RemoteIK(url, "broken", max_retries=1)
@@ -251,9 +243,8 @@ def test_a_key_that_is_echoed_reaches_nothing(url, caplog, way, key):
     assert way in ("reason", "garbage") or "[hidden]" in str(found)
 
 
-@pytest.mark.parametrize("around", ["{}\n", " {}", "{}\r\n\t"])
-def test_white_space_around_a_key_is_not_sent(url, around):
-    (error,) = RemoteIK(url, "forbidden", api_key=around.format(KEY)).p_known(["who"], [""])
+def test_white_space_around_a_key_is_not_sent(url):
+    (error,) = RemoteIK(url, "forbidden", api_key=f" {KEY}\r\n\t").p_known(["who"], [""])
     assert "status 401" in str(error) and KEY not in str(error)
     assert f"Bearer {KEY}" in seen(url)["keys"]
 
@@ -266,17 +257,14 @@ def test_a_key_that_no_header_carries_is_refused_without_showing_it(key):
     assert KEY not in told
 
 
-def test_a_placeholder_for_a_key_changes_no_answer(url):
-    plain = RemoteGenerator(url, "lm", max_new_tokens=3).generate(["who"])
-    assert RemoteGenerator(url, "lm", max_new_tokens=3, api_key="text").generate(["who"]) == plain
-
-
 def test_a_reply_is_as_long_as_its_prompt_asks_and_says_when_it_was_cut(url):
     model = RemoteGenerator(url, "lm")
     three, five = model.generate([LimitedPrompt("who", tokens=3), LimitedPrompt("who", tokens=5)])
     assert (three.cut, five.cut) == (3, 5) and five.startswith(three)
     short = RemoteGenerator(url, "lm", max_new_tokens=2)
     assert short.generate([LimitedPrompt("who", tokens=5)])[0].cut == 2
+    placed = RemoteGenerator(url, "lm", api_key="text")  # a placeholder is no secret to hide
+    assert placed.generate([LimitedPrompt("who", tokens=3)]) == [three]
 
 
 def test_a_generator_drafts_with_what_the_model_tells(url, folder):
@@ -298,7 +286,7 @@ def test_a_generator_drafts_with_what_the_model_tells(url, folder):
     assert model.rescore(["who old king", "who"], [draft.text, " "])[1] == Draft("")
 
 
-def test_rescoring_a_draft_gives_what_drafting_gave(url):
+def test_rescoring_a_draft_gives_what_drafting_gave_where_a_server_echoes(url):
     model = RemoteGenerator(url, "lm", draft_tokens=4)
     drafts = model.draft(QUESTIONS)
     again = model.rescore(QUESTIONS, [draft.text for draft in drafts])
@@ -308,9 +296,6 @@ def test_rescoring_a_draft_gives_what_drafting_gave(url):
             assert getattr(other, name) == pytest.approx(getattr(draft, name), abs=1e-3)
     known = MarginGate(model).p_known(QUESTIONS, [draft.text for draft in drafts])
     assert known == pytest.approx(MarginGate(model).p_known(QUESTIONS, [""] * 4), abs=1e-3)
-
-
-def test_rescoring_where_nothing_is_echoed_is_a_clear_error(url):
     (error,) = RemoteGenerator(url, "silent").rescore(["who"], ["old king"])
     assert isinstance(error, PortError) and "does not echo" in str(error)
     with pytest.raises(InputError, match="api` must be"):
@@ -333,21 +318,14 @@ def first_token(**shown):
     return {"choices": [{"text": best, "logprobs": told}]}
 
 
-def test_spellings_are_summed_and_other_words_do_not_count():
-    reply = first_token(
-        Yes=math.log(0.3), _Yes=math.log(0.1), _No=math.log(0.2), yes=-1.0, Maybe=-0.5
-    )
+def test_spellings_are_summed_and_a_word_not_shown_is_put_at_the_least_likely():
+    shown = {"Yes": 0.3, "_Yes": 0.1, "_No": 0.2, "yes": 0.4, "Maybe": 0.6}
+    reply = first_token(**{word: math.log(chance) for word, chance in shown.items()})
     assert read_yes(reply) == pytest.approx(0.4 / 0.6)
-    assert read_yes(reply, yes="Maybe", no="No") == pytest.approx(
-        math.exp(-0.5) / (math.exp(-0.5) + 0.2)
-    )
-
-
-def test_a_word_not_shown_is_put_at_the_least_likely_one_shown():
-    reply = first_token(Yes=math.log(0.5), Perhaps=math.log(0.3), Hm=math.log(0.01))
-    assert read_yes(reply) == pytest.approx(0.5 / 0.51)
-    reply = first_token(No=math.log(0.5), Hm=math.log(0.01))
-    assert read_yes(reply) == pytest.approx(0.01 / 0.51)
+    assert read_yes(reply, yes="Maybe", no="No") == pytest.approx(0.6 / 0.8)
+    for word, expected in (("Yes", 0.5 / 0.51), ("No", 0.01 / 0.51)):
+        reply = first_token(**{word: math.log(0.5), "Hm": math.log(0.01)})
+        assert read_yes(reply) == pytest.approx(expected)
     with pytest.raises(PortError, match="neither 'Yes' nor 'No' is among the 2 likeliest"):
         read_yes(first_token(Perhaps=-1.0, Hm=-2.0))
 

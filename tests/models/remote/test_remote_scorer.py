@@ -71,13 +71,12 @@ def test_every_score_comes_back_to_its_pair(server, dialect):
 
 def test_five_thousand_documents_are_split_and_none_is_lost(server):
     logits, pairs = pairs_of(5000)
-    scores = scorer_of(server, concurrency=4).score(pairs)
+    scorer = pickle.loads(pickle.dumps(scorer_of(server, concurrency=4)))  # has no connections
+    scores = scorer.score(pairs)
     assert [s.has_answer_logit for s in scores] == logits
     assert max(len(body["texts"]) for _, body in server.seen) == 32
     assert server.busiest <= 4
-
-
-def test_a_payload_stays_under_the_servers_limit(server):
+    # nor is a payload larger than the server reads
     pairs = [("q?", Passage(str(i), f"score {i} " + "word " * 100_000)) for i in range(6)]
     assert [s.has_answer_logit for s in scorer_of(server).score(pairs)] == [0, 1, 2, 3, 4, 5]
 
@@ -137,13 +136,6 @@ def test_a_reply_that_drips_ends_at_the_timeout(server):
     server.drip = 0.05
     (score,) = scorer_of(server, timeout=0.3, max_retries=0).score(pairs_of(1)[1])
     assert "within 0.3 s" in str(score)
-
-
-def test_a_dead_server_is_a_named_error():
-    with Server() as server:
-        scorer = scorer_of(server, max_retries=0)
-        server.shutdown()
-    assert all(isinstance(score, PortError) for score in scorer.score(pairs_of(3)[1]))
 
 
 def test_a_probability_that_is_none_says_what_to_do(server):
@@ -245,7 +237,12 @@ def test_what_is_refused_is_left_out_with_its_reason(server, way, kind, text, wh
         _ = REFUSING[way](scorer, shelf[1:2]).value
 
 
-def test_a_server_that_is_down_is_no_refusal(server):
+def test_a_server_that_is_down_is_no_refusal():
+    with Server() as server:
+        scorer = scorer_of(server, max_retries=0)
+        server.shutdown()
+    assert all(isinstance(score, PortError) for score in scorer.score(pairs_of(3)[1]))
+
     class Half:
         def score(self, pairs):
             return [PortError("connection lost"), *(0.5 for _ in pairs[1:])]
@@ -275,12 +272,6 @@ def test_pairs_are_checked_before_anything_is_sent(server):
     with pytest.raises(InputError, match=r"pairs\[0\]\.passage\.text"):
         scorer_of(server).score([("q?", Passage("1", " \n", "a title"))])
     assert not server.seen
-
-
-def test_it_pickles_without_connections(server):
-    logits, pairs = pairs_of(3)
-    scorer = pickle.loads(pickle.dumps(scorer_of(server)))
-    assert [s.has_answer_logit for s in scorer.score(pairs)] == logits
 
 
 @pytest.mark.parametrize(

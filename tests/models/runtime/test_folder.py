@@ -46,90 +46,83 @@ def test_a_manifest_comes_back(tmp_path):
     assert found == {"format": 1, "kind": "reader", "base": "é", "n": [1]}
 
 
-@pytest.mark.parametrize(
-    ("missing", "named"),
-    [
-        ("model.json", "model.json is missing"),
-        ("head.safetensors", "head.safetensors is missing"),
-        ("encoder/encoder.json", "encoder.json is missing"),
-    ],
-)
-def test_a_missing_file_is_named(load, copy, missing, named):
-    (copy / missing).unlink()
-    with pytest.raises(ModelLoadError, match=named) as caught:
-        load(copy)
-    assert str((copy / missing).parent) in str(caught.value)
-
-
-def test_a_folder_that_is_not_there_is_named(load, tmp_path):
-    with pytest.raises(ModelLoadError, match="absent: model.json is missing"):
-        load(tmp_path / "absent")
-
-
-@pytest.mark.parametrize("file", ["model.json", "encoder/encoder.json"])
-@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b""])
-def test_damaged_json_is_named(load, copy, file, content):
-    (copy / file).write_bytes(content)
-    with pytest.raises(ModelLoadError, match="is damaged") as caught:
-        load(copy)
-    assert str(copy / file) in str(caught.value)
-
-
-@pytest.mark.parametrize("file", ["model.json", "encoder/encoder.json"])
-@pytest.mark.parametrize("fields", [{"kind": "else"}, {"format": 2}, {"format": None}])
-def test_another_kind_or_format_is_refused(load, copy, file, fields):
-    change(copy / file, **fields)
-    with pytest.raises(ModelLoadError, match="given format and kind .* allowed 1, '") as caught:
-        load(copy)
-    assert str(copy / file) in str(caught.value)
-
-
-def test_a_changed_byte_is_refused(load, copy):
-    weights = copy / "head.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[-1] ^= 1
-    weights.write_bytes(content)
-    with pytest.raises(ChecksumError, match="expected [0-9a-f]{64}") as caught:
-        load(copy)
-    assert str(weights) in str(caught.value)
-
-
-def test_damaged_weights_with_the_right_checksum_are_named(load, copy):
+def cut_short(copy):
+    """Take the weights' last bytes, and give the rest its right checksum."""
     weights = copy / "head.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
     head = json.loads((copy / "model.json").read_text())["head"]
     head["sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()
     change(copy / "model.json", head=head)
-    with pytest.raises(ModelLoadError, match="head.safetensors is damaged"):
-        load(copy)
 
 
-def test_a_base_that_is_gone_is_named(load, copy, tmp_path):
-    change(copy / "encoder" / "encoder.json", base=str(tmp_path / "gone"))
-    with pytest.raises(ModelLoadError, match="gone': config.json is missing"):
-        load(copy)
-
-
-@pytest.mark.parametrize(
-    ("file", "field"),
-    [
-        ("model.json", "encoder"),
-        ("model.json", "head"),
-        ("encoder/encoder.json", "base"),
-        ("encoder/encoder.json", "max_length"),
-    ],
-)
-def test_a_missing_field_is_named(load, copy, file, field):
-    change(copy / file, **{field: None})
-    with pytest.raises(ModelLoadError, match=field):
-        load(copy)
-
-
-def test_a_head_of_another_shape_is_named(load, copy):
+def another_shape(copy):
     entry = json.loads((copy / "model.json").read_text())["head"]
     entry |= write_tensors(copy, "head.safetensors", {"rarity": torch.ones(3), "x": torch.ones(1)})
     change(copy / "model.json", head=entry)
-    with pytest.raises(ModelLoadError, match="head.safetensors"):
+
+
+def another_byte(copy):
+    weights = copy / "head.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+
+
+JSON = ("model.json", "encoder/encoder.json")
+FIELDS = ("encoder", "head"), ("base", "max_length")
+DAMAGES = {
+    **{
+        f"no {name}": (name, lambda copy, name=name: (copy / name).unlink(), "is missing")
+        for name in (*JSON, "head.safetensors")
+    },
+    **{
+        f"{name} of {content!r}": (
+            name,
+            lambda copy, name=name, content=content: (copy / name).write_bytes(content),
+            "is damaged",
+        )
+        for name in JSON
+        for content in (b"{", b"[1]", b"\xff\xfe", b"")
+    },
+    **{
+        f"{name} with {fields}": (
+            name,
+            lambda copy, name=name, fields=fields: change(copy / name, **fields),
+            "given format and kind .* allowed 1, '",
+        )
+        for name in JSON
+        for fields in ({"kind": "else"}, {"format": 2}, {"format": None})
+    },
+    **{
+        f"{name} without {field}": (
+            name,
+            lambda copy, name=name, field=field: change(copy / name, **{field: None}),
+            field,
+        )
+        for name, fields in zip(JSON, FIELDS, strict=True)
+        for field in fields
+    },
+    "another byte": ("head.safetensors", another_byte, "expected [0-9a-f]{64}"),
+    "weights cut short": ("head.safetensors", cut_short, "head.safetensors is damaged"),
+    "a head of another shape": ("head.safetensors", another_shape, "head.safetensors"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_folder_is_refused_by_its_file(load, copy, damage):
+    file, spoil, told = DAMAGES[damage]
+    spoil(copy)
+    error = ChecksumError if damage == "another byte" else ModelLoadError
+    with pytest.raises(error, match=told) as caught:
+        load(copy)
+    assert str((copy / file).parent) in str(caught.value)
+
+
+def test_a_folder_or_a_base_that_is_not_there_is_named(load, copy, tmp_path):
+    with pytest.raises(ModelLoadError, match="absent: model.json is missing"):
+        load(tmp_path / "absent")
+    change(copy / "encoder" / "encoder.json", base=str(tmp_path / "gone"))
+    with pytest.raises(ModelLoadError, match="gone': config.json is missing"):
         load(copy)
 
 

@@ -64,10 +64,6 @@ def queued_behind(worker, doubler, *jobs):
     return first, futures
 
 
-def test_answers_come_in_order(worker):
-    assert worker.call(Doubler().double, range(100)) == [2 * n for n in range(100)]
-
-
 def test_nothing_asked_starts_no_thread(worker):
     before = threading.active_count()
     assert worker.call(Doubler().double, []) == []
@@ -75,43 +71,28 @@ def test_nothing_asked_starts_no_thread(worker):
     assert threading.active_count() == before
 
 
-def test_waiting_jobs_of_one_task_are_one_call(worker):
-    doubler = Doubler(held=True)
-    first, futures = queued_behind(worker, doubler, [1], [2, 3], [], [4])
-    doubler.go.set()
-    assert [future.result(WAIT) for future in futures] == [[2], [4, 6], [], [8]]
-    assert first.result(WAIT) == [0]
-    assert doubler.calls == [[0], [1, 2, 3, 4]]
-
-
-def test_tasks_are_not_mixed(worker):
+def test_waiting_jobs_of_one_task_are_one_call_and_tasks_are_not_mixed(worker):
     doubler, other = Doubler(held=True), Doubler()
-    _, futures = queued_behind(worker, doubler, [1])
-    futures += [worker.submit(other.double, [2]), worker.submit(doubler.double, [3])]
+    first, futures = queued_behind(worker, doubler, [1], [2, 3], [])
+    futures += [worker.submit(other.double, [4]), worker.submit(doubler.double, [5])]
     doubler.go.set()
-    assert [future.result(WAIT) for future in futures] == [[2], [4], [6]]
-    assert (doubler.calls, other.calls) == ([[0], [1, 3]], [[2]])
+    assert [future.result(WAIT) for future in futures] == [[2], [4, 6], [], [8], [10]]
+    assert first.result(WAIT) == [0]
+    assert (doubler.calls, other.calls) == ([[0], [1, 2, 3, 5]], [[4]])
 
 
-def test_a_failing_job_does_not_fail_its_neighbours(worker):
+def test_a_failing_or_cancelled_job_does_not_fail_its_neighbors(worker):
     doubler = Doubler(held=True)
-    _, (left, wrong, right) = queued_behind(worker, doubler, [1], [-1], [2])
+    _, (left, wrong, gone, right) = queued_behind(worker, doubler, [1], [-1], [3], [2])
+    assert gone.cancel()
     doubler.go.set()
     assert (left.result(WAIT), right.result(WAIT)) == ([2], [4])
     with pytest.raises(ValueError, match="negative: -1"):
         wrong.result(WAIT)
-    assert worker.call(doubler.double, [3]) == [6]
-
-
-def test_a_cancelled_job_does_not_break_the_others(worker):
-    doubler = Doubler(held=True)
-    _, (left, gone, right) = queued_behind(worker, doubler, [1], [2], [3])
-    assert gone.cancel()
-    doubler.go.set()
-    assert (left.result(WAIT), right.result(WAIT)) == ([2], [6])
     with pytest.raises(CancelledError):
         gone.result(WAIT)
-    assert doubler.calls == [[0], [1, 3]]
+    assert not any(3 in call for call in doubler.calls)
+    assert worker.call(doubler.double, [3]) == [6]
 
 
 def test_a_task_may_ask_its_own_worker(worker):
@@ -308,22 +289,20 @@ def test_blocks_take_turns_as_batches_do_and_tell_how_far_they_are(worker):
     assert finished(in_blocks([], slow.run)) == []
 
 
-def test_small_jobs_are_joined_to_lists_of_a_bounded_size(worker):
+@pytest.mark.parametrize(
+    ("sizes", "calls"),
+    [
+        pytest.param([*[1] * 100, 20], [1, 4, 20, 32, 32, 32], id="small ones, to a bounded size"),
+        pytest.param([20, 1, 20, 20, 20, 100, 1], [1, 2, 20, 60, 100], id="middling ones, apart"),
+    ],
+)
+def test_jobs_of_like_size_are_joined(worker, sizes, calls):
     doubler = Doubler(held=True)
-    first, futures = queued_behind(worker, doubler, *([n] for n in range(100)), list(range(20)))
-    doubler.go.set()
-    assert [future.result(WAIT)[0] for future in futures[:100]] == [2 * n for n in range(100)]
-    assert futures[100].result(WAIT) == [2 * n for n in range(20)]
-    assert [len(call) for call in doubler.calls] == [1, 32, 32, 32, 4, 20]
-
-
-def test_middling_jobs_are_joined_among_themselves_and_large_ones_stand_alone(worker):
-    doubler = Doubler(held=True)
-    sizes = [20, 1, 20, 20, 20, 100, 1]
     _, futures = queued_behind(worker, doubler, *(list(range(size)) for size in sizes))
     doubler.go.set()
-    assert [len(future.result(WAIT)) for future in futures] == sizes
-    assert sorted(map(len, doubler.calls)) == [1, 2, 20, 60, 100]
+    for future, size in zip(futures, sizes, strict=True):
+        assert future.result(WAIT) == [2 * n for n in range(size)]
+    assert sorted(map(len, doubler.calls)) == calls
 
 
 @pytest.mark.parametrize("way", ["submit", "acall"])
@@ -355,15 +334,14 @@ def test_how_far_a_job_is_is_told(worker):
     told = []
 
     def batch(items):
-        time.sleep(0.15)
+        time.sleep(0.15)  # more than lies between two tellings
         return items
 
     def run(items):
         return in_batches(items, batch, length=lambda item: 1, budget=Budget(1))
 
     assert worker.call(run, [1] * 4, on_progress=lambda *now: told.append(now)) == [1] * 4
-    assert {(n, 4) for n in (1, 2, 3)} <= set(told)
-    assert told == sorted(told)
+    assert {(n, 4) for n in (1, 2, 3)} <= set(told) and told == sorted(told)
 
 
 def test_a_call_while_the_interpreter_ends_raises_and_does_not_hang():

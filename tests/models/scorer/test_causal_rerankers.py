@@ -7,6 +7,13 @@ import pickle
 import pytest
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.models import BiLabelScorer
@@ -27,13 +34,6 @@ PAIRS = [
 
 def write(folder, kind, *, seed=0, positions=4096, pad=True, head=False, layers=2):
     """Write a decoder of width 32 with a byte-level tokenizer; gives the folder."""
-    from transformers import (
-        AutoConfig,
-        AutoModelForCausalLM,
-        AutoModelForSequenceClassification,
-        PreTrainedTokenizerFast,
-    )
-
     fast = Tokenizer(models.BPE())
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
@@ -128,8 +128,6 @@ def prompt_ids(tokenizer, family, question, passage, instruction=None):
 @torch.inference_mode()
 def reference(folder, family, pairs, instruction=None):
     """Compute the scores of all pairs in one batch that is padded on the left."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     rows = [prompt_ids(tokenizer, family, q, p, instruction) for q, p in pairs]
@@ -223,8 +221,6 @@ def test_other_language_models_are_refused_unless_a_family_is_named(tmp_path):
 
 
 def test_tokens_that_the_folder_names_are_compared(tmp_path):
-    from transformers import AutoTokenizer
-
     folder = write(tmp_path, "qwen3")
     yes, no, other = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(
         ["yes", "no", "Yes"]
@@ -240,8 +236,6 @@ def test_tokens_that_the_folder_names_are_compared(tmp_path):
 
 @torch.inference_mode()
 def test_a_converted_classifier_takes_the_same_prompt(tmp_path):
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
     folder = write(tmp_path, "qwen3", head=True)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -256,26 +250,19 @@ def test_a_converted_classifier_takes_the_same_prompt(tmp_path):
 
 @torch.inference_mode()
 def test_a_decoder_with_a_classifier_needs_a_padding_token(tmp_path):
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
     bare = write(tmp_path / "bare", "llama", head=True, pad=False)
     with pytest.raises(ModelLoadError, match="no padding token.*tokenizer_kwargs"):
         BiLabelScorer.from_reranker(bare)
     scorer = BiLabelScorer.from_reranker(bare, tokenizer_kwargs={"pad_token": "<|pad|>"})
     model = AutoModelForSequenceClassification.from_pretrained(bare).eval()
     tokenizer = AutoTokenizer.from_pretrained(bare)
-    expected = [
-        model(
-            input_ids=torch.tensor(
-                [tokenizer(q)["input_ids"] + tokenizer(f"{p.title}. {p.text}")["input_ids"]]
-            )
-        ).logits.item()
-        for q, p in PAIRS
-        if p.title
+    titled = [(q, p) for q, p in PAIRS if p.title]
+    rows = [
+        tokenizer(q)["input_ids"] + tokenizer(f"{p.title}. {p.text}")["input_ids"]
+        for q, p in titled
     ]
-    assert logits(scorer, [pair for pair in PAIRS if pair[1].title]) == pytest.approx(
-        expected, abs=1e-4
-    )
+    expected = [model(input_ids=torch.tensor([row])).logits.item() for row in rows]
+    assert logits(scorer, titled) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_device_map_places_the_model(folder, family):

@@ -4,13 +4,11 @@ import json
 import pickle
 
 import pytest
-import torch
-from tiny import PAIRS, make_scorer
+from tiny import PAIRS, make_onepass, make_scorer
 
 from fitrag_integrations import Passage
-from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
+from fitrag_integrations.errors import ChecksumError, ModelLoadError
 from fitrag_integrations.models import OnePassScorer
-from fitrag_integrations.models.scorer.spans import SpanHead
 
 ITEMS = [
     (
@@ -20,13 +18,6 @@ ITEMS = [
     )
     for question, passage in PAIRS
 ]
-
-
-def make_onepass(base, **options):
-    scorer = make_scorer(base, **options)
-    torch.manual_seed(2)
-    head = SpanHead(scorer._engine.trunk.width, hidden=5)
-    return OnePassScorer(scorer, head, manifest={"temperatures": [0.5, 2.0]})
 
 
 def logits(judged):
@@ -58,20 +49,11 @@ def test_each_span_has_labels_in_its_place(base):
     assert 0 <= whole.has_answer <= 1 and 0 <= whole.llm_prefer <= 1
 
 
-def test_a_batch_of_another_size_gives_the_same(bert, tmp_path):
-    onepass = make_onepass(bert)
-    onepass.save_pretrained(tmp_path)
-    small = OnePassScorer.from_pretrained(tmp_path, device="cpu", batch_tokens=1)
-    for one, other in zip(spans_of(onepass), spans_of(small), strict=True):
-        assert one == pytest.approx(other, abs=1e-4)
-
-
 def test_without_spans_only_the_passage_is_judged(bert):
     onepass = make_onepass(bert)
     (label, spans), (_, others) = onepass.score_sentences([(*PAIRS[0], []), (*PAIRS[3], [(0, 10)])])
     assert spans == [] and len(others) == 1
     assert label.has_answer == pytest.approx(onepass.score([PAIRS[0]])[0].has_answer, abs=1e-5)
-    assert onepass.score_sentences([]) == []
 
 
 def test_a_span_of_a_long_passage_is_judged_in_the_chunk_that_holds_it(bert):
@@ -99,9 +81,7 @@ def test_saved_and_loaded_it_is_the_same(base, tmp_path):
     loaded = OnePassScorer.from_pretrained(tmp_path, device="cpu")
     for one, other in zip(spans_of(onepass), spans_of(loaded), strict=True):
         assert one == pytest.approx(other, abs=1e-4)
-    again = pickle.loads(pickle.dumps(loaded))
-    assert spans_of(again) == spans_of(loaded)
-    assert again.name == loaded.name and loaded.name.startswith("bilabel")
+    assert loaded.name.startswith("bilabel")
     with pytest.raises(TypeError, match="save_pretrained"):
         pickle.dumps(onepass)
 
@@ -127,52 +107,14 @@ def test_a_head_of_one_label_gives_one_also_saved_and_loaded(bert, tmp_path):
         OnePassScorer.from_pretrained(tmp_path, device="cpu")
 
 
-def test_another_scorers_head_is_refused(bert, tmp_path):
-    make_onepass(bert).save_pretrained(tmp_path / "one")
-    make_scorer(bert, hidden=4).save_pretrained(tmp_path / "one" / "scorer")
-    with pytest.raises(ChecksumError, match="fitrag train onepass"):
-        OnePassScorer.from_pretrained(tmp_path / "one", device="cpu")
-
-
-def test_changed_and_missing_files_are_refused(bert, tmp_path):
+def test_a_manifest_without_a_scorer_and_another_scorers_head_are_refused(bert, tmp_path):
     make_onepass(bert).save_pretrained(tmp_path)
-    head = tmp_path / "head.safetensors"
-    whole = head.read_bytes()
-    head.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(ChecksumError):
-        OnePassScorer.from_pretrained(tmp_path, device="cpu")
-    head.write_bytes(whole)
     path = tmp_path / "model.json"
     manifest = json.loads(path.read_text())
-    del manifest["scorer"]
-    path.write_text(json.dumps(manifest))
+    path.write_text(json.dumps({name: manifest[name] for name in manifest if name != "scorer"}))
     with pytest.raises(ModelLoadError, match="scorer"):
         OnePassScorer.from_pretrained(tmp_path, device="cpu")
-
-
-def test_an_unloaded_one_says_so(bert):
-    onepass = make_onepass(bert)
-    onepass.unload()
-    with pytest.raises(ModelLoadError, match="unloaded"):
-        onepass.score_sentences(ITEMS)
-
-
-@pytest.mark.parametrize(
-    ("item", "field"),
-    [
-        (PAIRS[0], r"items\[1\]"),
-        ((*PAIRS[0], [(0, 99)]), r"items\[1\].spans\[0\].end"),
-        ((*PAIRS[0], [(0, 4), (3, 3)]), r"items\[1\].spans\[1\].start"),
-        ((*PAIRS[0], [4]), r"items\[1\].spans\[0\]"),
-        (("", PAIRS[0][1], []), r"pairs\[1\].question"),
-    ],
-)
-def test_a_wrong_item_is_named(bert, item, field):
-    with pytest.raises(InputError, match=field):
-        make_onepass(bert).score_sentences([ITEMS[0], item])
-
-
-async def test_async_gives_the_same(bert):
-    onepass = make_onepass(bert)
-    assert await onepass.ascore_sentences(ITEMS) == onepass.score_sentences(ITEMS)
-    assert await onepass.ascore(PAIRS) == onepass.score(PAIRS)
+    path.write_text(json.dumps(manifest))
+    make_scorer(bert, hidden=4).save_pretrained(tmp_path / "scorer")
+    with pytest.raises(ChecksumError, match="fitrag train onepass"):
+        OnePassScorer.from_pretrained(tmp_path, device="cpu")

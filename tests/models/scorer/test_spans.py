@@ -77,11 +77,8 @@ def test_a_span_without_tokens_has_nothing():
     assert row["near"] == row["same"] == row["share"] == 0
     assert row["best"] == row["starts"] == row["ends"] == NOTHING
     assert all(map(math.isfinite, row.values()))
-
-
-def test_no_spans_give_no_rows():
-    evidence = of_one([])
-    assert evidence.means.shape == (0, 2) and evidence.numbers.shape == (0, COUNT)
+    none = of_one([])
+    assert none.means.shape == (0, 2) and none.numbers.shape == (0, COUNT)
 
 
 def test_a_chunk_without_question_or_text_has_finite_numbers():
