@@ -197,7 +197,7 @@ CASES = {
         2,
         half=True,
     ),
-    "pruner, DeBERTa": Case(pruner, lambda m, n: spans(m.score_sentences(ITEMS * n)), 72, 2, 2),
+    "pruner, DeBERTa": Case(pruner, lambda m, n: spans(m.score_sentences(ITEMS * n)), 70, 2, 1),
     "dense": Case(
         lambda folder, on: Encoder.from_pretrained(write_bert(folder), **on, **RECIPE),
         lambda m, n: m.encode([f"{q} {i}" for i in range(n) for q in QUESTIONS]).tolist(),

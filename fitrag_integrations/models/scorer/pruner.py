@@ -156,7 +156,8 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         self, wanted: Ranges, outputs: Tensor, mask: Tensor, batch: Batch
     ) -> list[tuple[float, NDArray[np.float64]]]:
         """Return each chunk's ranking logit, and the mean keep probability of its spans."""
-        logits, keep = outputs[:, 0, 0].tolist(), outputs[..., 1].sigmoid().double().cpu().numpy()
+        outputs = outputs.cpu().double()  # at once: each copy makes the host wait
+        logits, keep = outputs[:, 0, 0].tolist(), outputs[..., 1].sigmoid().numpy()
         found = []
         for output, row, size, chunk in zip(logits, keep, batch.lengths, batch.pairs, strict=True):
             if not math.isfinite(output) or not np.isfinite(row[:size]).all():
