@@ -76,7 +76,7 @@ class EvaluateCompress:
         """Measure it."""
         self.outcome.check()
         loaded = self.shape.read(self.rows)
-        given = each_row(loaded.rows, compressed_row)
+        given = each_row(loaded.rows, compressed_row, f"{self.rows}, ")
         count = counter_for(self.tokenizer)
         questions, used = compress_rows(given, count), {}
         if self.reader is not None:

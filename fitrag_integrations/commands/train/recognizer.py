@@ -12,12 +12,11 @@ import typer
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, ScorerFolder
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.commands.train.rows import objects
+from fitrag_integrations.commands.train.rows import rows_as
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.methods.fitrag.recognizer import RECOGNIZER, Row, fit_recognizer
 from fitrag_integrations.training.options import Out, Rows, Seed
 from fitrag_integrations.training.rows import Listed, in_lists, split
@@ -60,7 +59,7 @@ class TrainRecognizer:
         """Fit it, and report its numbers."""
         from fitrag_integrations.retrieval import Encoder, QuestionBank
 
-        given = each_row(objects(self.rows), _known)
+        given = rows_as(self.rows, _known)
         asked, near = split([row for row in given if row is not None], self.bank, self.seed)
         encoder = None if self.encoder is None else Encoder(self.encoder)
         known = [row.known for row in near]
