@@ -99,7 +99,7 @@ class CompressPlan(SearchingPlan):
     prior: Annotated[
         float | None,
         Option(
-            "Weight of places: the order given and shared words; of the passage among windows.",
+            "Weight of the order given, shared words and identifiers beside the scores.",
             min=0,
             max=1,
             default=f"{DEFAULTS.prior:g} with the embedded scorer, else 0",
