@@ -74,6 +74,14 @@ def blocks_of(text: str) -> Iterator[Block]:
         start, first = end, after
 
 
+def is_table(text: str) -> bool:
+    """Check whether rows of tables are at least half of a text."""
+    parted = any(mark in text for mark in ("|", "\t", "  "))  # most texts need no closer look
+    blocks = blocks_of(text) if parted else ()
+    rows = sum(block.end - block.start for block in blocks if block.kind in (HEADER, ROW))
+    return 2 * rows >= max(1, len(text))
+
+
 class _Reader:
     """Reader of lines; every method that reads a kind returns the line after it, 0 for none.
 

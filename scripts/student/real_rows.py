@@ -1,11 +1,13 @@
 """Write lists to train on out of questions that people asked, from the shared data folder.
 
-    python scripts/student/real_rows.py DATA OUT
+    python scripts/student/real_rows.py DATA OUT [--tables]
 
 Only the lists that `benchmarks/real_questions.py` sets apart for training: of FAQ pages, meetings
 and tables under licenses that allow it, three pages of four of its choosing half. OUT is what
 `train.py --docs` reads. Beside a list's own neighbors stands, where the question names something,
-what answers it with another name, number or version in its place: a near miss.
+what answers it with another name, number or version in its place: a near miss. With `--tables`
+OUT has 104 lists of tables of the choosing half that do not train: `fitrag calibrate scores OUT`
+gives the line of tables in the bundled scorer's manifest.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ HOME = Path(__file__).resolve().parent
 sys.path[:0] = [str(HOME), str(HOME.parents[1] / "benchmarks")]
 
 from documentation_rows import made, places  # noqa: E402
-from real_questions import lists  # noqa: E402
+from real_questions import drawn, lists  # noqa: E402
 
 from fitrag_integrations.training.rows import write_jsonl  # noqa: E402
 
@@ -39,7 +41,13 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--tables", action="store_true", help="tables with labels to calibrate by")
     args = parser.parse_args()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    if args.tables:
+        chosen = [one for one in drawn(args.data, "choose", 40, 7) if "tables" in one.kind]
+        write_jsonl(args.out, map(labeled, chosen))
+        return
     chance = random.Random(args.seed)
     pages = defaultdict[str, list[Any]](list)
     for one in lists(args.data):
@@ -48,9 +56,15 @@ def main() -> None:
     chosen = [one for some in pages.values() for one in chance.sample(some, min(PAGE, len(some)))]
     items = [item(one, chance) for one in chosen for _ in range(TIMES[one.kind])]
     chance.shuffle(items)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(args.out, items)
     print(dict(Counter(one["set"] for one in items)))
+
+
+def labeled(one: Any) -> dict[str, Any]:
+    """Return a list as `fitrag calibrate scores` reads it."""
+    both = zip(one.row.passages, one.gold, strict=True)
+    passages = [{"title": p.title, "text": p.text, "has_answer": gold} for p, gold in both]
+    return {"question": one.row.question, "passages": passages}
 
 
 def item(one: Any, chance: random.Random) -> dict[str, Any]:

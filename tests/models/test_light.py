@@ -33,6 +33,7 @@ PAIRS = [
     ("Who wrote Hamlet?", Passage("3", "Hamlet is a play by William Shakespeare. " * 60)),
     ("Who wrote Hamlet?", Passage("4", "?", "")),
 ]
+TABLE = "| river | ends in |\n|---|---|\n| Danube | Black Sea |\n| Rhine | North Sea |\n"
 QUESTIONS = ["Where does the Danube end?", "What was volleyball first called?"]
 SPANS = [(0, 37), (38, 63), (64, len(TEXT))]
 
@@ -53,6 +54,24 @@ async def test_scores_are_those_of_torch(light):
     near(light.score(PAIRS), wanted.score(PAIRS))
     assert await light.ascore(PAIRS[:1]) == pytest.approx(light.score(PAIRS[:1]), abs=1e-5)
     assert light.name == wanted.name  # so that what is fitted to its scores fits
+
+
+def test_tables_have_a_calibration_of_their_own(light):
+    slope, shift = light.manifest["tables"]
+    passages = [Passage("1", TABLE), Passage("2", TABLE + "It ends in the Black Sea. " * 9)]
+    pairs = [("Where does the Danube end?", passage) for passage in passages]
+    table, prose = light.score(pairs)
+    judged = [whole for whole, _ in light.score_sentences([(*pair, []) for pair in pairs])]
+    wanted = BiLabelScorer.embedded(device="cpu", dtype="float32")
+    near(wanted.score(pairs), [table, prose])
+    near(judged, [table, prose])
+    light._tables = (1.0, 0.0)
+    try:
+        raw = light.score(pairs)
+    finally:
+        light._tables = (slope, shift)
+    assert table.has_answer_logit == pytest.approx(slope * raw[0].has_answer_logit + shift)
+    assert table.llm_prefer == raw[0].llm_prefer and prose == raw[1]
 
 
 async def test_sentences_are_those_of_torch(light):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fitrag_integrations.text.blocks import CODE, HEADER, ITEM, blocks_of
+from fitrag_integrations.text.blocks import CODE, HEADER, ITEM, blocks_of, is_table
 from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
 from fitrag_integrations.text.sentences import MAX_CODE, split_sentences
 
@@ -248,3 +248,10 @@ def test_blocks_are_the_whole_text_and_leads_stand_before(text):
 )
 def test_a_header_row_that_is_set_off_is_shown_with_its_rows_alone(text, leads):
     assert (leads_of(text, split_sentences(text))[0] is None) is leads
+
+
+def test_a_text_is_a_table_by_the_share_of_its_rows():
+    table = "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n"
+    assert is_table(table) and is_table("Figures of both\n\n" + table)
+    assert not is_table(table + "They rose, as in every year before. " * 3)
+    assert not is_table("") and not is_table("It rose.")

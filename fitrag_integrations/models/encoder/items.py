@@ -19,6 +19,7 @@ from fitrag_integrations.models.runtime.folder import (
     reading,
     write_manifest,
 )
+from fitrag_integrations.text.blocks import is_table
 from fitrag_integrations.types import BiLabelScore, Passage
 from fitrag_integrations.values.score import sigmoid
 
@@ -30,6 +31,14 @@ NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span with
 CALIBRATED = "calibrated"  # the kind of a folder with a correction and the scorer's name
 InChunk: TypeAlias = tuple[Places, list[Range]]  # which spans, and the tokens of each
 Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
+
+
+def table_logit(text: str, logit: float, line: tuple[float, float]) -> float:
+    """Return the logit of `has_answer`; of a table, corrected by the slope and shift of tables.
+
+    Rows with a question's names and numbers look more like answers than they are.
+    """
+    return line[0] * logit + line[1] if line != (1.0, 0.0) and is_table(text) else logit
 
 
 def of_logits(has_answer: float, llm_prefer: float | None = None) -> BiLabelScore:

@@ -24,6 +24,7 @@ from fitrag_integrations.models.encoder.items import (
     Range,
     best_logits,
     placed_spans,
+    table_logit,
 )
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.lexical import Clues
@@ -48,6 +49,7 @@ from fitrag_integrations.models.runtime.folder import (
     positive,
     read_arrays,
     read_manifest,
+    table_line,
 )
 from fitrag_integrations.models.runtime.saved import Bundled, Origin, SavedModel, embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
@@ -112,6 +114,7 @@ class LightScorer(SentenceScorer, LightModel):
     def __init__(self, dtype: str | None = None) -> None:
         super().__init__(dtype)
         self._temperatures = np.array(both_positive(self.manifest))
+        self._tables = table_line(self.manifest)
         folder = embedded_folder("onepass")
         onepass = read_manifest(folder, "model.json", kind="onepass", needs=("head",))
         self._span_head = head_of(folder, onepass)
@@ -145,14 +148,15 @@ class LightScorer(SentenceScorer, LightModel):
 
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         found = yield from self._found(pairs, self._logits)
-        return [self._whole(rows) for rows in found]
+        return [self._whole(*each) for each in zip(pairs, found, strict=True)]
 
     def _logits(self, states: Floats, batch: Batch) -> Floats:
         clues = self._clues.numbers(batch.pairs)
         return heads.bilabel(self._head, states[:, 0], clues, self._best_span(states, batch))
 
-    def _whole(self, chunks: Sequence[Floats]) -> BiLabelScore:
-        return self._correction.labels(*(np.max(chunks, axis=0) / self._temperatures).tolist())
+    def _whole(self, pair: Pair, chunks: Sequence[Floats]) -> BiLabelScore:
+        has, prefer = (np.max(chunks, axis=0) / self._temperatures).tolist()
+        return self._correction.labels(table_logit(pair[1].text, has, self._tables), prefer)
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
@@ -163,7 +167,8 @@ class LightScorer(SentenceScorer, LightModel):
             which = (each for each, _ in own)
             best = best_logits(len(item[2]), list(zip(which, logits, strict=True)))
             rows = (best / self._span_temperatures)[:, : self._span_labels].tolist()
-            judged.append((self._whole(wholes), [self._correction.labels(*row) for row in rows]))
+            labels = [self._correction.labels(*row) for row in rows]
+            judged.append((self._whole((item[0], item[1]), wholes), labels))
         return judged
 
     def _read(

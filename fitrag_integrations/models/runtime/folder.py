@@ -94,6 +94,12 @@ def both_positive(manifest: Row) -> tuple[float, float]:
     return first, second
 
 
+def table_line(manifest: Row) -> tuple[float, float]:
+    """Read slope and shift of a scorer's `has_answer` in tables; 1 and 0 where none are named."""
+    slope, shift = manifest.get("tables", (1.0, 0.0))
+    return check_number("tables", slope, low=SMALLEST), check_number("tables", shift)
+
+
 def label_count(head: Row) -> int:
     """Return how many labels a head gives of a span: 1, `has_answer` alone, or by default 2."""
     return check_whole("labels", head.get("labels", 2), low=1, high=2)

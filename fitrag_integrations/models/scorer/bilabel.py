@@ -28,6 +28,7 @@ from fitrag_integrations.models.encoder.items import (
     Correction,
     Item,
     best_logits,
+    table_logit,
 )
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
@@ -43,6 +44,7 @@ from fitrag_integrations.models.runtime.folder import (
     load_head,
     read_manifest,
     reading,
+    table_line,
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
@@ -75,6 +77,7 @@ class BiLabelScorer(PairScorer, PairModel):
         head: Head with the two labels.
         evidence: Further features that the head reads.
         temperatures: Divisors of the logits of both labels.
+        tables: Slope and shift of `has_answer` in passages that are tables for at least half.
         manifest: Saved with the scorer.
 
     Example:
@@ -92,6 +95,7 @@ class BiLabelScorer(PairScorer, PairModel):
         *,
         evidence: Evidence,
         temperatures: tuple[float, float] = (1.0, 1.0),
+        tables: tuple[float, float] = (1.0, 0.0),
         manifest: Row | None = None,
     ) -> None:
         super().__init__(engine, manifest=manifest)
@@ -99,7 +103,7 @@ class BiLabelScorer(PairScorer, PairModel):
         if self._head.span is not None:  # run on all states of a batch, which stay where they are
             self._head.span.to(engine.device)
         self._evidence = evidence
-        self._temperatures = temperatures
+        self._temperatures, self._tables = temperatures, tables
         self._correction = Correction()
 
     @property
@@ -178,8 +182,8 @@ class BiLabelScorer(PairScorer, PairModel):
         }
         width, path = engine.trunk.width, folder / entry["file"]
         head = load_head(lambda: BiLabelHead(width, **sizes, spans=spans), path, tensors)
-        both = both_positive(manifest)
-        return cls(engine, head, evidence=evidence, temperatures=both, manifest=manifest)
+        lines = {"temperatures": both_positive(manifest), "tables": table_line(manifest)}
+        return cls(engine, head, evidence=evidence, manifest=manifest, **lines)
 
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         return in_blocks(pairs, self._block)
@@ -191,7 +195,10 @@ class BiLabelScorer(PairScorer, PairModel):
         read = yield from self._engine.run_chunks(chunks, self._read)
         _, logits = self._logits(read, chunks)
         rows = iter(logits.tolist())
-        return [self._labels([next(rows) for _ in group]) for group in groups]
+        return [
+            self._labels(pair, [next(rows) for _ in group])
+            for pair, group in zip(pairs, groups, strict=True)
+        ]
 
     def _logits(self, read: list[Read], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]:
         """Run the head on what `_read` gave. Shapes: (chunks, width) and (chunks, 2)."""
@@ -204,9 +211,9 @@ class BiLabelScorer(PairScorer, PairModel):
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
-    def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
+    def _labels(self, pair: Pair, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
-        return self._correction.labels(has, prefer)
+        return self._correction.labels(table_logit(pair[1].text, has, self._tables), prefer)
 
 
 class OnePassScorer(SentenceScorer, BiLabelScorer):
@@ -236,6 +243,7 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             scorer._head,
             evidence=scorer._evidence,
             temperatures=scorer._temperatures,
+            tables=scorer._tables,
             manifest=manifest,
         )
         self._scorer = scorer
@@ -296,11 +304,11 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         sizes = [len(ranges) for group in read.places for _, ranges in group]
         rows, firsts = iter(logits.split(sizes)), iter(read.logits.tolist())
         judged = []
-        for group, (*_, spans) in zip(read.places, items, strict=True):
+        for group, (question, passage, spans) in zip(read.places, items, strict=True):
             parts = [(which, next(rows).numpy()) for which, _ in group]
             best = torch.from_numpy(best_logits(len(spans), parts))
             labels = (best / torch.tensor(self._span_temperatures))[:, : self._span_labels]
-            whole = self._scorer._labels([next(firsts) for _ in group])
+            whole = self._scorer._labels((question, passage), [next(firsts) for _ in group])
             corrected = [self._scorer._correction.labels(*row) for row in labels.tolist()]
             judged.append((whole, corrected))
         return judged

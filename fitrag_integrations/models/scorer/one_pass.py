@@ -30,7 +30,7 @@ from fitrag_integrations.models.encoder.items import (
     placed_spans,
 )
 from fitrag_integrations.models.encoder.pair_model import Engine, Forward
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.folder import (
     label_count,
@@ -94,7 +94,7 @@ class WholeScorer(Protocol):
 
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]: ...
     def _logits(self, read: list[Read], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]: ...
-    def _labels(self, chunks: Sequence[Sequence[float]]) -> BiLabelScore: ...
+    def _labels(self, pair: Pair, chunks: Sequence[Sequence[float]]) -> BiLabelScore: ...
 
 
 class SpanReader:
