@@ -56,6 +56,7 @@ class Apart:
         path: Path | None = None,
     ) -> None:
         given = json.dumps([pairs[0][0], [passage.text for _, passage in pairs]])
+        missing = list[str]()
         for python in pythons:
             script = Path(__file__).with_name("contenders.py")
             self._process = subprocess.Popen(
@@ -69,6 +70,8 @@ class Apart:
             self.about = self._answer(given)
             if "with" in self.about:
                 return
+            missing.append(f"{python}: {self.about['missing']}")
+        self.about = {"missing": "; ".join(missing)}
 
     def seconds(self) -> float:
         """Score once; gives what it took of the processor, and keeps the scores."""

@@ -7,7 +7,8 @@ passages. It is right if it contains a gold answer or shares half of its words w
 for documentation, by the rule that made the question, and for Wikipedia: how many are right, how
 many answers are at or above `abstain_below`, and how many of those are right; then, for the scores
 of each tenth, how many are right; and for thresholds how often to answer or to abstain is right,
-which it is below the threshold if none of the five passages holds the answer.
+which it is below the threshold if none of the five passages holds the answer. No answer to a
+twisted question of rows.py is right.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ def answered(row: dict[str, Any]) -> Found:
     best = max(default_model("reader").read([pairs[i] for i in order]), key=lambda one: one.score)
     golds = row["answers"]
     near = token_f1(best.text, golds) >= 0.5
-    held = any(row["passages"][i].get("has") for i in order)
-    return best.score, near or contains_answer(best.text, golds), held
+    asked = row["kind"] != "twist"  # what is asked by a twist has no answer in its passage
+    held = asked and any(row["passages"][i].get("has") for i in order)
+    return best.score, asked and (near or contains_answer(best.text, golds)), held
 
 
 def share(right: list[bool]) -> str:
