@@ -24,6 +24,7 @@ HELD = (
 NUMBERED = (
     "[Ee]qs?|[Ss]ecs?|[Cc]hs?|[Cc]hap|[Pp]p|[Ff]igs?|[Nn]os|[Oo]p|[Vv]ols?|[Aa]rt|[Tt]ab|[Kk]ap|Abs"
     "|Abb|Ziff|Anm|[Pp]ag|[Pp]ágs?|[Cc]ap|[Nn]úm|ft|[Рр]ис|[Сс]тр|[Тт]абл|[Гг]л"
+    "|\\w*[Ss]tr|\\w{4,}pl|[Aa]pt|[Bb]ldg|[Rr]m|Dept|Av|Std"
 )
 # Between these German words and a noun, a number with a stop is an ordinal.
 BEFORE_ORDINALS = "[Aa]m|[Vv]om|[Zz]um|[Bb]eim|[Ii]m|[Dd]e[rms]|[Dd]en|[Dd]ie|[Dd]as|bis|und"

@@ -37,6 +37,7 @@ Steps: 1. Wash.| 2. Cut the pear.| 3. Eat.
 The shop sells| • one kind of pear| • two kinds of nails| • and screws
 Dr. Smith met J. R. Jones at 5 p.m. in St. Louis.| He left, e.g. by car.
 I don't know.| You can't tell.| We won't ask.| Yes.| Yes.| Yes.
+Write to Industriestr. 14, Apt. 4 or Bahnhofpl. 3, 8005 Zurich.| It takes 2 Std. 15 Min. by bus.
 """.strip().split("\n")
 
 QUOTES = """
