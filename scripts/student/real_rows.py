@@ -6,8 +6,8 @@ Only the lists that `benchmarks/real_questions.py` sets apart for training: of F
 and tables under licenses that allow it, three pages of four of its choosing half. OUT is what
 `train.py --docs` reads. Beside a list's own neighbors stands, where the question names something,
 what answers it with another name, number or version in its place: a near miss. With `--tables`
-OUT has 104 lists of tables of the choosing half that do not train: `fitrag calibrate scores OUT`
-gives the line of tables in the bundled scorer's manifest.
+OUT has 104 lists of tables of the choosing half that do not train: from them `fitrag calibrate
+scores` fits the line of tables of a bundled scorer whose manifest has none yet.
 """
 
 from __future__ import annotations
