@@ -3,14 +3,15 @@
     python benchmarks/real_questions.py [DATA] [MODEL...] [-n 10] [--half report] [--out FILE]
 
 DATA is the folder of shared sets (../shared/data). A MODEL is measured beside what ships:
-"float32", or the folder of a run of `scripts/student/train.py` or `fit.py`. A kind is a set:
-headings of FAQ pages, tables, meetings, chats, government and policy pages, papers, abstracts,
-Wikipedia. Its lists lie in two halves by project, page, table or meeting: `choose` picks models and
-settings, `report` is for figures alone. Prints for each kind MRR, recall@1, the calibration error
-of has_answer, and where the answer's words are known the fraction of lists that still hold it when
-.1 to .4 of the words are kept, the best sentences first; in brackets 95 % of bootstrap samples of
-the lists. "Prior" is the order by default, over lists in dense order. What FILE has is not measured
-again, so that a run goes on where it was stopped.
+"float32", or the folder of a run of `scripts/student/train.py` or `fit.py`; beside a run,
+"./shipped" is what ships by the same code. A kind is a set: headings of FAQ pages, tables,
+meetings, chats, government and policy pages, papers, abstracts, Wikipedia. Its lists lie in two
+halves by project, page, table or meeting: `choose` picks models and settings, `report` is for
+figures alone. Prints for each kind MRR, recall@1, the calibration error of has_answer, and where
+the answer's words are known the fraction of lists that still hold it when .1 to .4 of the words are
+kept, the best sentences first; in brackets 95 % of bootstrap samples of the lists. "Prior" is the
+order by default, over lists in dense order. What FILE has is not measured again, so that a run goes
+on where it was stopped.
 """
 
 from __future__ import annotations

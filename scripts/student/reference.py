@@ -32,6 +32,8 @@ from typing import Any
 
 import numpy as np
 
+from fitrag_integrations.text.question import asked_of
+
 LENGTH, QUESTION, OVERLAP, ANSWER = 384, 128, 64, 24
 BATCH_TOKENS = 2048
 LABELS = ("has_answer", "llm_prefer", "grade", "answered")
@@ -119,7 +121,7 @@ class Student:
             yield chunked(Chunk(one.ids, one.type_ids, places))
 
     def _question(self, question: str) -> str:
-        question = clean(question)
+        question = asked_of(clean(question))  # as the package reads one that tells a story first
         if len(question) <= QUESTION:
             return question
         offsets = self.tokenizer.encode(question, add_special_tokens=False).offsets

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,7 @@ from fitrag_integrations.models.light.models import LightEvaluator, LightReader,
 from fitrag_integrations.models.light.vectors import LightDense
 from fitrag_integrations.retrieval.encoder import Encoder
 
+ROOT = Path(__file__).parents[2]
 NEAR = 1e-4  # the same rounded embeddings
 TEXT = "The Danube rises in the Black Forest. It ends in the Black Sea. Vienna lies on it."
 PAIRS = [
@@ -95,6 +97,19 @@ async def test_grades_and_answers_are_those_of_torch():
         assert one.score == pytest.approx(two.score, abs=NEAR)
     assert await light.aread(PAIRS) == light.read(PAIRS)
     assert light.abstain_below == wanted.abstain_below
+
+
+def test_runs_are_measured_on_the_part_of_a_question_that_the_engine_reads(light, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts" / "student")
+    import reference  # type: ignore[import-not-found]
+
+    story = (
+        "My mother moved in with us after her fall in March, and since then I have worked only two "
+        "days a week in the shop, for which I was paid 95 pounds. We own the house. Neither of us "
+        "has savings to speak of. Can I get an allowance for looking after her?"
+    )
+    read = reference.Student._question(None, story)
+    assert read == light._engine.tokenizer._question(story) != story
 
 
 def test_nothing_of_it_loads_torch():
