@@ -29,7 +29,7 @@ from fitrag_integrations.methods.crag.search import parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
 from fitrag_integrations.retrieval.corpus.documents import _title
-from fitrag_integrations.text.blocks import blocks_of
+from fitrag_integrations.text.blocks import blocks_of, is_table
 from fitrag_integrations.text.bm25 import words
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, has_text, site_of
@@ -95,6 +95,7 @@ READERS = {
     "identifiers": identifiers,
     "named_by": lambda text: named_by(text, text.splitlines()),
     "is_links": is_links.__wrapped__,
+    "is_table": is_table,
     "clean_text": clean_text,
     "has_text": has_text,
     "approximate_tokens": approximate_tokens,
