@@ -58,7 +58,7 @@ LISTED = (
 TRAINING = {"faq_docs", "meetings_qmsum", "tables_tatqa"}  # MIT, BSD, Apache, ISC, CC BY
 READ = ("clapnq_dev", "qed_dev", "quoref", "timeqa_human")
 FRACTIONS = (0.1, 0.2, 0.3, 0.4)
-OURS, PRIOR = "shipped", "shipped, prior"
+OURS, PRIOR = "shipped", ", prior"
 WORDS, DEPTH, LEAST = 150, 14, 6  # of a stretch of a paper; of a list
 GENERAL = {"", "scene", "chat"}  # titles that name no page
 
@@ -289,7 +289,7 @@ def page(found: Sequence[dict[str, Any]], models: Sequence[str]) -> Iterator[str
         kind: [each for each in found if each["kind"] == kind]
         for kind in dict.fromkeys(each["kind"] for each in found)
     }
-    orders = ("dense", "BM25", *models, PRIOR)
+    orders = ("dense", "BM25", *models, *(f"{model}{PRIOR}" for model in models))
     mean = f"mean of {len(kinds) - 1} kinds"
     yield from ("", "MRR (recall@1)", "", line("kind", "lists", *orders))
     yield line(*["---"] * (len(orders) + 2))
@@ -331,10 +331,10 @@ def mrr(rows: Sequence[dict[str, Any]], order: str, first: int = 0) -> list[floa
     for row in rows:
         own = row["peers"].get(order)
         if own is None:
-            both = row[OURS if order == PRIOR else order]["labels"]
+            both = row[order.removesuffix(PRIOR)]["labels"]
             own = [BiLabelScore(*labels).relevance(DEFAULTS.weight) for labels in both]
         places = np.argsort([-x for x in own], kind="stable").tolist()
-        if order == PRIOR:
+        if order.endswith(PRIOR):
             given = np.argsort([-x for x in row["peers"]["dense"]], kind="stable").tolist()
             passages = row["list"].row.passages
             wholes = [Excerpt.whole(passages[i], score=own[i]) for i in given]
