@@ -33,10 +33,10 @@ from fitrag_integrations.models import (  # noqa: E402
     OnePassScorer,
     RetrievalEvaluator,
 )
-from fitrag_integrations.models.light.models import (  # noqa: E402
-    LightEvaluator,
-    LightReader,
-    LightScorer,
+from fitrag_integrations.models.bundled import (  # noqa: E402
+    BundledEvaluator,
+    BundledReader,
+    BundledScorer,
 )
 from fitrag_integrations.models.runtime.folder import (  # noqa: E402
     read_manifest,
@@ -245,7 +245,7 @@ def compare(run: Path, rows: Path) -> None:
         "torch": [
             k.embedded(**exact) for k in (OnePassScorer, RetrievalEvaluator, ExtractiveReader)
         ],
-        "without torch": [k("float32") for k in (LightScorer, LightEvaluator, LightReader)],
+        "without torch": [k("float32") for k in (BundledScorer, BundledEvaluator, BundledReader)],
     }
     for name, (scorer, evaluator, reader) in kinds.items():
         read = scorer.score_sentences([(*p, s) for p, s in zip(pairs, spans, strict=True)])

@@ -32,10 +32,10 @@ ROLES = {
     "reader": "ExtractiveReader",
     "detector": "EligibilityDetector",
 }
-LIGHT = {
-    "scorer": "LightScorer",
-    "evaluator": "LightEvaluator",
-    "reader": "LightReader",
+BUNDLED = {
+    "scorer": "BundledScorer",
+    "evaluator": "BundledEvaluator",
+    "reader": "BundledReader",
 }
 """What decides the same without torch, and is ready sooner. The detector never needs it."""
 MULTILINGUAL = "docs/choosing.md lists multilingual models"
@@ -65,11 +65,7 @@ def is_default(model: object) -> bool:
 
 def kind_of(role: str) -> Any:
     """Return the class of a role's bundled model: on a GPU the one in PyTorch."""
-    if role in LIGHT and not torch_sees_gpu():
-        from fitrag_integrations.models.light import models as light  # and ONNX Runtime
-
-        return getattr(light, LIGHT[role])
-    return getattr(models, ROLES[role])
+    return getattr(models, ROLES[role] if torch_sees_gpu() else BUNDLED.get(role, ROLES[role]))
 
 
 def _asks(role: str, verb: str) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Models behind the ports; names, and torch with them, load on first use."""
+"""Models behind the ports; names load on first use, and with them torch, but for the bundled."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 from fitrag_integrations.core.extras import torch_needed
 
 if TYPE_CHECKING:
+    from fitrag_integrations.models.bundled import (
+        BundledEvaluator,
+        BundledReader,
+        BundledScorer,
+    )
     from fitrag_integrations.models.causal.continuer import Continuer
     from fitrag_integrations.models.causal.ensemble import ReplugGenerator
     from fitrag_integrations.models.causal.generator import LocalGenerator
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "Answer": "kinds",
     "BiLabelScorer": "scorer.bilabel",
+    "BundledEvaluator": "bundled",
+    "BundledReader": "bundled",
+    "BundledScorer": "bundled",
     "Continuer": "causal.continuer",
     "EligibilityDetector": "eligibility",
     "ExtractiveReader": "reader",
@@ -38,16 +46,12 @@ _MODULE_OF = {
     "ReplugGenerator": "causal.ensemble",
     "RetrievalEvaluator": "evaluator.evaluator",
 }
-_WITHOUT_TORCH = {
-    "BiLabelScorer": "light.models.LightScorer",
-    "ExtractiveReader": "light.models.LightReader",
-    "RetrievalEvaluator": "light.models.LightEvaluator",
-}
-"""What a name is where PyTorch is not installed: `embedded()` works, `from_pretrained` does not."""
-
 __all__ = [
     "Answer",
     "BiLabelScorer",
+    "BundledEvaluator",
+    "BundledReader",
+    "BundledScorer",
     "Continuer",
     "EligibilityDetector",
     "ExtractiveReader",
@@ -70,10 +74,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     except ModuleNotFoundError as error:
-        if error.name != "torch" or name not in _WITHOUT_TORCH:
-            raise torch_needed(error, name) from error
-    module, _, light = _WITHOUT_TORCH[name].rpartition(".")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), light)
+        raise torch_needed(error, name) from error
 
 
 def __dir__() -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitrag_integrations.models.encoder.vectors import Dense
-    from fitrag_integrations.models.light.vectors import LightDense
+    from fitrag_integrations.models.bundled import BundledDense
 
 _DTYPES = ("float32", "bfloat16", "float16")
 
@@ -225,7 +225,7 @@ class _Lazy:
 
     def __init__(self, name: str, options: dict[str, Any], given: dict[str, Any]) -> None:
         self._what = name, options, given
-        self._loaded: Dense | LightDense | None = None
+        self._loaded: Dense | BundledDense | None = None
 
     def encode(self, items: Sequence[tuple[str, str]]) -> Steps[list[NDArray[np.float32]]]:
         return self._load().encode(items)
@@ -240,11 +240,11 @@ class _Lazy:
             if torch := sys.modules.get("torch"):
                 torch.cuda.empty_cache()
 
-    def _load(self) -> Dense | LightDense:
+    def _load(self) -> Dense | BundledDense:
         if self._loaded is None and (folder := self._light()):
-            from fitrag_integrations.models.light.vectors import LightDense
+            from fitrag_integrations.models.bundled import BundledDense
 
-            self._loaded = LightDense(folder)
+            self._loaded = BundledDense(folder)
         if self._loaded is None:
             try:
                 from fitrag_integrations.models.encoder.vectors import load

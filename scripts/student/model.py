@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evidence.lexical import AVERAGE_LENGTH, K1, WINDOW, B
-from fitrag_integrations.models.light.graphs import LEVELS
+from fitrag_integrations.models.bundled import LEVELS
 from fitrag_integrations.models.runtime.engine import multiplies_bfloat16
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 
@@ -47,7 +47,7 @@ def rounded(encoder: nn.Module) -> nn.Module:
     """Let products of the layers be rounded as the bundled engine rounds them.
 
     Weights have seven bits with a scale for each output, activations eight bits with a scale for
-    each token (`models/light/graphs.py`); gradients pass straight through (Bengio et al., 2013).
+    each token (`models/bundled.py`); gradients pass straight through (Bengio et al., 2013).
     """
 
     def near(x: Tensor, levels: int, lowest: int) -> Tensor:
@@ -166,7 +166,13 @@ class Student(nn.Module):
         states = self.encoder(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
         ).last_hidden_state.float()
-        clues = self.clues(input_ids, attention_mask, token_type_ids, text_mask)
+        return self.heads(states, input_ids, attention_mask, token_type_ids, text_mask)
+
+    def heads(
+        self, states: Tensor, ids: Tensor, mask: Tensor, types: Tensor, text_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Give what `forward` gives, from the encoder's states: (batch, tokens, width)."""
+        clues = self.clues(ids, mask, types, text_mask)
         tokens = self.tokens(states)
         best = best_span(tokens, text_mask).clamp(-FURTHEST, FURTHEST) * SPAN_SCALE
         units = torch.tanh(self.units(torch.cat([clues, best.unsqueeze(1)], dim=1)))

@@ -111,7 +111,7 @@ def _load(name: str, options: ModelOptions) -> Any:
             f"a class with {' or '.join(calls)}",
         )()
     role = next((role for role, kind in defaults.ROLES.items() if kind == name), "")
-    light = defaults.kind_of(role).__name__ == defaults.LIGHT.get(role) if role else False
+    light = defaults.kind_of(role).__name__ == defaults.BUNDLED.get(role) if role else False
     if light and options == ModelOptions():
         return defaults.default_model(role)
     if not installed("torch"):

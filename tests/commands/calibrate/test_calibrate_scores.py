@@ -10,7 +10,7 @@ from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError, ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.items import CALIBRATED, Correction
-from fitrag_integrations.models.light.models import LightScorer
+from fitrag_integrations.models.bundled import BundledScorer
 
 OPTIONS = ("timeout", "retries", "page size", "log level", "cache", "region", "workers", "port")
 NUMBERS = (30, 5, 50, "info", "200 MB", "eu-west-1", 4, 8080)
@@ -46,18 +46,18 @@ def test_correction_is_stored_and_loaded_everywhere(made, tmp_path, fitrag):
     stored = json.loads((tmp_path / "own" / "model.json").read_text())
     assert stored["shift_interval"][0] <= stored["shift"] <= stored["shift_interval"][1]
     pairs = [("Where does the Danube end?", Passage("1", "The Danube ends in the Black Sea."))]
-    before = LightScorer().score(pairs)[0]
+    before = BundledScorer().score(pairs)[0]
     expected = stored["slope"] * before.has_answer_logit + stored["shift"]
-    light = LightScorer.from_pretrained(tmp_path / "own")
+    light = BundledScorer.from_pretrained(tmp_path / "own")
     heavy = BiLabelScorer.from_pretrained(tmp_path / "own", dtype="float32")
     for scorer in (light, pickle.loads(pickle.dumps(light)), heavy):
-        assert scorer.name == light.name != LightScorer().name
+        assert scorer.name == light.name != BundledScorer().name
         (found,) = scorer.score(pairs)
         assert found.has_answer_logit == pytest.approx(expected, abs=0.03)
         assert found.llm_prefer_logit == pytest.approx(before.llm_prefer_logit, abs=0.03)
         ((whole, (own,)),) = scorer.score_sentences([(*pairs[0], [(0, 33)])])
         assert whole.has_answer_logit == pytest.approx(expected, abs=0.03)
-        ((_, (plain,)),) = LightScorer().score_sentences([(*pairs[0], [(0, 33)])])
+        ((_, (plain,)),) = BundledScorer().score_sentences([(*pairs[0], [(0, 33)])])
         line = stored["slope"] * plain.has_answer_logit + stored["shift"]
         assert own.has_answer_logit == pytest.approx(line, abs=0.03)
     rows = write(tmp_path / "in.jsonl", given(right=0, count=1))
@@ -89,7 +89,7 @@ def test_refuses(made, tmp_path, rows, arguments, said):
 
 def test_correction_of_another_scorer_is_refused(tmp_path):
     Correction(1.0, -0.5, "bilabel all-MiniLM-L6-v2 00000000").save(tmp_path)
-    for kind in (LightScorer, BiLabelScorer):
+    for kind in (BundledScorer, BiLabelScorer):
         with pytest.raises(ThresholdMismatchError, match="fit it again with `fitrag calibrate"):
             kind.from_pretrained(tmp_path)
 
@@ -104,5 +104,5 @@ def test_damaged_correction_is_refused(tmp_path, changed):
     with pytest.raises(ModelLoadError):
         Correction.read(tmp_path)
     with pytest.raises((ModelLoadError, InputError)):
-        LightScorer.from_pretrained(tmp_path)
+        BundledScorer.from_pretrained(tmp_path)
     assert CALIBRATED == "calibrated"

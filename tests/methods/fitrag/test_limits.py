@@ -6,7 +6,7 @@ from fitrag_integrations import compress, rerank
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag
-from fitrag_integrations.models.light.models import LightScorer
+from fitrag_integrations.models.bundled import BundledScorer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -114,5 +114,5 @@ def test_a_script_that_the_bundled_models_do_not_read_is_noted(door, name):
 
 def test_the_bundled_scorer_passed_by_hand_gets_the_same_note():
     question, text = SCRIPTS["Arabic"]
-    context = compress(question, [text], scorer=LightScorer.embedded()).context
+    context = compress(question, [text], scorer=BundledScorer.embedded()).context
     assert context.notes == compress(question, [text]).context.notes

@@ -11,7 +11,7 @@ from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchE
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import FitRag, SelfKnowledgeRecognizer, fit_recognizer
 from fitrag_integrations.methods.fitrag.recognizer import RecognizerThresholds
-from fitrag_integrations.models.light.models import LightScorer
+from fitrag_integrations.models.bundled import BundledScorer
 from fitrag_integrations.ports import Ports, Recognizer
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -112,7 +112,7 @@ def test_thresholds_of_another_scorer_or_encoder_are_refused_unless_allowed():
         FitRag(Logits(), gate=recognizer)
     with pytest.raises(ThresholdMismatchError, match="scorer 'other', given 'mine'"):
         SelfKnowledgeRecognizer(bank, fitted, scorer="mine")
-    bundled = LightScorer.embedded().name
+    bundled = BundledScorer.embedded().name
     with pytest.raises(ThresholdMismatchError, match=f"scorer 'other', given '{bundled}'"):
         FitRag(gate=recognizer)  # None is the bundled scorer, which has a name too
     FitRag(gate=SelfKnowledgeRecognizer(bank, replace(fitted, scorer=bundled)))

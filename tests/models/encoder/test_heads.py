@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead, best_spans
-from fitrag_integrations.models.light import heads
 
 logits = st.integers(-9, 9).map(float)
 
@@ -86,13 +85,3 @@ def test_a_reader_head_by_hand():
     states = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
     span, select = head(states, states[:, 0])
     assert span.tolist() == [[[2, 3], [4, 5]]] and select.tolist() == [8]
-
-
-def test_what_clues_add_to_a_reader_is_the_same_without_torch():
-    head = ReaderHead(2, features=3, units=4)
-    named = {name: tensor.numpy() for name, tensor in head.state_dict().items()}
-    features = torch.rand(5, 3)
-    wanted = head.extra_logits(features).detach().numpy()
-    found = heads.extra_logits(named, features[:, :2].numpy(), features[:, 2].numpy())
-    assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-6)
-    assert ReaderHead(2).extra_logits(features).tolist() == [0.0] * 5

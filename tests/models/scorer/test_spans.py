@@ -8,9 +8,9 @@ import torch
 from tiny import encoded_pair, tokenizer_of
 
 from fitrag_integrations import Passage
+from fitrag_integrations.models.bundled import Read, sentence_numbers
 from fitrag_integrations.models.encoder.items import chunk_spans, token_ranges
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
-from fitrag_integrations.models.light.heads import Spans, span_logits
 from fitrag_integrations.models.scorer import spans
 from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, LineHead, span_evidence
 
@@ -133,13 +133,16 @@ def test_what_is_worth_keeping_is_measured_where_it_is_marked():
     assert evidence.numbers[:, COUNT:].tolist() == [[1, 1], [3, 4]]
 
 
-def test_a_line_over_the_numbers_is_the_same_without_torch():
-    head, ranges = LineHead(2), token_ranges(CHUNK, [(0, 1), (1, 3)])
-    named = {name: tensor.numpy() for name, tensor in head.state_dict().items()}
-    whole = np.array([0.3, -1.2], dtype=np.float32)
-    evidence = of_one(ranges, answers=head.answers(STATES).detach())
-    wanted = head(evidence, STATES[:2], torch.from_numpy(whole).expand(2, 2)).detach().numpy()
-    batch = Batch.of([CHUNK])
-    given = STATES.numpy()[None], batch, Spans(batch, [ranges]), RARITY.numpy(), whole[None]
-    found = span_logits(named, *given)
-    assert found == pytest.approx(wanted, abs=1e-5)
+@pytest.mark.parametrize("seed", range(6))
+def test_numbers_of_bundled_sentences_are_those_of_the_torch_head(seed):
+    chance = np.random.default_rng(seed)
+    answers = torch.from_numpy(chance.normal(size=(8, 3)).astype(np.float32) * 3)
+    ranges = [(4, 5), (5, 7), (4, 7), (0, 0), (2, 6)]
+    numbers = of_one(ranges, answers=answers).numbers
+    wanted = torch.stack(
+        [*numbers[:, 12:14].T, *numbers[:, 4:6].T / 5, numbers[:, 8]], dim=1
+    ).numpy()
+    whole = np.array([0.3, -1.2, 0, 0], dtype=np.float32)
+    found = sentence_numbers(Read(whole, answers.numpy()), CHUNK.tokens[3] >= 0, ranges)
+    assert found[:, [0, 1, 2, 3, 6]] == pytest.approx(wanted, abs=1e-5)
+    assert found[:, 4:6] == pytest.approx(np.tile(whole[:2], (len(ranges), 1)))

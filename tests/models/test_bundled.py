@@ -21,9 +21,9 @@ from fitrag_integrations.models import (
     OnePassScorer,
     RetrievalEvaluator,
 )
-from fitrag_integrations.models.light import graphs as light_engine
-from fitrag_integrations.models.light.models import LightEvaluator, LightReader, LightScorer
-from fitrag_integrations.models.light.vectors import LightDense
+from fitrag_integrations.models import bundled as bundled
+from fitrag_integrations.models.bundled import BundledEvaluator, BundledReader, BundledScorer
+from fitrag_integrations.models.bundled import BundledDense
 from fitrag_integrations.retrieval.encoder import Encoder
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def near(found, wanted):
 
 @pytest.fixture(scope="module")
 def light():
-    return LightScorer.embedded()
+    return BundledScorer.embedded()
 
 
 async def test_scores_are_those_of_torch(light):
@@ -87,11 +87,11 @@ async def test_sentences_are_those_of_torch(light):
 
 
 async def test_grades_and_answers_are_those_of_torch():
-    light, wanted = LightEvaluator.embedded(), RetrievalEvaluator.embedded(device="cpu")
+    light, wanted = BundledEvaluator.embedded(), RetrievalEvaluator.embedded(device="cpu")
     assert light.evaluate(PAIRS) == pytest.approx(wanted.evaluate(PAIRS), abs=2 * NEAR)
     assert await light.aevaluate(PAIRS) == light.evaluate(PAIRS)
     assert (light.name, light.thresholds) == (wanted.name, wanted.thresholds)
-    light, wanted = LightReader.embedded(), ExtractiveReader.embedded(device="cpu")
+    light, wanted = BundledReader.embedded(), ExtractiveReader.embedded(device="cpu")
     for one, two in zip(light.read(PAIRS), wanted.read(PAIRS), strict=True):
         assert (one.text, one.start, one.end) == (two.text, two.start, two.end)
         assert one.score == pytest.approx(two.score, abs=NEAR)
@@ -125,13 +125,14 @@ for role, verb in [("scorer", "score"), ("evaluator", "evaluate"), ("reader", "r
 scorer = defaults.EMBEDDED_SCORER
 from fitrag_integrations import MissingExtraError, models
 pair = ("who?", Passage("1", "the king of Rome"))
-assert models.ExtractiveReader.embedded().read([pair])[0].text
-models.BiLabelScorer.embedded().score([pair]), models.RetrievalEvaluator.embedded().evaluate([pair])
+assert models.BundledReader.embedded().read([pair])[0].text
+models.BundledScorer.embedded().score([pair]), models.BundledEvaluator().evaluate([pair])
 from fitrag_integrations.retrieval import Encoder
 assert Encoder().encode(["the king of Rome"]).shape == (1, 384)
 for load in (
-    lambda: models.ExtractiveReader.from_pretrained("mine"),
-    lambda: models.ExtractiveReader.embedded(device="cpu"),
+    lambda: models.BundledReader.from_pretrained("mine"),
+    lambda: models.BundledReader.embedded(device="cpu"),
+    lambda: models.ExtractiveReader,
     lambda: models.Continuer,
 ):
     try:
@@ -149,13 +150,13 @@ print(defaults.embedded_detector(scorer.name, window=3, stride=1, per_passage=1)
 
 
 def test_one_of_two_over_an_engine_is_unloaded_alone():
-    first, second = LightScorer(), LightScorer()
+    first, second = BundledScorer(), BundledScorer()
     first.unload()
     assert len(second.score(PAIRS[:1])) == 1
     second.unload()
     with pytest.raises(ModelLoadError, match="was unloaded"):
         second.score(PAIRS[:1])
-    assert len(LightScorer().score(PAIRS[:1])) == 1
+    assert len(BundledScorer().score(PAIRS[:1])) == 1
 
 
 def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
@@ -164,9 +165,9 @@ def test_the_default_runs_without_torch_where_there_is_no_gpu(monkeypatch):
     assert not extras.torch_sees_gpu()
     assert "torch" not in sys.modules
     monkeypatch.setattr(defaults, "_loaded", {})
-    assert type(defaults.default_model("scorer")) is LightScorer
+    assert type(defaults.default_model("scorer")) is BundledScorer
     assert defaults.kind_of("detector") is EligibilityDetector
-    assert defaults.kind_of("reader") is LightReader
+    assert defaults.kind_of("reader") is BundledReader
     monkeypatch.setattr(defaults, "torch_sees_gpu", lambda: True)
     assert defaults.kind_of("reader") is ExtractiveReader
 
@@ -175,7 +176,7 @@ def test_vectors_are_those_of_torch():
     texts = [TEXT, "", "half a pair \ud800", "long " * 600, *(passage.text for _, passage in PAIRS)]
     light, wanted = Encoder(), Encoder(dtype="float32")
     found = light.encode(texts)
-    assert type(light._dense._loaded) is LightDense
+    assert type(light._dense._loaded) is BundledDense
     assert found == pytest.approx(wanted.encode(texts), abs=1e-5)
     assert (light.width, light.settings) == (wanted.width, wanted.settings)
     assert light.encode([]).shape == (0, 384)
@@ -209,7 +210,7 @@ def test_a_fork_encodes_as_its_parent():
     ("given", "kind"),
     [
         # what the manifest of an index holds
-        ({"pooling": "mean", "normalize": True, "max_tokens": 256, "prompts": {}}, "LightDense"),
+        ({"pooling": "mean", "normalize": True, "max_tokens": 256, "prompts": {}}, "BundledDense"),
         ({"dtype": "bfloat16"}, "Dense"),
         ({"backend": "onnx"}, "Dense"),
         ({"max_length": 64}, "Dense"),
@@ -232,19 +233,17 @@ def test_a_driver_alone_is_no_gpu(monkeypatch, tmp_path):
 
 
 def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch):
-    model = LightScorer()
+    model = BundledScorer()
     engine, read = model._engine, []
     engine.forget()
-    states = engine.states
-    monkeypatch.setattr(
-        engine, "states", lambda batch: read.append(len(batch.pairs)) or states(batch)
-    )
+    run = engine.read
+    monkeypatch.setattr(engine, "read", lambda batch: read.append(len(batch.pairs)) or run(batch))
     near(model.score(PAIRS[:2]), wanted := model.score(PAIRS[:2]))
     once = sum(read)
     items = [(*pair, [(0, 10)]) for pair in PAIRS[:2]]
     near([whole for whole, _ in model.score_sentences(items)], wanted)
-    LightEvaluator().evaluate(PAIRS[:2])
-    LightReader().read(PAIRS[:2])
+    BundledEvaluator().evaluate(PAIRS[:2])
+    BundledReader().read(PAIRS[:2])
     assert sum(read) == once
     near(model.score(PAIRS)[:2], wanted)  # the others are read, these are not
     assert sum(read) == once + len([c for g in engine.tokenizer.encode(PAIRS[2:]) for c in g])
@@ -253,18 +252,22 @@ def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch)
     assert sum(read) > once + 2
 
 
-def test_states_are_kept_within_bounds(monkeypatch):
-    monkeypatch.setattr(light_engine, "KEPT", 60)
-    model = LightScorer()
+def test_logits_are_kept_within_bounds(monkeypatch):
+    monkeypatch.setattr(bundled, "KEPT", 60)
+    model = BundledScorer()
     model._engine.forget()
     wanted = model.score(PAIRS)
     near(model.score([*PAIRS, PAIRS[0]]), [*wanted, wanted[0]])
-    assert model._engine._tokens == sum(map(len, model._engine._kept.values())) <= 60
+    assert (
+        model._engine._tokens
+        == sum(len(each.tokens) for each in model._engine._kept.values())
+        <= 60
+    )
 
 
 def test_eight_bits_are_the_default_and_near_float32(light, monkeypatch):
     monkeypatch.delenv("FITRAG_CPU_DTYPE")
-    model, items = LightScorer.embedded(), [(*pair, [(0, 1)]) for pair in PAIRS]
+    model, items = BundledScorer.embedded(), [(*pair, [(0, 1)]) for pair in PAIRS]
     assert (model.dtype, light.dtype) == ("int8", "float32")
     assert model.name == light.name  # what is fitted to one's scores fits the other's
     for one, two in zip(model.score(PAIRS), light.score(PAIRS), strict=True):
@@ -275,7 +278,7 @@ def test_eight_bits_are_the_default_and_near_float32(light, monkeypatch):
         model._engine.forget()
         near([model.score_sentences([item])[0][0]], [whole])  # whatever it is scored beside
     assert pickle.loads(pickle.dumps(light)).dtype == "float32"
-    assert LightReader("int8")._engine is model._engine is not LightReader("float32")._engine
+    assert BundledReader("int8")._engine is model._engine is not BundledReader("float32")._engine
 
 
 @pytest.mark.parametrize(
@@ -291,6 +294,6 @@ def test_a_bundled_scorer_passed_in_torch_says_that_the_default_computes_otherwi
 
 def test_a_precision_that_is_not_there():
     with pytest.raises(InputError, match=r"`dtype` must be int8 or float32, got .bfloat16"):
-        LightEvaluator.embedded(dtype="bfloat16")
+        BundledEvaluator.embedded(dtype="bfloat16")
     with pytest.raises(MissingExtraError, match="the option 'backend'"):
-        LightEvaluator.embedded(backend="onnx")
+        BundledEvaluator.embedded(backend="onnx")

@@ -1,13 +1,16 @@
-"""Write `embedded/light`: two graphs of MiniLM's forward pass, its embeddings and its tokenizer.
+"""Write `embedded/bundled`: two graphs of the trunk and all heads, the embeddings, the tokenizer.
 
-    python scripts/embed_light.py
+    python scripts/embed_bundled.py
 
-Graphs hold no weights; embeddings are kept in eight bits, with a scale for each token.
+The heads are exported from torch, out of what the folders of scorer, evaluator, reader and one-pass
+scorer hold, and stay in float32. The graphs hold no large weights; embeddings are kept in eight
+bits, with a scale for each token.
 """
 
 import hashlib
 import io
 import shutil
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,13 @@ import onnx
 import torch
 from safetensors.numpy import save_file
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "student"))
+from model import FURTHEST, best_span, shipped_lines, shipped_student  # noqa: E402
+
 from fitrag_integrations.models.encoder.encoders import load_encoder
-from fitrag_integrations.models.light.graphs import EMBEDDINGS
+from fitrag_integrations.models.bundled import EMBEDDINGS
 from fitrag_integrations.models.runtime.backends import sample
-from fitrag_integrations.models.runtime.folder import write_manifest
+from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 
@@ -31,14 +37,18 @@ LEVELS = 127  # on each side of zero; with half of them one decision in a hundre
 
 def main() -> None:
     """Write the folder."""
-    home = embedded_folder("light")
+    home = embedded_folder("bundled")
     home.mkdir(exist_ok=True)
+    student, _ = shipped_student(attention="eager")
     trunk, _ = load_encoder(embedded_folder("trunk"), attention="eager")
-    (home / "graph.onnx").write_bytes(without_weights(graph_of(trunk.eval())))
+    heads = heads_graph(student.eval())
+    whole = joined(without_weights(graph_of(trunk.eval())), heads)
+    (home / "graph.onnx").write_bytes(whole.SerializeToString())
     parts = {k: v.numpy() for k, v in trunk.encoder.state_dict().items() if "embeddings." in k}
     save_file(in_eight_bits(parts), home / "embeddings.safetensors")
     shutil.copy(Path(weights_source(MINILM)) / "tokenizer.json", home)
-    (home / "eight_bits.onnx").write_bytes(eight_bits_graph(trunk.encoder.config))
+    eight_bits = joined(eight_bits_graph(trunk.encoder.config), heads)
+    (home / "eight_bits.onnx").write_bytes(eight_bits.SerializeToString())
     named = {
         "graph": "graph.onnx",
         "eight_bits": "eight_bits.onnx",
@@ -46,44 +56,102 @@ def main() -> None:
     }
     fields = {name: entry(home / file) for name, file in named.items()}
     fields["tokenizer"] = entry(home / "tokenizer.json")
-    write_manifest(home, "model.json", kind="light", fields={"base": MINILM, **fields})
+    made_of = {
+        name: read_manifest(embedded_folder(name), "model.json", kind=name)["head"]["sha256"]
+        for name in ("bilabel", "evaluator", "reader", "onepass")
+    }
+    lines = {"sentence": shipped_lines()["sentence"], "heads": made_of}
+    write_manifest(home, "model.json", kind="bundled", fields={"base": MINILM, **fields, **lines})
+
+
+def heads_graph(student):
+    """Export the heads over the trunk's states, with what the reader adds for its best answer."""
+    line = shipped_lines()["answered"][4] / 2
+
+    class Heads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            student.encoder = None
+            self.student = student
+
+        def forward(self, states, ids, mask, types, text):
+            labels, tokens = student.heads(states, ids, mask, types, text)
+            best = best_span(tokens, text).clamp(-FURTHEST, FURTHEST) * line
+            return torch.cat([labels[:, :3], labels[:, 3:] + best.unsqueeze(1)], dim=1), tokens
+
+    given = [torch.ones(3, 17, dtype=torch.long) for _ in range(4)]  # one for all would be merged
+    states = torch.zeros(3, 17, student.tokens.in_features)
+    dims = {0: torch.export.Dim("batch", min=1, max=65536), 1: torch.export.Dim("tokens", max=512)}
+    names = ["states", "ids", "mask", "types", "text"]
+    model = exported(Heads(), (states, *given), names, ["labels", "tokens"], (dims,) * 5)
+    for each in model.graph.initializer:
+        if each.dims == [student.clues.rarity.numel()]:  # the scorer's file has it too
+            each.name, old = "rarity", each.name
+            outside(each)
+            for node in model.graph.node:
+                node.input[:] = ["rarity" if name == old else name for name in node.input]
+    return model
+
+
+def joined(trunk, heads):
+    """Lay the graph of the heads behind that of the trunk."""
+    heads = onnx.compose.add_prefix(
+        heads, "heads/", rename_inputs=False, rename_outputs=False, rename_initializers=False
+    )
+    trunk.graph.node.extend(heads.graph.node)
+    trunk.graph.initializer.extend(heads.graph.initializer)
+    trunk.graph.input.extend(each for each in heads.graph.input if each.name == "text")
+    trunk.graph.output.extend(heads.graph.output)
+    return trunk
 
 
 def graph_of(trunk):
     """Export a trunk, each weight by its name."""
     dims = {0: torch.export.Dim("batch", min=1, max=65536), 1: torch.export.Dim.DYNAMIC}
+    given = tuple(sample(trunk, (3, 17)))
+    return exported(trunk, given, ["ids", "mask", "types"], ["states"], (dims,) * 3)
+
+
+def exported(module, given, inputs, outputs, dims):
+    """Export a module as a graph of any batch and length."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            trunk,
-            tuple(sample(trunk, (3, 17))),
+            module,
+            given,
             dynamo=True,
             optimize=False,  # which would fold weights under other names
             verbose=False,
-            input_names=["ids", "mask", "types"],
-            output_names=["states"],
-            dynamic_shapes=(dims,) * 3,
+            input_names=inputs,
+            output_names=outputs,
+            dynamic_shapes=dims,
+            opset_version=20,
         )
     assert program is not None
     file: Any = io.BytesIO()  # it says it wants a path, and takes both
     program.save(file)
-    return onnx.load_from_string(file.getvalue())
-
-
-def without_weights(model):
-    """Take the weights out, and what is told of where each node came from."""
-    for each in model.graph.initializer:
-        each.ClearField("metadata_props")
-        if each.data_type == onnx.TensorProto.FLOAT and np.prod(each.dims) >= SMALL:
-            each.ClearField("raw_data")
-            each.data_location = onnx.TensorProto.EXTERNAL
-            entry = each.external_data.add()
-            entry.key, entry.value = "location", "weights"
-    for node in model.graph.node:
+    model = onnx.load_from_string(file.getvalue())
+    for node in [*model.graph.node, *model.graph.initializer]:
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
     del model.graph.value_info[:], model.metadata_props[:]
-    return model.SerializeToString()
+    return model
+
+
+def without_weights(model):
+    """Take the large weights out of a graph."""
+    for each in model.graph.initializer:
+        if each.data_type == FLOAT and np.prod(each.dims) >= SMALL:
+            outside(each)
+    return model
+
+
+def outside(tensor):
+    """Leave a tensor to whoever opens the graph."""
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", "weights"
 
 
 def eight_bits_graph(config):
@@ -93,9 +161,8 @@ def eight_bits_graph(config):
     held: dict[str, Any] = {}
 
     def weight(name, kind, *dims):
-        held[name] = tensor = onnx.TensorProto(name=name, data_type=kind, dims=dims)
-        tensor.data_location = onnx.TensorProto.EXTERNAL
-        tensor.external_data.add(key="location", value="weights")
+        held[name] = onnx.TensorProto(name=name, data_type=kind, dims=dims)
+        outside(held[name])
         return name
 
     def constant(name, value):
@@ -163,7 +230,7 @@ def eight_bits_graph(config):
     states = onnx.helper.make_tensor_value_info("states", FLOAT, ["batch", "tokens", width])
     graph = onnx.helper.make_graph(nodes, "eight bits", described, [states], [*held.values()])
     sets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("com.microsoft", 1)]
-    return onnx.helper.make_model(graph, opset_imports=sets, ir_version=10).SerializeToString()
+    return onnx.helper.make_model(graph, opset_imports=sets, ir_version=10)
 
 
 def in_eight_bits(parts):

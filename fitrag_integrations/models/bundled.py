@@ -1,0 +1,485 @@
+"""The scorer, evaluator and reader that ship: one graph, run by ONNX Runtime without torch.
+
+`embedded/bundled` holds the graph twice, exported from the torch models by
+`scripts/embed_bundled.py`: token ids in, all heads out, so that every decision on a pair comes of
+one pass. Per pair there are the logits of `has_answer`, `llm_prefer`, the evaluator's grade and the
+reader's trust; per token those of an answer's start and end, and of how far it is worth keeping.
+
+The large weights are no part of the graph. The tuned layers lie where torch reads them, the
+embeddings beside the graph, in eight bits with a scale for each token. One graph computes in
+float32. The other multiplies whole numbers: weights have seven bits with a scale for each output,
+so that no processor's sums overflow and all give the same, and activations eight bits with a scale
+for each token, so that no score depends on what is scored beside it. Attention, norms, sums and
+heads stay in float32.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, Self, TypeAlias
+from weakref import WeakSet, WeakValueDictionary
+
+import numpy as np
+import onnxruntime
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from fitrag_integrations.core.extras import torch_needed
+from fitrag_integrations.errors import ModelLoadError, refuse_if
+from fitrag_integrations.models.encoder.items import (
+    ANSWER_TOKENS,
+    CALIBRATED,
+    NOTHING,
+    Correction,
+    Item,
+    Range,
+    best_logits,
+    placed_spans,
+    table_logit,
+)
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.recipe import KNOWN
+from fitrag_integrations.models.kinds import (
+    Answer,
+    Judged,
+    PairGrader,
+    PairReader,
+    SentenceScorer,
+    answer_of,
+    found_in,
+)
+from fitrag_integrations.models.runtime.batching import (
+    BLOCK,
+    in_blocks,
+    in_groups,
+    token_batches,
+)
+from fitrag_integrations.models.runtime.folder import (
+    kind_in,
+    read_arrays,
+    read_checked,
+    read_manifest,
+    table_line,
+)
+from fitrag_integrations.models.runtime.saved import Bundled, Origin, SavedModel, embedded_folder
+from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256
+from fitrag_integrations.models.runtime.worker import Steps, Worker, check_going
+from fitrag_integrations.types import BiLabelScore
+from fitrag_integrations.values.thresholds import ActionThresholds
+
+Floats = NDArray[np.float32]
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+BUDGET = 1024  # padded tokens of one forward pass
+KEPT = 200_000  # tokens whose logits are kept for another head that asks next, about 3 MB
+EMBEDDINGS = "embeddings.word_embeddings"
+DTYPES = ("int8", "float32")
+GRADE, TRUST = 2, 3  # columns of a pair's logits, behind `has_answer` and `llm_prefer`
+LEVELS = 63  # of a weight on each side of zero
+PRODUCTS = {
+    "attention.self": ("query", "key", "value"),
+    "attention.output": ("dense",),
+    "intermediate": ("dense",),
+    "output": ("dense",),
+}
+"""The products of a layer; the first is one for queries, keys and values."""
+UNUSED = ("pooler.", "embeddings.position_ids")  # of MiniLM's checkpoint, but not of the graph
+
+
+class Read(NamedTuple):
+    """Logits of a chunk, shape (4,), and of its tokens, (tokens, 3): start, end and keep."""
+
+    labels: Floats
+    tokens: Floats
+
+
+class Fast:
+    """A tokenizer of `tokenizers` under the names by which `PairTokenizer` asks for one."""
+
+    pad_token_id = 0
+
+    def __init__(self, content: bytes) -> None:
+        self.backend_tokenizer = Tokenizer.from_buffer(content)
+
+    def __len__(self) -> int:
+        return int(self.backend_tokenizer.get_vocab_size())
+
+
+class Graph:
+    """The graph over some weights, and its tokenizer."""
+
+    def __init__(self, dtype: str, weights: Arrays) -> None:
+        self.home = embedded_folder("bundled")
+        needs = ("graph", "eight_bits", "embeddings", "tokenizer", "sentence", "heads")
+        self.manifest = read_manifest(self.home, "model.json", kind="bundled", needs=needs)
+        self.tokenizer = Fast(read_checked(self.home, self.manifest["tokenizer"]))
+        scorer = embedded_folder("bilabel")
+        head = read_manifest(scorer, "model.json", kind="bilabel", needs=("head",))["head"]
+        if head["sha256"] != self.manifest["heads"]["bilabel"]:
+            raise ModelLoadError(f"{self.home}: exported from other heads than those beside it")
+        make = onnxruntime.OrtValue.ortvalue_from_numpy  # the session reads them where they are
+        held = {"rarity": read_arrays(scorer, head)["rarity"]}
+        held |= {f"encoder.{name}": each for name, each in weights.items()}
+        self._held = {name: make(np.ascontiguousarray(each)) for name, each in held.items()}
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+        # threads that spin while they wait take the cores from whatever else runs
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        options.add_external_initializers(list(self._held), list(self._held.values()))
+        graph = read_checked(
+            self.home, self.manifest["graph" if dtype == "float32" else "eight_bits"]
+        )
+        self._session = onnxruntime.InferenceSession(
+            graph, options, providers=["CPUExecutionProvider"]
+        )
+        self._path = onnxruntime.RunOptions()
+        self._path.only_execute_path_to_fetches = True
+
+    def run(self, outputs: Sequence[str], **given: NDArray[Any]) -> list[Floats]:
+        """Compute some outputs, and nothing that they do not need. Inputs: (batch, tokens)."""
+        inputs = {name: array.astype(np.int64) for name, array in given.items()}
+        found: list[Floats] = self._session.run(outputs, inputs, self._path)
+        return found
+
+
+class Engine:
+    """Logits of pairs, computed on a worker of its own for all models that use it."""
+
+    def __init__(self, dtype: str) -> None:
+        trunk = embedded_folder("trunk")
+        fields = read_manifest(trunk, "encoder.json", kind="encoder", needs=("max_length", "tuned"))
+        home = embedded_folder("bundled")
+        manifest = read_manifest(home, "model.json", kind="bundled", needs=("embeddings",))
+        words, layers = (
+            read_arrays(home, manifest["embeddings"]),
+            read_arrays(trunk, fields["tuned"]),
+        )
+        layers = {k: array for k, array in layers.items() if not k.startswith("pooler.")}
+        if dtype == "float32":
+            scale = words.pop(f"{EMBEDDINGS}.scale")
+            words[f"{EMBEDDINGS}.weight"] = words[f"{EMBEDDINGS}.weight"] * scale
+        self._graph = Graph(dtype, words | (layers if dtype == "float32" else dict(whole(layers))))
+        self.manifest, self.users = self._graph.manifest, WeakSet[object]()
+        self.tokenizer = PairTokenizer(self._graph.tokenizer, max_length=fields["max_length"])
+        self.worker = Worker("bundled models", small=BUDGET // 128)
+        self._kept: dict[bytes, Read] = {}  # by a chunk's tokens, the oldest first
+        self._tokens = 0
+
+    def leave(self, user: object) -> None:
+        """Stop the worker when the last user has left."""
+        self.users.discard(user)
+        if not self.users:
+            self.worker.close()
+
+    def run(self, chunks: Sequence[EncodedPair]) -> Steps[list[Read]]:
+        """Return the logits of each chunk, in order; what was read a moment ago is known.
+
+        On the worker only.
+        """
+        names = [chunk.tokens.tobytes() for chunk in chunks]
+        found = {name: self._kept[name] for name in names if name in self._kept}
+        new = {n: chunk for n, chunk in zip(names, chunks, strict=True) if n not in found}
+        keys, fresh = list(new), list(new.values())
+        for chosen in token_batches([len(chunk) for chunk in fresh], budget=BUDGET):
+            batch = Batch.of([fresh[i] for i in chosen], pad_id=self.tokenizer.pad_id)
+            for i, read in zip(chosen, self.read(batch), strict=True):
+                found[keys[i]] = self._kept[keys[i]] = read
+                self._tokens += len(read.tokens)
+            yield len(found), len(chunks)
+        while self._tokens > KEPT:
+            self._tokens -= len(self._kept.pop(next(iter(self._kept))).tokens)
+        return [found[name] for name in names]
+
+    def read(self, batch: Batch) -> list[Read]:
+        """Run the graph over a batch."""
+        mask = np.arange(batch.tokens.shape[2]) < batch.lengths[:, None]
+        ids, types = batch.tokens[:2]
+        given = {"ids": ids, "mask": mask, "types": types, "text": batch.placed}
+        labels, tokens = self._graph.run(("labels", "tokens"), **given)
+        rows = zip(labels, tokens, batch.lengths, strict=True)
+        return [Read(own.copy(), marks[:size].copy()) for own, marks, size in rows]
+
+    def forget(self) -> None:
+        """Clear what is known, so that the next pass computes everything."""
+
+        def clear(items: Sequence[None]) -> list[None]:
+            self._kept.clear()
+            self._tokens = 0
+            return list(items)
+
+        self.worker.call(clear, [None])
+
+
+_engines: WeakValueDictionary[str, Engine] = WeakValueDictionary()
+_making = Lock()
+
+
+def engine_of(dtype: str, user: object) -> Engine:
+    """Return an engine; models of the same precision share it while one lives."""
+    with _making:
+        held = _engines.get(dtype)
+        if held is None or held.worker.closed:
+            _engines[dtype] = held = Engine(dtype)
+        held.users.add(user)
+        return held
+
+
+def whole(layers: Arrays) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the weights and biases of all layers as the graph of whole numbers holds them."""
+    for name, array in layers.items():
+        if "LayerNorm" in name:
+            yield name, array
+    for layer in range(sum(name.endswith("intermediate.dense.bias") for name in layers)):
+        for part, names in PRODUCTS.items():
+            at = f"encoder.layer.{layer}.{part}"
+            weight, bias = (
+                np.concatenate([layers[f"{at}.{name}.{kind}"] for name in names])
+                for kind in ("weight", "bias")
+            )
+            scale = np.maximum(np.abs(weight).max(1), 1e-8) / LEVELS
+            yield f"{at}.weight", np.rint(weight / scale[:, None]).astype(np.int8).T
+            yield f"{at}.scale", scale
+            yield f"{at}.bias", bias
+
+
+class BundledModel(Bundled):
+    """A model over the engine that all of the same precision share.
+
+    Args:
+        dtype: "int8" (default), whose products have eight bits, or "float32".
+            `FITRAG_CPU_DTYPE=float32` makes that the default.
+
+    Raises:
+        InputError: For another `dtype`.
+    """
+
+    def __init__(self, dtype: str | None = None) -> None:
+        super().__init__(read_manifest(embedded_folder(self.kind), "model.json", kind=self.kind))
+        if dtype in (None, "auto"):
+            dtype = "float32" if os.environ.get("FITRAG_CPU_DTYPE") == "float32" else "int8"
+        refuse_if(dtype not in DTYPES, "dtype", dtype, " or ".join(DTYPES))
+        self.dtype = str(dtype)
+        self._engine = engine_of(self.dtype, self)
+
+    @classmethod
+    def embedded(cls, *, dtype: str | None = None, **options: Any) -> Self:
+        """Load what ships; raise `MissingExtraError` for another option: those need PyTorch."""
+        if options:
+            raise torch_needed(ModuleNotFoundError(name="torch"), f"the option {min(options)!r}")
+        return cls(dtype)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
+        """Raise `MissingExtraError`: a model other than the bundled one needs PyTorch."""
+        raise torch_needed(ModuleNotFoundError(name="torch"), f"the {cls.kind} in {folder}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.dtype,)
+
+    def _release(self) -> None:
+        self._engine.leave(self)
+
+    def _chunks(self, pairs: Sequence[Pair]) -> Steps[list[list[tuple[EncodedPair, Read]]]]:
+        """Return the chunks of each pair, with their logits."""
+        groups = self._engine.tokenizer.encode(pairs)
+        read = yield from in_groups(groups, self._engine.run)
+        return [list(zip(*both, strict=True)) for both in zip(groups, read, strict=True)]
+
+
+class BundledScorer(SentenceScorer, BundledModel):
+    """The bundled scorer: both labels of a passage, `has_answer` of a sentence.
+
+    Example:
+        >>> scorer = BundledScorer()
+        >>> scorer.score([("Who wrote it?", Passage("1", "Ann wrote it."))])
+    """
+
+    kind = "bilabel"
+
+    def __init__(self, dtype: str | None = None) -> None:
+        super().__init__(dtype)
+        self._tables = table_line(self.manifest)
+        self._line = np.array(self._engine.manifest["sentence"], np.float32)
+        self._correction = Correction()
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
+        """Load a folder of `fitrag calibrate scores`; any other, and options, need PyTorch."""
+        if options or kind_in(Path(folder)) != CALIBRATED:
+            return super().from_pretrained(folder, **options)
+        given = Correction.read(Path(folder))
+        if given.source != "embedded":
+            return super().from_pretrained(given.source)
+        made = cls()
+        made._correction = given.check(made.name)
+        made._origin = Origin(str(folder), {})
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return super().__reduce__() if self._origin is None else SavedModel.__reduce__(self)
+
+    @property
+    def name(self) -> str:
+        """The name of the scorer, equal to that of its PyTorch version, for what is fitted on its
+        scores.
+        """
+        base = Path(str(self.manifest["base"])).name
+        return self._correction.name(f"bilabel {base} {self.manifest['head']['sha256'][:8]}")
+
+    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
+        found = yield from self._chunks(pairs)
+        return [
+            self._labels(pair, [read for _, read in chunks])
+            for pair, chunks in zip(pairs, found, strict=True)
+        ]
+
+    def _labels(self, pair: Pair, chunks: Sequence[Read]) -> BiLabelScore:
+        has, prefer = np.max([read.labels[:2] for read in chunks], axis=0).tolist()
+        return self._correction.labels(table_logit(pair[1].text, has, self._tables), prefer)
+
+    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
+        placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
+        results = zip(chunks, (yield from self._engine.run(chunks)), strict=True)
+        judged = []
+        for own, (question, passage, spans) in zip(placed, items, strict=True):
+            read, parts = [], []
+            for which, _ in own:
+                chunk, found = next(results)
+                numbers = sentence_numbers(found, chunk.tokens[3] >= 0, wanted[id(chunk)])
+                read.append(found)
+                parts.append((which, (numbers @ self._line[:-1] + self._line[-1])[:, None]))
+            logits = best_logits(len(spans), parts)[:, 0].tolist()
+            labels = [self._correction.labels(logit) for logit in logits]
+            judged.append((self._labels((question, passage), read), labels))
+        return judged
+
+
+def sentence_numbers(read: Read, text: NDArray[np.bool_], spans: Sequence[Range]) -> Floats:
+    """Measure spans of a chunk's tokens, for the line that judges sentences. Shape: (spans, 7).
+
+    Mean and maximum of how far its tokens are worth keeping; a fifth of the best answer in it, and
+    of that less the chunk's best; both labels of the chunk; the log of its length over 5.
+    """
+    start, end, keep = np.where(text, read.tokens.T, -np.inf)
+    until = np.maximum.accumulate(later_ends(end), axis=1)  # the best end so far
+    first, last = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+    sizes = (last - first).clip(min=0)
+    full, begins = sizes > 0, sizes.cumsum() - sizes
+    which = np.repeat(np.arange(len(sizes)), sizes)
+    places = np.arange(len(which)) - begins[which] + first[which]
+    room = (last[which] - places).clip(1, ANSWER_TOKENS) - 1
+    counts = np.zeros(len(sizes))
+    numbers = np.zeros((len(sizes), 7), dtype=np.float32)
+    own = np.full(len(sizes), -np.inf)
+    if full.any():
+        ends = begins[full]
+        counts[full] = np.add.reduceat(text[places], ends, dtype=np.int64)
+        own[full] = np.maximum.reduceat(start[places] + until[places, room], ends)
+        numbers[full, 0] = np.add.reduceat(np.where(text, keep, 0.0)[places], ends)
+        numbers[full, 1] = np.maximum.reduceat(keep[places], ends)
+    numbers[:, 0] /= np.maximum(counts, 1)
+    numbers[counts == 0, 1] = 0.0
+    with np.errstate(invalid="ignore"):  # a chunk without text
+        behind = own - (start + until[:, -1]).max()
+    numbers[:, 2] = np.maximum(own, NOTHING) / 5
+    numbers[:, 3] = np.nan_to_num(np.maximum(behind, NOTHING), nan=0.0) / 5
+    numbers[:, 4:6] = read.labels[:2]
+    numbers[:, 6] = np.log1p(counts) / 5
+    return numbers
+
+
+def later_ends(end: Floats) -> Floats:
+    """Return the scores of the ends that may follow each token. Shape: (tokens, 24)."""
+    return sliding_window_view(
+        np.pad(end, (0, ANSWER_TOKENS - 1), constant_values=-np.inf), ANSWER_TOKENS
+    )
+
+
+class BundledEvaluator(PairGrader, BundledModel):
+    """The bundled retrieval evaluator: grades pairs in [-1, 1], as `RetrievalEvaluator` does."""
+
+    kind = "evaluator"
+
+    def __init__(self, dtype: str | None = None) -> None:
+        super().__init__(dtype)
+        self.name = str(self.manifest["name"])
+        self.thresholds = ActionThresholds.from_dict(self.manifest["thresholds"])
+
+    def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
+        found = yield from self._chunks(pairs)
+        best = (max(float(read.labels[GRADE]) for _, read in chunks) for chunks in found)
+        return [math.tanh(logit / 2) for logit in best]
+
+
+class BundledReader(PairReader, BundledModel):
+    """The bundled reader: finds the answer in a passage, as `ExtractiveReader` does."""
+
+    kind = "reader"
+
+    def __init__(self, dtype: str | None = None) -> None:
+        super().__init__(dtype)
+        self.abstain_below: float | None = self.manifest["thresholds"]["abstain_below"]
+
+    def _read(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
+        found = yield from self._chunks(pairs)
+        answers = []
+        for (_, passage), chunks in zip(pairs, found, strict=True):
+            best = []
+            for chunk, read in chunks:
+                start, end = np.where(chunk.tokens[3] >= 0, read.tokens[:, :2].T, -np.inf)
+                scores = start[:, None] + later_ends(end)
+                first, further = divmod(int(scores.argmax()), ANSWER_TOKENS)
+                span = first, first + further
+                trust = float(read.labels[TRUST])
+                best.append(found_in(chunk, trust, float(scores[first, further]), *span))
+            answers.append(answer_of(passage, best))
+        return answers
+
+
+class BundledDense:
+    """MiniLM's vectors, as `encoder.vectors.Dense` computes them in torch. One worker owns it.
+
+    Args:
+        folder: Where the checkpoint of the extra `offline` lies.
+    """
+
+    width = 384
+
+    def __init__(self, folder: Path) -> None:
+        self.recipe = KNOWN[MINILM]
+        arrays = read_arrays(folder, {"file": "model.safetensors", "sha256": MINILM_SHA256})
+        used = {name: each for name, each in arrays.items() if not name.startswith(UNUSED)}
+        self._graph = Graph("float32", used)
+        self._tokenizer = self._graph.tokenizer.backend_tokenizer
+        self._tokenizer.enable_truncation(self.recipe.max_tokens)
+        self._tokenizer.no_padding()
+
+    def encode(self, items: Sequence[tuple[str, str]]) -> Steps[list[Floats]]:
+        """Return the vectors of (name of a prompt, text), in order. Shape of each: (width,)."""
+        for name in {name for name, _ in items}:
+            self.recipe.prompt(name)  # has no prompts: any other than those of the roles is refused
+        return in_blocks([text for _, text in items], self._block, size=BLOCK)
+
+    def _block(self, texts: Sequence[str]) -> Steps[list[Floats]]:
+        valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # no surrogates
+        rows = [each.ids for each in self._tokenizer.encode_batch(valid)]
+        found: dict[int, Floats] = {}
+        for chosen in token_batches([len(row) for row in rows], budget=BUDGET):
+            check_going()
+            lengths = np.array([len(rows[i]) for i in chosen])
+            mask = np.arange(lengths.max()) < lengths[:, None]
+            ids = np.zeros(mask.shape, np.int64)
+            ids[mask] = np.concatenate([rows[i] for i in chosen])
+            given = {"ids": ids, "mask": mask, "types": np.zeros_like(ids), "text": mask}
+            (states,) = self._graph.run(("states",), **given)
+            vectors = (states * mask[..., None]).sum(1) / lengths[:, None]
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            found.update(zip(chosen, vectors.astype(np.float32), strict=True))
+            if len(found) < len(rows):
+                yield len(found), len(rows)
+        return [found[i] for i in range(len(rows))]

@@ -1,1 +1,0 @@
-"""The models that ship, run by ONNX Runtime over numpy: no torch, no transformers."""
