@@ -15,11 +15,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fitrag_integrations.models.light.models import LightScorer
+
 from fitrag_integrations import Passage
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
-from fitrag_integrations.models.light.models import LightScorer
 
 ROWS = Path(__file__).with_name("layout.jsonl")
 OTHERS = 3  # documents beside that of the question

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from compression_rows import Asked
+from fitrag_integrations.models.light.models import LightScorer
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from lxml.html import fromstring
 from worth_peers import Scores
@@ -30,7 +31,6 @@ from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.text.tokens import approximate_tokens

@@ -31,6 +31,8 @@ from typing import Any
 
 import numpy as np
 from compression_rows import Asked, asked
+from fitrag_integrations.models.light.graphs import DTYPES
+from fitrag_integrations.models.light.models import LightScorer
 from worth_peers import Scores, filled, ways
 from worth_rows import Vectors, titled
 
@@ -41,8 +43,6 @@ from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
 from fitrag_integrations.methods.fitrag.ranking import ranked
 from fitrag_integrations.models.encoder.items import of_logits
-from fitrag_integrations.models.light.graphs import DTYPES
-from fitrag_integrations.models.light.models import LightScorer
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.training.negatives import searching

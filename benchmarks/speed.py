@@ -36,6 +36,12 @@ from typing import Any
 import contenders
 import shapes
 import torch
+from fitrag_integrations.models.light.graphs import DTYPES
+from fitrag_integrations.models.light.models import (
+    LightEvaluator,
+    LightReader,
+    LightScorer,
+)
 from langchain_core.documents import Document
 from speed_page import markdown, write_page
 from turns import CHARACTERS, QUESTION, Apart, Job, Row, Started, cross_encoder, in_turns, pairs_of
@@ -46,12 +52,6 @@ from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.light.graphs import DTYPES
-from fitrag_integrations.models.light.models import (
-    LightEvaluator,
-    LightReader,
-    LightScorer,
-)
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.text.sentences import split_sentences

@@ -23,8 +23,8 @@ from safetensors.numpy import save_file
 sys.path.insert(0, str(Path(__file__).resolve().parent / "student"))
 from model import FURTHEST, best_span, shipped_lines, shipped_student  # noqa: E402
 
-from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.bundled import EMBEDDINGS
+from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.runtime.backends import sample
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder

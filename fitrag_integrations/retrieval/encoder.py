@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fitrag_integrations.models.encoder.vectors import Dense
     from fitrag_integrations.models.bundled import BundledDense
+    from fitrag_integrations.models.encoder.vectors import Dense
 
 _DTYPES = ("float32", "bfloat16", "float16")
 

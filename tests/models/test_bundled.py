@@ -22,8 +22,12 @@ from fitrag_integrations.models import (
     RetrievalEvaluator,
 )
 from fitrag_integrations.models import bundled as bundled
-from fitrag_integrations.models.bundled import BundledEvaluator, BundledReader, BundledScorer
-from fitrag_integrations.models.bundled import BundledDense
+from fitrag_integrations.models.bundled import (
+    BundledDense,
+    BundledEvaluator,
+    BundledReader,
+    BundledScorer,
+)
 from fitrag_integrations.retrieval.encoder import Encoder
 
 ROOT = Path(__file__).parents[2]

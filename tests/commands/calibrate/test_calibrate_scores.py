@@ -9,8 +9,8 @@ from command_fakes import read, write
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError, ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models import BiLabelScorer
-from fitrag_integrations.models.encoder.items import CALIBRATED, Correction
 from fitrag_integrations.models.bundled import BundledScorer
+from fitrag_integrations.models.encoder.items import CALIBRATED, Correction
 
 OPTIONS = ("timeout", "retries", "page size", "log level", "cache", "region", "workers", "port")
 NUMBERS = (30, 5, 50, "info", "200 MB", "eu-west-1", 4, 8080)

@@ -12,7 +12,7 @@ from fitrag_integrations.models.bundled import Read, sentence_numbers
 from fitrag_integrations.models.encoder.items import chunk_spans, token_ranges
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
 from fitrag_integrations.models.scorer import spans
-from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, LineHead, span_evidence
+from fitrag_integrations.models.scorer.spans import COUNT, NOTHING, span_evidence
 
 # question tokens 1 2; passage tokens 3 1 4, one character each
 CHUNK = encoded_pair(
