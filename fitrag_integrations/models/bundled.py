@@ -166,7 +166,7 @@ class Engine:
         self._graph = Graph(dtype, words | (layers if dtype == "float32" else dict(whole(layers))))
         self.manifest, self.users = self._graph.manifest, WeakSet[object]()
         self.tokenizer = PairTokenizer(self._graph.tokenizer, max_length=fields["max_length"])
-        self.worker = Worker("bundled models", small=BUDGET // 128)
+        self.worker = Worker("bundled models")
         self._kept: dict[bytes, Read] = {}  # by a chunk's tokens, the oldest first
         self._tokens = 0
 

@@ -30,13 +30,12 @@ from fitrag_integrations.models.runtime.batching import Budget, in_batches
 from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.placing import GPUS, attending, is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel
-from fitrag_integrations.models.runtime.worker import ForkSafe, Steps, Worker
+from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 E = TypeVar("E", bound="SharedEngine")
 Q = TypeVar("Q")
 A = TypeVar("A")
 BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}  # a CPU gains from little padding, a GPU from size
-USUAL_TOKENS = 128  # of a question and a passage
 FREE = 5e10  # weights times tokens that a GPU multiplies while a matrix's kernels are launched
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 GENERATION = {"cache_implementation", "compile_config", "disable_compile", "prefill_chunk_size"}
@@ -244,8 +243,7 @@ class SharedEngine:
             self.compute = made or place(module, self.device, self.dtype)
         elif options.compile:
             self.compute = graphed(self._module)
-        on_gpu, small = self.device.type in GPUS, max(1, self.room.tokens // USUAL_TOKENS)
-        self.worker = Worker(name, bound=on_gpu, small=small)
+        self.worker = Worker(name, bound=self.device.type in GPUS)
         self._users = 0
 
     @property
@@ -291,19 +289,18 @@ class SharedEngine:
                 torch.cuda.empty_cache()
 
 
-class Pool(ForkSafe, Generic[E]):
+class Pool(Generic[E]):
     """Keep each engine, by what it was loaded from, as long as a model uses it."""
 
     def __init__(self) -> None:
         self._engines: weakref.WeakValueDictionary[tuple[str, Options], E]
         self._engines = weakref.WeakValueDictionary()
-        self._loading = threading.Lock()
-        super().__init__()
+        self._renew()
+        if hasattr(os, "register_at_fork"):  # another thread of the parent may hold the lock
+            os.register_at_fork(after_in_child=self._renew)
 
-    def after_fork(self, *, in_child: bool) -> None:
-        """Create a new lock in the child: another thread of the parent may hold the old one."""
-        if in_child:
-            self._loading = threading.Lock()
+    def _renew(self) -> None:
+        self._loading = threading.Lock()
 
     def take(self, source: str, options: Options, load: Callable[[], E]) -> E:
         """Return the engine that is there, or load it; one user more is counted."""

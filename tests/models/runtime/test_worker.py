@@ -1,4 +1,4 @@
-"""The thread under a model: whose items are joined, who hears of an error, and how it ends."""
+"""The thread under a model: whose turn it is, who hears of an error, and how it ends."""
 
 import asyncio
 import gc
@@ -69,16 +69,6 @@ def test_nothing_asked_starts_no_thread(worker):
     assert worker.call(Doubler().double, []) == []
     assert asyncio.run(worker.acall(Doubler().double, [])) == []
     assert threading.active_count() == before
-
-
-def test_waiting_jobs_of_one_task_are_one_call_and_tasks_are_not_mixed(worker):
-    doubler, other = Doubler(held=True), Doubler()
-    first, futures = queued_behind(worker, doubler, [1], [2, 3], [])
-    futures += [worker.submit(other.double, [4]), worker.submit(doubler.double, [5])]
-    doubler.go.set()
-    assert [future.result(WAIT) for future in futures] == [[2], [4, 6], [], [8], [10]]
-    assert first.result(WAIT) == [0]
-    assert (doubler.calls, other.calls) == ([[0], [1, 2, 3, 5]], [[4]])
 
 
 def test_a_failing_or_cancelled_job_does_not_fail_its_neighbors(worker):
@@ -153,11 +143,12 @@ async def test_a_cancelled_await_leaves_the_worker_usable(worker):
 def test_a_forgotten_model_is_collected_and_its_thread_ends(items):
     model = Model()
     assert model.worker.call(model.answer, items) == items
-    thread, gone = model.worker._thread, weakref.ref(model)
+    threads, gone = list(model.worker._pool._threads), weakref.ref(model)
+    assert len(threads) == bool(items)
     del model
     gc.collect()
     assert gone() is None
-    if thread is not None:
+    for thread in threads:
         thread.join(WAIT)
         assert not thread.is_alive()
 
@@ -289,22 +280,6 @@ def test_blocks_take_turns_as_batches_do_and_tell_how_far_they_are(worker):
     assert finished(in_blocks([], slow.run)) == []
 
 
-@pytest.mark.parametrize(
-    ("sizes", "calls"),
-    [
-        pytest.param([*[1] * 100, 20], [1, 4, 20, 32, 32, 32], id="small ones, to a bounded size"),
-        pytest.param([20, 1, 20, 20, 20, 100, 1], [1, 2, 20, 60, 100], id="middling ones, apart"),
-    ],
-)
-def test_jobs_of_like_size_are_joined(worker, sizes, calls):
-    doubler = Doubler(held=True)
-    _, futures = queued_behind(worker, doubler, *(list(range(size)) for size in sizes))
-    doubler.go.set()
-    for future, size in zip(futures, sizes, strict=True):
-        assert future.result(WAIT) == [2 * n for n in range(size)]
-    assert sorted(map(len, doubler.calls)) == calls
-
-
 @pytest.mark.parametrize("way", ["submit", "acall"])
 async def test_a_cancelled_job_ends_between_two_token_batches(worker, way):
     slow = Slow()
@@ -317,17 +292,6 @@ async def test_a_cancelled_job_ends_between_two_token_batches(worker, way):
     slow.go.set()
     assert await worker.acall(slow.run, ["next"]) == ["next"]
     assert slow.seen.count("large") <= 2
-
-
-def test_a_joined_job_that_is_cancelled_leaves_its_neighbours_alone(worker):
-    slow = Slow()
-    held = worker.submit(slow.run, ["held"])
-    assert slow.begun.wait(WAIT)
-    one, other = (worker.submit(slow.run, [name] * 3) for name in ("one", "other"))
-    assert one.cancel()
-    slow.go.set()
-    assert other.result(WAIT) == ["other"] * 3
-    assert held.result(WAIT) == ["held"]
 
 
 def test_how_far_a_job_is_is_told(worker):
