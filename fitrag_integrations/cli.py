@@ -67,11 +67,6 @@ VERBS = {
     "train necessity": Home(
         "train.verbs:TrainNecessity", "Train SlimPLM's necessity judge.", TORCH
     ),
-    "train onepass": Home(
-        "train.verbs:TrainOnePass",
-        "Train the head that scores sentences in one pass.",
-        TORCH,
-    ),
     "train rewriter": Home("train.verbs:TrainRewriter", "Train SlimPLM's query rewriter.", TORCH),
     "label negatives": Home(
         "label.passages:LabelNegatives", "Find negative passages, which lack the answer."

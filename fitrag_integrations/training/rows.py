@@ -241,8 +241,8 @@ class Judged(Listed):
     holds: tuple[int, ...]
 
 
-def judged_row(row: Mapping[str, object], *, labeled: bool = True) -> Judged:
-    """Make a judged question of a JSON object whose passages carry `has_answer`, if `labeled`.
+def judged_row(row: Mapping[str, object]) -> Judged:
+    """Make a judged question of a JSON object whose passages carry `has_answer`.
 
     Raises `InputError` naming the field that is missing or wrong.
     """
@@ -252,7 +252,7 @@ def judged_row(row: Mapping[str, object], *, labeled: bool = True) -> Judged:
         check_text("question", row.get("question")),
         check_many("answers", row.get("answers") or (), str),
         tuple(passage_row(passage) for passage in passages),
-        tuple(_label(p, at, "has_answer", (0, 1)) for at, p in enumerate(passages) if labeled),
+        tuple(_label(p, at, "has_answer", (0, 1)) for at, p in enumerate(passages)),
     )
 
 

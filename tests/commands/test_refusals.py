@@ -104,7 +104,6 @@ def test_a_command_that_cannot_be_run_says_why(here, scorer, fitrag, words, said
 
 METHODS = "methods --methods direct --out out.jsonl"
 SIGNAL = "label evaluator bad.jsonl --out out.jsonl --signal"
-ONEPASS = "train onepass bad.jsonl --out out --reader r --scorer s"
 RECOGNIZER = "train recognizer bad.jsonl --out out"
 BILABEL = "train bilabel bad.jsonl --out out"
 
@@ -133,7 +132,6 @@ BILABEL = "train bilabel bad.jsonl --out out"
         ("train reader bad.jsonl --out out", {"question": None}, "question"),
         ("train reader bad.jsonl --out out", {"answers": 3}, "answers"),
         ("train evaluator bad.jsonl --out out", {"passages": None}, "passages"),
-        (ONEPASS, {"passages": None}, "passages"),
         (RECOGNIZER, {}, "known"),
         (BILABEL, {"passages": [{"text": "x", "llm_prefer": 0}]}, "passages[0].has_answer"),
         (BILABEL, {"passages": [{"text": "x", "has_answer": 1}]}, "passages[0].llm_prefer"),

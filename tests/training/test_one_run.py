@@ -12,11 +12,10 @@ from fitrag_integrations.training.causal.ik import fit_ik
 from fitrag_integrations.training.causal.slimplm import fit_necessity, fit_rewriter
 from fitrag_integrations.training.eligibility.fit import fit_eligibility
 from fitrag_integrations.training.evaluator.fit import fit_evaluator
-from fitrag_integrations.training.one_pass import fit_onepass
 from fitrag_integrations.training.reader import fit_reader
 from fitrag_integrations.training.trainer import only_run
 
-TRAINERS = [fit_bilabel, fit_evaluator, fit_eligibility, fit_ik, fit_necessity, fit_onepass]
+TRAINERS = [fit_bilabel, fit_evaluator, fit_eligibility, fit_ik, fit_necessity]
 TRAINERS += [fit_reader, fit_rewriter]
 
 

@@ -142,7 +142,7 @@ class CalibrateScores:
     def run(self) -> None:
         """Score the lists, fit, and report the figures."""
         kind = "bilabel" if self.model is None else models.model_kind(self.model)
-        allowed = "a folder of `fitrag train bilabel` or `onepass`"
+        allowed = "a folder of `fitrag train bilabel`"
         refuse_if(kind not in ("bilabel", "onepass"), "--model", str(self.model), allowed)
         rows = rows_as(self.rows, list_row)
         scorer = models.load_scorer(

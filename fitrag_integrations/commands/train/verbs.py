@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_
 from dataclasses import dataclass, replace
-from functools import partial
 
 import typer
 
@@ -22,7 +21,6 @@ from fitrag_integrations.training.causal.slimplm import (
 )
 from fitrag_integrations.training.eligibility.fit import EligibilityPlan, fit_eligibility
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
-from fitrag_integrations.training.one_pass import OnePassPlan, fit_onepass
 from fitrag_integrations.training.options import Out, Rows
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import (
@@ -105,23 +103,6 @@ class TrainEligibility(Training):
         figures = fit_eligibility(objects(self.rows), self.out, self.plan)
         text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
         typer.echo(json_.dumps(figures) if self.json else text, err=not self.json)
-
-
-@dataclass(frozen=True)
-class TrainOnePass(Training):
-    """Fit the head that scores the windows of a passage in the pass that scores the passage.
-
-    Reads question, passages[{title, text}] and, where known, answers[]. The scorer itself teaches
-    it; what it read stays in the folder `run`, so that a second fit takes seconds.
-    """
-
-    plan: OnePassPlan
-
-    def fit(self) -> object:
-        """Fit it."""
-        return fit_onepass(
-            rows_as(self.rows, partial(judged_row, labeled=False)), self.out, self.plan
-        )
 
 
 @dataclass(frozen=True)

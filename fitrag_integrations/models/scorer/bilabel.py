@@ -67,8 +67,8 @@ class BiLabelScorer(PairScorer, PairModel):
     """Scorer of (question, passage) pairs with the two labels of FIT-RAG.
 
     Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train bilabel`.
-    `embedded()`, like a folder of `fitrag train onepass`, returns a `OnePassScorer`. Calls from any
-    thread or event loop are queued to one worker, batched by tokens, and answered in order. A
+    `embedded()`, like a folder with a head over sentences, returns a `OnePassScorer`. Calls from
+    any thread or event loop are queued to one worker, batched by tokens, and answered in order. A
     passage longer than the encoder's input is scored in overlapping chunks and takes the best
     chunk's labels.
 
@@ -219,9 +219,8 @@ class BiLabelScorer(PairScorer, PairModel):
 class OnePassScorer(SentenceScorer, BiLabelScorer):
     """Scorer that also scores sentences of the passages, in the same forward pass.
 
-    The bundled scorer is one. Load your own with `from_pretrained(folder)`, train it with
-    `fitrag train onepass`. In a passage longer than the encoder's input a span is judged in the
-    chunk that holds the most of it.
+    The bundled scorer is one; `from_pruner` loads a published one. In a passage longer than the
+    encoder's input a span is judged in the chunk that holds the most of it.
 
     Args:
         scorer: Scorer of whole passages; its engine and its labels are used.

@@ -138,8 +138,8 @@ def load_span_head(folder: Path, manifest: Row, scorer: WholeScorer, sha256: str
     """Load the head in a folder; `sha256` is that of the head of the scorer beside it."""
     if sha256 != (expected := manifest["scorer_head"]):
         raise ChecksumError(
-            f"{folder}: made for a scorer whose head has SHA-256 {expected}, found {sha256}; train "
-            "it again with `fitrag train onepass`"
+            f"{folder}: made for a scorer whose head has SHA-256 {expected}, found {sha256}; use "
+            "the two folders as they were saved together"
         )
     entry, width = manifest["head"], scorer._engine.trunk.width
     hidden = check_whole("hidden", entry["hidden"], low=0)

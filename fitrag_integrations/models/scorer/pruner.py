@@ -213,8 +213,8 @@ def _fields(folder: Path, what: str) -> dict[str, Any]:
     if kind != KIND:
         raise ModelLoadError(
             f"{what}: given model_type {kind!r}, allowed {KIND!r}; other pruners bring code of "
-            "their own, which is never run. Load a reranker with from_reranker, a folder of "
-            "`fitrag train onepass` with from_pretrained"
+            "their own, which is never run. Load a reranker with from_reranker, a folder that "
+            "save_pretrained wrote with from_pretrained"
         )
     return dict(fields)
 
