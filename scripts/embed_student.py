@@ -50,8 +50,6 @@ from fitrag_integrations.types import Passage  # noqa: E402
 
 HOME = Path(__file__).resolve().parent.parent / "fitrag_integrations" / "embedded"
 LABELS = {"has_answer": 0, "llm_prefer": 1, "grade": 2, "answered": 3}
-LENGTH, MEAN, MOST, WHOLE, OWN, BEHIND = 8, 12, 13, 14, 4, 5
-"""Where a span's numbers have its length, its keep, the labels of the passage, and its answer."""
 SAID = ("has_answer", "llm_prefer", "grade", "trust", "sentence")
 SAME = 0.98  # of the answers
 NEAR = 0.03  # the embeddings of what runs without torch have eight bits
@@ -206,21 +204,13 @@ def _reader(
 
 
 def _onepass(student: Student, sentence: list[float]) -> Any:
-    mean, most, own, behind, has, prefer, length, bias = sentence
-    line = torch.zeros(WHOLE + 2)
-    line[MEAN], line[MOST], line[OWN], line[BEHIND] = mean, most, own / 5, behind / 5
-    line[WHOLE], line[WHOLE + 1], line[LENGTH] = has, prefer, length
     tensors = {
         "answers.weight": student.tokens.weight,
         "answers.bias": student.tokens.bias,
-        "line.weight": torch.stack([line, line]),
-        "line.bias": torch.tensor([bias, bias]),
+        "line.weight": torch.tensor([sentence[:-1]]),
+        "line.bias": torch.tensor(sentence[-1:]),
     }
-    return (
-        tensors,
-        {"hidden": 0, "labels": 1},
-        {"temperatures": [1.0, 1.0]},
-    )  # the row is fitted on has_answer
+    return tensors, {}, {}
 
 
 def _named(tensors: dict[str, Tensor], rarity: Tensor) -> dict[str, Tensor]:

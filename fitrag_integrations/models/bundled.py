@@ -20,12 +20,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 import onnxruntime
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -34,11 +33,8 @@ from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.items import (
     ANSWER_TOKENS,
     CALIBRATED,
-    NOTHING,
     Correction,
     Item,
-    Range,
-    best_logits,
     placed_spans,
     table_logit,
 )
@@ -69,10 +65,10 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.saved import Bundled, Origin, SavedModel, embedded_folder
 from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256
 from fitrag_integrations.models.runtime.worker import Steps, Worker, check_going
+from fitrag_integrations.models.sentences import Floats, Read, judge_items, later_ends
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
-Floats = NDArray[np.float32]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 BUDGET = 1024  # padded tokens of one forward pass
 KEPT = 200_000  # tokens whose logits are kept for another head that asks next, about 3 MB
@@ -88,13 +84,6 @@ PRODUCTS = {
 }
 """The products of a layer; the first is one for queries, keys and values."""
 UNUSED = ("pooler.", "embeddings.position_ids")  # of MiniLM's checkpoint, but not of the graph
-
-
-class Read(NamedTuple):
-    """Logits of a chunk, shape (4,), and of its tokens, (tokens, 3): start, end and keep."""
-
-    labels: Floats
-    tokens: Floats
 
 
 class Fast:
@@ -344,60 +333,9 @@ class BundledScorer(SentenceScorer, BundledModel):
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
-        results = zip(chunks, (yield from self._engine.run(chunks)), strict=True)
-        judged = []
-        for own, (question, passage, spans) in zip(placed, items, strict=True):
-            read, parts = [], []
-            for which, _ in own:
-                chunk, found = next(results)
-                numbers = sentence_numbers(found, chunk.tokens[3] >= 0, wanted[id(chunk)])
-                read.append(found)
-                parts.append((which, (numbers @ self._line[:-1] + self._line[-1])[:, None]))
-            logits = best_logits(len(spans), parts)[:, 0].tolist()
-            labels = [self._correction.labels(logit) for logit in logits]
-            judged.append((self._labels((question, passage), read), labels))
-        return judged
-
-
-def sentence_numbers(read: Read, text: NDArray[np.bool_], spans: Sequence[Range]) -> Floats:
-    """Measure spans of a chunk's tokens, for the line that judges sentences. Shape: (spans, 7).
-
-    Mean and maximum of how far its tokens are worth keeping; a fifth of the best answer in it, and
-    of that less the chunk's best; both labels of the chunk; the log of its length over 5.
-    """
-    start, end, keep = np.where(text, read.tokens.T, -np.inf)
-    until = np.maximum.accumulate(later_ends(end), axis=1)  # the best end so far
-    first, last = np.array(spans, dtype=np.int64).reshape(-1, 2).T
-    sizes = (last - first).clip(min=0)
-    full, begins = sizes > 0, sizes.cumsum() - sizes
-    which = np.repeat(np.arange(len(sizes)), sizes)
-    places = np.arange(len(which)) - begins[which] + first[which]
-    room = (last[which] - places).clip(1, ANSWER_TOKENS) - 1
-    counts = np.zeros(len(sizes))
-    numbers = np.zeros((len(sizes), 7), dtype=np.float32)
-    own = np.full(len(sizes), -np.inf)
-    if full.any():
-        ends = begins[full]
-        counts[full] = np.add.reduceat(text[places], ends, dtype=np.int64)
-        own[full] = np.maximum.reduceat(start[places] + until[places, room], ends)
-        numbers[full, 0] = np.add.reduceat(np.where(text, keep, 0.0)[places], ends)
-        numbers[full, 1] = np.maximum.reduceat(keep[places], ends)
-    numbers[:, 0] /= np.maximum(counts, 1)
-    numbers[counts == 0, 1] = 0.0
-    with np.errstate(invalid="ignore"):  # a chunk without text
-        behind = own - (start + until[:, -1]).max()
-    numbers[:, 2] = np.maximum(own, NOTHING) / 5
-    numbers[:, 3] = np.nan_to_num(np.maximum(behind, NOTHING), nan=0.0) / 5
-    numbers[:, 4:6] = read.labels[:2]
-    numbers[:, 6] = np.log1p(counts) / 5
-    return numbers
-
-
-def later_ends(end: Floats) -> Floats:
-    """Return the scores of the ends that may follow each token. Shape: (tokens, 24)."""
-    return sliding_window_view(
-        np.pad(end, (0, ANSWER_TOKENS - 1), constant_values=-np.inf), ANSWER_TOKENS
-    )
+        read = yield from self._engine.run(chunks)
+        how = {"wanted": wanted, "whole": self._labels, "correction": self._correction}
+        return judge_items(items, placed, chunks, read, self._line, **how)
 
 
 class BundledEvaluator(PairGrader, BundledModel):

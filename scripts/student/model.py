@@ -305,12 +305,10 @@ def load(folder: Path, *, attention: str = "sdpa") -> tuple[Student, PairTokeniz
 
 def shipped_lines() -> dict[str, Any]:
     """Return what was fitted of the student that ships; its labels are calibrated already."""
-    line = read_tensors(
+    head = read_tensors(
         PACKAGE / "onepass",
         read_manifest(PACKAGE / "onepass", "model.json", kind="onepass")["head"],
     )
-    weights, bias = line["line.weight"][0].tolist(), float(line["line.bias"][0])
-    own, behind, length, mean, most, has, prefer = (weights[i] for i in (4, 5, 8, 12, 13, 14, 15))
     reader = read_tensors(
         PACKAGE / "reader", read_manifest(PACKAGE / "reader", "model.json", kind="reader")["head"]
     )
@@ -319,7 +317,7 @@ def shipped_lines() -> dict[str, Any]:
         "best_grade": {name: cuts[name] for name in ("upper", "lower")},
         "labels": {name: [1.0, 0.0] for name in LABELS},
         "answered": [0.0, 0.0, 0.0, 1.0, 2 * float(reader["line.weight"][0, -1]), 0.0],
-        "sentence": [mean, most, 5 * own, 5 * behind, has, prefer, length, bias],
+        "sentence": [*head["line.weight"][0].tolist(), float(head["line.bias"][0])],
     }
 
 

@@ -20,7 +20,7 @@ from fitrag_integrations.models.evaluator.head import EvaluatorHead, HeadGrader
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
-from fitrag_integrations.models.scorer.spans import SpanHead
+from fitrag_integrations.models.scorer.bilabel import SentenceHead
 
 WORDS = ["a", "of", "the", "in", "who", "what", "river", "city", "king", "wrote", "score", "film"]
 WORDS += ["rome", "danube", "ocean", "black", "sea"]
@@ -120,8 +120,7 @@ def make_onepass(base, **options):
     """Put a random head for spans over a random scorer."""
     scorer = make_scorer(base, **options)
     torch.manual_seed(2)
-    head = SpanHead(scorer._engine.trunk.width, hidden=5)
-    return OnePassScorer(scorer, head, manifest={"temperatures": [0.5, 2.0]})
+    return OnePassScorer(scorer, SentenceHead(scorer._engine.trunk.width))
 
 
 def make_reader(base, *, frozen=True):

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors import numpy as safe_arrays
 
-from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.files import read_file, replacing, sha256_of, write_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
@@ -98,11 +98,6 @@ def table_line(manifest: Row) -> tuple[float, float]:
     """Read slope and shift of a scorer's `has_answer` in tables; 1 and 0 where none are named."""
     slope, shift = manifest.get("tables", (1.0, 0.0))
     return check_number("tables", slope, low=SMALLEST), check_number("tables", shift)
-
-
-def label_count(head: Row) -> int:
-    """Return how many labels a head gives of a span: 1, `has_answer` alone, or by default 2."""
-    return check_whole("labels", head.get("labels", 2), low=1, high=2)
 
 
 @contextmanager

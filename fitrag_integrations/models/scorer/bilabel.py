@@ -9,25 +9,28 @@ from pathlib import Path
 from typing import Self, Unpack, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import ChecksumError
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import (
     BiLabelHead,
-    Read,
     gathered,
     read_head,
     read_of,
     write_head,
+)
+from fitrag_integrations.models.encoder.heads import (
+    Read as ChunkRead,
 )
 from fitrag_integrations.models.encoder.items import (
     CALIBRATED,
     FURTHEST,
     Correction,
     Item,
-    best_logits,
+    placed_spans,
     table_logit,
 )
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
@@ -40,26 +43,23 @@ from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
     kind_in,
-    label_count,
     load_head,
     read_manifest,
+    read_tensors,
     reading,
     table_line,
+    write_manifest,
+    write_tensors,
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.one_pass import (
-    Head,
-    SpanReader,
-    load_span_head,
-    save_onepass,
-)
 from fitrag_integrations.models.scorer.pruner import Pruner, PrunerOptions
 from fitrag_integrations.models.scorer.reranker import (
     ReadyReranker,
     RerankerOptions,
 )
+from fitrag_integrations.models.sentences import NUMBERS, Read, judge_items
 from fitrag_integrations.types import BiLabelScore
 
 
@@ -200,7 +200,7 @@ class BiLabelScorer(PairScorer, PairModel):
             for pair, group in zip(pairs, groups, strict=True)
         ]
 
-    def _logits(self, read: list[Read], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]:
+    def _logits(self, read: list[ChunkRead], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]:
         """Run the head on what `_read` gave. Shapes: (chunks, width) and (chunks, 2)."""
         pooled, best = gathered(read, chunks)
         parts = [self._evidence.features(chunks)]
@@ -208,7 +208,7 @@ class BiLabelScorer(PairScorer, PairModel):
             parts.append(best.clamp(max=FURTHEST).unsqueeze(1))
         return pooled, self._head(pooled, torch.cat(parts, dim=1))
 
-    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
+    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[ChunkRead]:
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
     def _labels(self, pair: Pair, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
@@ -219,14 +219,15 @@ class BiLabelScorer(PairScorer, PairModel):
 class OnePassScorer(SentenceScorer, BiLabelScorer):
     """Scorer that also scores sentences of the passages, in the same forward pass.
 
+    A sentence is judged by `has_answer` alone: its `llm_prefer` is None.
+
     The bundled scorer is one; `from_pruner` loads a published one. In a passage longer than the
     encoder's input a span is judged in the chunk that holds the most of it.
 
     Args:
         scorer: Scorer of whole passages; its engine and its labels are used.
         head: Head that judges spans.
-        manifest: Saved with it; `temperatures` calibrate the spans, and `head` with `"labels": 1`,
-            as the bundled one's, judges them by `has_answer` alone: their `llm_prefer` is None.
+        manifest: Saved with it.
 
     Example:
         >>> scorer = BiLabelScorer.embedded()
@@ -236,7 +237,9 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
 
     kind = "onepass"
 
-    def __init__(self, scorer: BiLabelScorer, head: Head, *, manifest: Row | None = None) -> None:
+    def __init__(
+        self, scorer: BiLabelScorer, head: SentenceHead, *, manifest: Row | None = None
+    ) -> None:
         super().__init__(
             scorer._engine,
             scorer._head,
@@ -246,11 +249,10 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             manifest=manifest,
         )
         self._scorer = scorer
-        self._span_head = head.float().eval()
-        answers = copy.deepcopy(head.answers).to(scorer._engine.device)
-        self._reader = SpanReader(scorer, answers)
-        self._span_temperatures = both_positive(self.manifest)
-        self._span_labels = label_count(self.manifest.get("head", {}))
+        self._sentences = head.float().eval()
+        self._answers = copy.deepcopy(head.answers).to(scorer._engine.device)
+        self._line = torch.cat([head.line.weight[0], head.line.bias]).detach().cpu().numpy()
+        self._line[4:6] /= self._temperatures  # the labels in it are calibrated ones
 
     @property
     def name(self) -> str:
@@ -279,7 +281,10 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         """Save the head, and the scorer beside it, to a folder that `from_pretrained` reads."""
         folder = Path(folder)
         self._scorer.save_pretrained(folder / "scorer")
-        save_onepass(folder, self._span_head, folder / "scorer", self.manifest)
+        head = write_tensors(folder, "head.safetensors", self._sentences.state_dict())
+        made_for = read_manifest(folder / "scorer", "model.json", kind="bilabel", needs=("head",))
+        own = {"scorer": "scorer", "scorer_head": made_for["head"]["sha256"], "head": head}
+        write_manifest(folder, "model.json", kind=self.kind, fields={**self.manifest, **own})
 
     @classmethod
     def _load(cls, folder: Path, options: Options) -> Self:
@@ -288,7 +293,15 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         with reading(folder), ExitStack() as undo:
             scorer = BiLabelScorer._load(folder / manifest["scorer"], options)
             undo.callback(scorer.unload)
-            head = load_span_head(folder, manifest, scorer, scorer.manifest["head"]["sha256"])
+            found, entry = scorer.manifest["head"]["sha256"], manifest["head"]
+            if found != manifest["scorer_head"]:
+                raise ChecksumError(
+                    f"{folder}: made for a scorer whose head has SHA-256 "
+                    f"{manifest['scorer_head']}, found {found}; use the scorer it was saved "
+                    "together with"
+                )
+            width, path = scorer._engine.trunk.width, folder / entry["file"]
+            head = load_head(lambda: SentenceHead(width), path, read_tensors(folder, entry))
             made = cls(scorer, head, manifest=manifest)
             undo.pop_all()
         return made
@@ -298,19 +311,35 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
 
     @torch.inference_mode()
     def _judge_block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        read = yield from self._reader.read(items)
-        logits = self._span_head(read.evidence, read.pooled, read.wholes)
-        sizes = [len(ranges) for group in read.places for _, ranges in group]
-        rows, firsts = iter(logits.split(sizes)), iter(read.logits.tolist())
-        judged = []
-        for group, (question, passage, spans) in zip(read.places, items, strict=True):
-            parts = [(which, next(rows).numpy()) for which, _ in group]
-            best = torch.from_numpy(best_logits(len(spans), parts))
-            labels = (best / torch.tensor(self._span_temperatures))[:, : self._span_labels]
-            whole = self._scorer._labels((question, passage), [next(firsts) for _ in group])
-            corrected = [self._scorer._correction.labels(*row) for row in labels.tolist()]
-            judged.append((whole, corrected))
-        return judged
+        placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
+        found = yield from self._engine.run_chunks(chunks, self._marked)
+        _, logits = self._scorer._logits([read for read, _ in found], chunks)
+        marks = torch.cat([own for _, own in found]).float().cpu().split([*map(len, chunks)])
+        read = [Read(own, each.numpy()) for own, each in zip(logits.numpy(), marks, strict=True)]
+        how = {"wanted": wanted, "whole": self._whole, "correction": self._scorer._correction}
+        return judge_items(items, placed, chunks, read, self._line, **how)
+
+    def _marked(self, states: Tensor, mask: Tensor, batch: Batch) -> list[tuple[ChunkRead, Tensor]]:
+        """Return what `_read` gives, and the tokens' scores of each chunk."""
+        marks = self._answers(states)
+        own = [row[:size] for row, size in zip(marks, batch.lengths.tolist(), strict=True)]
+        return list(zip(self._scorer._read(states, mask, batch), own, strict=True))
+
+    def _whole(self, pair: Pair, chunks: Sequence[Read]) -> BiLabelScore:
+        return self._scorer._labels(pair, [one.labels.tolist() for one in chunks])
 
     def _release(self) -> None:
         self._scorer.unload()
+
+
+class SentenceHead(nn.Module):
+    """Head over sentences: three scores of each token, and a line over a span's seven numbers.
+
+    `sentence_numbers` measures them. The scores are how well an answer begins and ends at a token,
+    and how far it is worth keeping.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.answers = nn.Linear(width, 3)
+        self.line = nn.Linear(NUMBERS, 1)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
-from fitrag_integrations.models.encoder.items import Item, of_logits
+from fitrag_integrations.models.encoder.items import Item, Range, of_logits, placed_spans
 from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import has_types
@@ -40,7 +41,6 @@ from fitrag_integrations.models.runtime.placing import float32_head
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.one_pass import Ranges, run_spans
 from fitrag_integrations.models.scorer.reranker import SHORTEST_LENGTH, OutputRows
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.score import logit
@@ -137,8 +137,8 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
 
     @torch.inference_mode()
     def _block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        places, _, results = yield from run_spans(self._engine, items, self._read)
-        found = iter(results)
+        places, chunks, wanted = placed_spans(self._engine.tokenizer, items)
+        found = iter((yield from self._engine.run_chunks(chunks, partial(self._read, wanted))))
         judged = []
         for group, (*_, spans) in zip(places, items, strict=True):
             kept, best = np.zeros(len(spans)), -math.inf
@@ -153,7 +153,7 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         return judged
 
     def _read(
-        self, wanted: Ranges, outputs: Tensor, mask: Tensor, batch: Batch
+        self, wanted: Mapping[int, list[Range]], outputs: Tensor, mask: Tensor, batch: Batch
     ) -> list[tuple[float, NDArray[np.float64]]]:
         """Return each chunk's ranking logit, and the mean keep probability of its spans."""
         outputs = outputs.cpu().double()  # at once: each copy makes the host wait

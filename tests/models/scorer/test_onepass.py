@@ -21,7 +21,7 @@ ITEMS = [
 
 
 def logits(judged):
-    return [x for s in judged for x in (s.has_answer_logit, s.llm_prefer_logit)]
+    return [one.has_answer_logit for one in judged]
 
 
 def spans_of(scorer, items=ITEMS):
@@ -46,7 +46,7 @@ def test_each_span_has_labels_in_its_place(base):
         assert logits(reversed_spans[::-1]) == pytest.approx(logits(spans), abs=1e-4)
     whole, first, last = found[0][1]
     assert first.has_answer_logit != pytest.approx(last.has_answer_logit, abs=1e-3)
-    assert 0 <= whole.has_answer <= 1 and 0 <= whole.llm_prefer <= 1
+    assert 0 <= whole.has_answer <= 1 and whole.llm_prefer is None
 
 
 def test_without_spans_only_the_passage_is_judged(bert):
@@ -84,27 +84,6 @@ def test_saved_and_loaded_it_is_the_same(base, tmp_path):
     assert loaded.name.startswith("bilabel")
     with pytest.raises(TypeError, match="save_pretrained"):
         pickle.dumps(onepass)
-
-
-def test_a_head_of_one_label_gives_one_also_saved_and_loaded(bert, tmp_path):
-    both = make_onepass(bert)
-    one = OnePassScorer(
-        both._scorer, both._span_head, manifest={**both.manifest, "head": {"labels": 1}}
-    )
-    one.save_pretrained(tmp_path)
-    for scorer in (one, OnePassScorer.from_pretrained(tmp_path, device="cpu")):
-        for (whole, spans), (_, full) in zip(
-            scorer.score_sentences(ITEMS), both.score_sentences(ITEMS), strict=True
-        ):
-            assert whole.llm_prefer is not None
-            assert {(span.llm_prefer, span.llm_prefer_logit) for span in spans} == {(None, None)}
-            alone, has = ([span.has_answer for span in each] for each in (spans, full))
-            assert alone == pytest.approx(has, abs=1e-4)
-    path = tmp_path / "model.json"
-    manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({**manifest, "head": {**manifest["head"], "labels": 3}}))
-    with pytest.raises(ModelLoadError, match="labels"):
-        OnePassScorer.from_pretrained(tmp_path, device="cpu")
 
 
 def test_a_manifest_without_a_scorer_and_another_scorers_head_are_refused(bert, tmp_path):
