@@ -334,8 +334,9 @@ class BundledScorer(SentenceScorer, BundledModel):
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
         read = yield from self._engine.run(chunks)
-        how = {"wanted": wanted, "whole": self._labels, "correction": self._correction}
-        return judge_items(items, placed, chunks, read, self._line, **how)
+        return judge_items(
+            items, placed, chunks, read, wanted, self._line, self._labels, self._correction
+        )
 
 
 class BundledEvaluator(PairGrader, BundledModel):

@@ -44,9 +44,8 @@ def judge_items(
     placed: Sequence[Sequence[InChunk]],
     chunks: Sequence[EncodedPair],
     read: Sequence[Read],
-    line: Floats,
-    *,
     wanted: Mapping[int, list[Range]],
+    line: Floats,
     whole: Callable[[Pair, Sequence[Read]], BiLabelScore],
     correction: Correction,
 ) -> list[tuple[BiLabelScore, list[BiLabelScore]]]:
@@ -54,12 +53,11 @@ def judge_items(
 
     Args:
         items: Questions, passages and spans.
-        placed: Spans that each chunk of an item judges, and `wanted`, their tokens by the chunk's
-            id, as `placed_spans` gives them.
+        placed: Spans that each chunk of an item judges, of `placed_spans`, as `wanted`.
         chunks: Chunks of all items.
-        read: Their logits, of which the first two are calibrated labels.
+        read: Their logits.
+        wanted: Tokens of the spans, by the id of their chunk.
         line: Weights of the seven numbers, and a bias. Shape: (8,).
-        wanted: See `placed`.
         whole: Returns the labels of a passage from its chunks.
         correction: Correction of `has_answer`.
     """

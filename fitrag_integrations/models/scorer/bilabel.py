@@ -316,8 +316,9 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         _, logits = self._scorer._logits([read for read, _ in found], chunks)
         marks = torch.cat([own for _, own in found]).float().cpu().split([*map(len, chunks)])
         read = [Read(own, each.numpy()) for own, each in zip(logits.numpy(), marks, strict=True)]
-        how = {"wanted": wanted, "whole": self._whole, "correction": self._scorer._correction}
-        return judge_items(items, placed, chunks, read, self._line, **how)
+        return judge_items(
+            items, placed, chunks, read, wanted, self._line, self._whole, self._scorer._correction
+        )
 
     def _marked(self, states: Tensor, mask: Tensor, batch: Batch) -> list[tuple[ChunkRead, Tensor]]:
         """Return what `_read` gives, and the tokens' scores of each chunk."""
