@@ -15,12 +15,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fitrag_integrations.models.light.models import LightScorer
-
 from fitrag_integrations import Passage
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.models.bundled import BundledScorer
 
 ROWS = Path(__file__).with_name("layout.jsonl")
 OTHERS = 3  # documents beside that of the question
@@ -39,7 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     documents = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
     passages = [Passage(str(n), row["text"]) for n, row in enumerate(documents)]
-    scorer = LightScorer()
+    scorer = BundledScorer()
     print("| budget | questions | kept | readable | mean tokens |\n| --- | --- | --- | --- | --- |")
     for budget in BUDGETS:
         kept = readable = tokens = count = 0

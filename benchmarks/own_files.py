@@ -19,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from compression_rows import Asked
-from fitrag_integrations.models.light.models import LightScorer
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from lxml.html import fromstring
 from worth_peers import Scores
@@ -31,6 +30,7 @@ from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
+from fitrag_integrations.models.bundled import BundledScorer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.text.tokens import approximate_tokens
@@ -58,7 +58,7 @@ def main() -> None:
         if path.name != "questions.jsonl"
         for i, text in enumerate(split.split_text(read(path)))
     ]
-    vectors, scorer = Vectors(Encoder.embedded()), Scores(LightScorer(args.dtype))
+    vectors, scorer = Vectors(Encoder.embedded()), Scores(BundledScorer(args.dtype))
     kept: dict[str, dict[tuple[str, int], list[bool]]] = {}
     missed, shown = [], 0
     for row in read_jsonl(files / "questions.jsonl"):

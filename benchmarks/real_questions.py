@@ -31,8 +31,6 @@ from typing import Any
 
 import numpy as np
 from compression_rows import Asked, asked
-from fitrag_integrations.models.light.graphs import DTYPES
-from fitrag_integrations.models.light.models import LightScorer
 from worth_peers import Scores, filled, ways
 from worth_rows import Vectors, titled
 
@@ -42,6 +40,7 @@ from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
 from fitrag_integrations.methods.fitrag.ranking import ranked
+from fitrag_integrations.models.bundled import DTYPES, BundledScorer
 from fitrag_integrations.models.encoder.items import of_logits
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.text.bm25 import BM25
@@ -75,9 +74,9 @@ def main() -> None:
     args = parser.parse_args()
     rows = drawn(args.data, args.half, args.n, args.seed)
     vectors = Vectors(Encoder.embedded())
-    scorers: dict[str, Any] = {OURS: LightScorer()}
+    scorers: dict[str, Any] = {OURS: BundledScorer()}
     for name in args.models:
-        scorers[name] = LightScorer(name) if name in DTYPES else Run(Path(name))
+        scorers[name] = BundledScorer(name) if name in DTYPES else Run(Path(name))
     peers = ways(vectors, Scores(scorers[OURS]))
     told = read_jsonl(args.out) if args.out and args.out.exists() else ()
     known = {(each["model"], each["name"]): each for each in told}

@@ -36,17 +36,17 @@ from typing import Any
 import contenders
 import shapes
 import torch
-from fitrag_integrations.models.light.graphs import DTYPES
-from fitrag_integrations.models.light.models import (
-    LightEvaluator,
-    LightReader,
-    LightScorer,
-)
 from langchain_core.documents import Document
 from speed_page import markdown, write_page
 from turns import CHARACTERS, QUESTION, Apart, Job, Row, Started, cross_encoder, in_turns, pairs_of
 
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader, RetrievalEvaluator
+from fitrag_integrations.models.bundled import (
+    DTYPES,
+    BundledEvaluator,
+    BundledReader,
+    BundledScorer,
+)
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pair_model import Engine
@@ -140,7 +140,7 @@ def rerank(args: argparse.Namespace) -> list[Row]:
                 made[f"plain scorer, {called}"] = partial(plain, folder / "plain", **how)
             made[f"embedded scorer, {called}"] = partial(BiLabelScorer.embedded, **how)
         for dtype in DTYPES:
-            made[f"bundled scorer, {dtype}"] = partial(LightScorer, dtype)
+            made[f"bundled scorer, {dtype}"] = partial(BundledScorer, dtype)
         ours = {name: make() for name, make in made.items() if wanted_too(name)}
         scored: dict[str, Any] = {}
         rounds = itertools.count()
@@ -268,7 +268,7 @@ def passages(args: argparse.Namespace) -> list[Row]:
         f", {engine}": partial(BiLabelScorer.embedded, device="cpu", backend=engine, dtype=dtype)
         for engine, dtype in (("torch", "float32"), ("onnx", "auto"), ("openvino", "auto"))
     }
-    made = {"": partial(BiLabelScorer.embedded, device="cpu"), **made, ", bundled": LightScorer}
+    made = {"": partial(BiLabelScorer.embedded, device="cpu"), **made, ", bundled": BundledScorer}
     rows = []
     for name, make in made.items():
         scorer = make()
@@ -382,7 +382,9 @@ def decided(way: str | dict[str, str], lists: list[list[Pair]]) -> dict[str, lis
     """Give what is decided of each pair or list; a name is the bundled models' precision."""
     models: list[Any] = []
     if isinstance(way, str):
-        models = [kind(way.split()[-1]) for kind in (LightScorer, LightEvaluator, LightReader)]
+        models = [
+            kind(way.split()[-1]) for kind in (BundledScorer, BundledEvaluator, BundledReader)
+        ]
     else:
         kinds: list[Any] = [BiLabelScorer, RetrievalEvaluator, ExtractiveReader]
         models = [kind.embedded(**{"device": "cpu", **way}) for kind in kinds]
@@ -415,7 +417,7 @@ def together(args: argparse.Namespace) -> list[Row]:
     Once for all four; once for each, as models of their own would; and each sentence by itself.
     """
     pairs = pairs_of(100)
-    scorer, evaluator, reader = LightScorer(), LightEvaluator(), LightReader()
+    scorer, evaluator, reader = BundledScorer(), BundledEvaluator(), BundledReader()
     items = [(*pair, split_sentences(pair[1].text)) for pair in pairs]
     single = [(q, Passage(p.id, p.text[a:b], p.title)) for q, p, spans in items for a, b in spans]
     others: list[Callable[[], object]] = [
