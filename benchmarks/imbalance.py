@@ -30,15 +30,15 @@ from fitrag_integrations.training.bilabel.fit import (
     _frozen,
     as_run,
 )
-from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher, label_groups
 from fitrag_integrations.training.bilabel.module import (
     BiLabelModule,
     HeldPairs,
     Lists,
     fit_head,
 )
+from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.encoder import rarity_of, start_encoder
-from fitrag_integrations.training.losses import fit_temperatures
+from fitrag_integrations.training.losses.imbalance import Imbalance, Weigher, label_groups
 from fitrag_integrations.training.rows import labelled_row, read_jsonl
 
 WAYS = {

@@ -281,7 +281,12 @@ class BundledModel(Bundled):
 
 
 class BundledScorer(SentenceScorer, BundledModel):
-    """The bundled scorer: both labels of a passage, `has_answer` of a sentence.
+    """Bundled scorer of FIT-RAG (section 4.2), for passages and their sentences.
+
+    A sentence is judged by `has_answer` alone: its `llm_prefer` is None.
+
+    Args:
+        dtype: As for every bundled model: "int8" (default) or "float32".
 
     Example:
         >>> scorer = BundledScorer()
@@ -340,7 +345,14 @@ class BundledScorer(SentenceScorer, BundledModel):
 
 
 class BundledEvaluator(PairGrader, BundledModel):
-    """The bundled retrieval evaluator: grades pairs in [-1, 1], as `RetrievalEvaluator` does."""
+    """Bundled evaluator of CRAG (section 4.2): grades pairs in [-1, 1], as `RetrievalEvaluator`.
+
+    Args:
+        dtype: As for every bundled model: "int8" (default) or "float32".
+
+    Example:
+        >>> BundledEvaluator().evaluate([("Who wrote it?", Passage("1", "Ann wrote it."))])
+    """
 
     kind = "evaluator"
 
@@ -356,7 +368,15 @@ class BundledEvaluator(PairGrader, BundledModel):
 
 
 class BundledReader(PairReader, BundledModel):
-    """The bundled reader: finds the answer in a passage, as `ExtractiveReader` does."""
+    """Bundled reader (Karpukhin et al., 2020): finds the answer in a passage.
+
+    Args:
+        dtype: As for every bundled model: "int8" (default) or "float32".
+
+    Example:
+        >>> BundledReader().read([("Who wrote it?", Passage("1", "Ann wrote it."))])[0].text
+        'Ann'
+    """
 
     kind = "reader"
 

@@ -166,7 +166,7 @@ class PairGrader(Bundled):
         return self._call(self._grades, checked_pairs(pairs), show_progress)
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Async version of `evaluate`."""
+        """Async version of `evaluate`, in [-1, 1]."""
         return await self._acall(self._grades, checked_pairs(pairs))
 
 

@@ -27,7 +27,8 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.encoder import trunk_passes, tune_layers
-from fitrag_integrations.training.losses import span_between, span_loss
+from fitrag_integrations.training.losses import span_loss
+from fitrag_integrations.training.losses.spans import span_between
 from fitrag_integrations.training.options import Bfloat16, EncoderBase, Rate, Seed, Steps
 from fitrag_integrations.training.rows import ReadingRow
 from fitrag_integrations.training.trainer import (

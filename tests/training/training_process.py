@@ -17,10 +17,10 @@ from training_rows import labelled_rows
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.fit import fit_through
-from fitrag_integrations.training.bilabel.imbalance import Imbalance, Weigher
 from fitrag_integrations.training.bilabel.module import BiLabelModule, Data
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import start_encoder
+from fitrag_integrations.training.losses.imbalance import Imbalance, Weigher
 from fitrag_integrations.training.trainer import Running, first_process
 
 LEARN = Imbalance("corrected", alpha=5.0, pairs=2)

@@ -27,7 +27,6 @@ from fitrag_integrations.models.encoder.heads import BiLabelHead, write_head
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.placing import cast
-from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs
 from fitrag_integrations.training.bilabel.module import (
     Batch,
     BiLabelModule,
@@ -37,8 +36,9 @@ from fitrag_integrations.training.bilabel.module import (
     fit_head,
 )
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.training.calibration import figures_of, fit_temperatures
 from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
-from fitrag_integrations.training.losses import figures_of, fit_temperatures
+from fitrag_integrations.training.losses.imbalance import Weigher, draw_pairs
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import LABELS, Labelled, labelled_json, write_jsonl
 from fitrag_integrations.training.trainer import (

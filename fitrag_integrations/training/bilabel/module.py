@@ -21,10 +21,10 @@ from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.imbalance import Weigher, draw_pairs, group_losses
 from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import trunk_passes
 from fitrag_integrations.training.losses import list_loss
+from fitrag_integrations.training.losses.imbalance import Weigher, draw_pairs, group_losses
 from fitrag_integrations.training.rows import Labelled, refuse_shared, split
 from fitrag_integrations.training.trainer import device_of, full_precision
 

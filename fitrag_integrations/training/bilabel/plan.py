@@ -10,7 +10,7 @@ from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
-from fitrag_integrations.training.bilabel.imbalance import Imbalance
+from fitrag_integrations.training.losses.imbalance import Imbalance
 from fitrag_integrations.training.options import (
     Accumulate,
     Bfloat16,

@@ -32,6 +32,7 @@ from fitrag_integrations.models.gate.ik import VARIANTS, IKClassifier, ask_text,
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.worker import finished
 from fitrag_integrations.models.words import FACTS, PROMPT, PROMPTS
+from fitrag_integrations.training.calibration import figures_of, fit_temperatures
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
     CausalPlan,
@@ -42,7 +43,6 @@ from fitrag_integrations.training.causal.adapter import (
     fit_whole,
     own_engine,
 )
-from fitrag_integrations.training.losses import figures_of, fit_temperatures
 from fitrag_integrations.training.options import (
     CausalBase,
     DraftTokens,

@@ -23,6 +23,7 @@ from fitrag_integrations.models.gate.slimplm import (
 )
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.worker import finished
+from fitrag_integrations.training.calibration import figures_of, fit_temperature
 from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
     CausalModule,
@@ -35,7 +36,6 @@ from fitrag_integrations.training.causal.adapter import (
     written,
 )
 from fitrag_integrations.training.collecting import gold_answers, matching_ratio
-from fitrag_integrations.training.losses import figures_of, fit_temperature
 from fitrag_integrations.training.options import CausalBase, DraftTokens, JudgedModel, Template
 from fitrag_integrations.training.rows import (
     KnownRow,

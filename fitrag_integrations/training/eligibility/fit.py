@@ -33,6 +33,7 @@ from fitrag_integrations.models.eligibility import (
     EligibilityDetector,
     score_row,
 )
+from fitrag_integrations.training.calibration import figures_of, fit_temperature
 from fitrag_integrations.training.eligibility.rows import (
     BOTH,
     KINDS,
@@ -40,7 +41,6 @@ from fitrag_integrations.training.eligibility.rows import (
     EligibilityRow,
     eligibility_rows,
 )
-from fitrag_integrations.training.losses import figures_of, fit_temperature
 from fitrag_integrations.training.options import Seed
 from fitrag_integrations.training.trainer import only_run
 from fitrag_integrations.values.thresholds import FittedThreshold

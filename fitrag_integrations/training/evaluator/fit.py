@@ -27,6 +27,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_tensors,
 )
 from fitrag_integrations.models.runtime.sources import MINILM
+from fitrag_integrations.training.calibration import figures_of
 from fitrag_integrations.training.encoder import (
     adapt,
     rarity_of,
@@ -40,7 +41,6 @@ from fitrag_integrations.training.evaluator.module import (
     labelled_pairs,
     start_regression,
 )
-from fitrag_integrations.training.losses import figures_of
 from fitrag_integrations.training.options import (
     Accumulate,
     Bfloat16,

@@ -16,7 +16,8 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.training.bilabel.fit import BilabelPlan, WeighingTrainer, fit_bilabel
-from fitrag_integrations.training.bilabel.imbalance import (
+from fitrag_integrations.training.bilabel.module import HeldPairs, fit_head, losses
+from fitrag_integrations.training.losses.imbalance import (
     Imbalance,
     Weigher,
     clip_change,
@@ -26,7 +27,6 @@ from fitrag_integrations.training.bilabel.imbalance import (
     label_groups,
     step_change,
 )
-from fitrag_integrations.training.bilabel.module import HeldPairs, fit_head, losses
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
 from fitrag_integrations.training.trainer import Settings, fit_module
 

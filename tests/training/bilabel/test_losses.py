@@ -12,7 +12,8 @@ from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
 from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists, losses
-from fitrag_integrations.training.losses import fit_temperatures, span_loss
+from fitrag_integrations.training.calibration import fit_temperatures
+from fitrag_integrations.training.losses import span_loss
 from fitrag_integrations.training.reader import ReaderModule
 from fitrag_integrations.training.rows import ReadingRow
 

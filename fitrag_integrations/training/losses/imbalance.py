@@ -1,6 +1,10 @@
-"""Imbalance-aware bi-label learning (FIT-RAG 4.2.2): one weight for pairs whose labels match.
+"""Imbalance-aware bi-label loss (FIT-RAG, section 4.2.2): one weight for pairs whose labels match.
 
-A pair with equal labels weighs w, one with unequal labels 1 - w (equations 2-3), and w is learnt:
+When to use it: where pairs with unequal labels, a passage with the answer that does not help the
+model or the reverse, are rare and cross-entropy learns to repeat one label. On balanced rows w
+stays near 1/2, which is plain cross-entropy; docs/training.md has what it gained here.
+
+A pair with equal labels weighs w, one with unequal labels 1 - w (equations 2-3), and w is learned:
 after each step on theta it moves down the gradient of the loss on held-out pairs with respect to w
 (Algorithm 2). The paper's equations 9-10 have the wrong sign: from theta_k = theta_{k-1} - eta *
 grad(w L_mat + (1 - w) L_mis) follows dL_v/dw = -eta * grad L_v(theta_k) . (grad L_mat - grad L_mis)
@@ -37,12 +41,15 @@ MODES, DIRECTIONS = ("none", "fixed", "corrected", "literal"), ("optimizer", "sg
 class Imbalance:
     """How pairs are weighted.
 
-    `mode`: `none`; `fixed`, w stays; `corrected` and `literal`, w is learnt. `weight` is w or where
-    it starts; None is 1/2 where w is learnt, and where it is fixed the share of mismatched pairs,
-    under which both groups count the same. `alpha` is the step of w (equation 11), which stays in
-    [clip, 1 - clip]. `pairs` of each group are drawn from those held out. `direction` says whose
-    step is differentiated: `optimizer`, the one that was taken, with its clipping, momentum and
-    scaling; `sgd`, the paper's inner product, which is the derivative under plain SGD only.
+    Args:
+        mode: "none"; "fixed", w stays; "corrected" and "literal", w is learned.
+        weight: w, or where it starts. None is 1/2 where w is learned, and the fraction of
+            mismatched pairs where it is fixed, so that both groups count the same.
+        alpha: Step of w (equation 11).
+        clip: w stays in [clip, 1 - clip].
+        pairs: Held-out pairs of each group that w is learned on.
+        direction: Step that is differentiated: "optimizer", the one taken, with its clipping,
+            momentum and scaling; "sgd", the paper's inner product, exact under plain SGD only.
     """
 
     mode: Annotated[
@@ -70,7 +77,7 @@ class Imbalance:
 
     @property
     def learns(self) -> bool:
-        """Whether w is learnt, which needs pairs held out."""
+        """Whether w is learned, which needs pairs held out."""
         return self.mode in ("corrected", "literal")
 
 
@@ -86,7 +93,12 @@ def label_groups(labels: Tensor) -> tuple[Tensor, Tensor]:
 def group_losses(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Split cross-entropy by group (equation 5): the three together are the mean over all labels.
 
-    Shapes: (pairs, 2). A group without pairs has a loss of 0.
+    Args:
+        logits: Logits of both labels. Shape: (pairs, 2).
+        labels: Labels, 0, 1 or NaN where unknown. Same shape.
+
+    Returns:
+        Losses of the "matched", "mismatched" and "unpaired", shape (); 0 for a group without pairs.
     """
     labels = labels.to(logits)
     known = ~labels.isnan()
@@ -133,10 +145,20 @@ def draw_pairs(labels: Tensor, size: int, seed: int) -> Tensor:
 
 
 class Weigher(nn.Module):
-    """Weight w of the two groups' losses, updated after each step on theta.
+    """Weight w of the two groups' losses, updated after each step on theta (Algorithm 2).
 
-    w is a buffer: optimizers pass it over, and checkpoints keep it.
-    `labels` are those of the training pairs, for the share of mismatched ones. Shape: (pairs, 2).
+    w is a buffer: optimizers skip it, and checkpoints keep it.
+
+    Args:
+        plan: How pairs are weighted.
+        labels: Labels of the training pairs, whose mismatched ones count. Shape: (pairs, 2).
+
+    Example:
+        >>> labels = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+        >>> weigher = Weigher(Imbalance("fixed", weight=0.25), labels)
+        >>> parts = weigher.weigh(group_losses(torch.zeros(2, 2), labels), [])
+        >>> parts["matched"], parts["mismatched"]
+        (tensor(0.1733), tensor(0.5199))
     """
 
     w: Tensor
