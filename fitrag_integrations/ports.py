@@ -146,10 +146,19 @@ class Method(Protocol):
     """Turn a question into a flow that ends in a context."""
 
     def __call__(self, question: str, ports: Ports, /) -> Flow[Context]:
-        """Return the flow for one question; its I/O goes through ``ports``, which the caller
-        provides.
+        """Return the flow for one question: a generator that the drivers in ``flow`` run.
 
-        The flow, not the call, raises ``InputError`` for a blank question.
+        To call a port, yield what its ``ask`` builds: one list of items goes out, one list of
+        answers of the same length comes back, or the port's error is raised there. What is slow,
+        retrieval, search and generation in ``ports`` and the method's own models, goes through
+        ports; everything between two asks is plain Python. The flow ends by returning a `Context`.
+        It, not the call, raises ``InputError`` for a blank question::
+
+            def __call__(self, question, ports):
+                (found,) = yield from ports.retrieve.ask([question])
+                context = Context(question, tuple(map(Excerpt.whole, found[:3])), method="first")
+                (draft,) = yield from ports.generate.ask([context.prompt()])
+                return replace(context, draft=draft)
         """
         ...
 
