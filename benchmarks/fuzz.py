@@ -32,7 +32,7 @@ THOUSANDS = {
     **{"sentences": 60, "written": 50, "rows": 30, "ranked": 20, "resumed": 40, "journal": 60},
     **{"loaders": 60, "files": 20, "llm_replies": 80, "json_replies": 80, "searches": 40},
     "requests": 40,
-    **{"models": 30, "folders": 20, "recipes": 40, "addresses": 40, "pages": 12},
+    **{"models": 30, "folders": 20, "thresholds": 40, "addresses": 40, "pages": 12},
     **{"cleaning": 500, "shown": 250, "answers": 300, "keys": 400, "rerank_replies": 400},
     **{"tensors": 500, "robots": 1000, "styles": 1000, "headers": 800},
 }

@@ -14,7 +14,7 @@ NAMES = {
 # what no paper has: how texts are cut, counted, cited and put together
 NO_PAPERS = {
     *("Citation", "Cited", "Span", "cite", "highlight", "with_citations"),
-    *("Compression", "Weighed", "Continuation", "Over", "method_from", "method_named"),
+    *("Compression", "Weighed", "Continuation", "Over", "method_from"),
     *("approximate_tokens", "counter_for", "split_sentences", "tiktoken_counter"),
 }
 FROM_PAPERS = [

@@ -191,7 +191,7 @@ METHODS_MADE = """
 from fitrag_integrations.methods import ITRG, Crag, FitRag, IKnow, SlimPLM, method_from
 from fitrag_integrations.methods.baselines import Flare, Replug, Targ
 FitRag(), IKnow(), Crag(), SlimPLM(), ITRG()
-method_from({"method": "slimplm", "retriever": "crag"})
+method_from("slimplm")
 """
 REMOTE_MADE = """
 from fitrag_integrations.models import RemoteGenerator, RemoteIK

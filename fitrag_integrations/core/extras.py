@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fitrag_integrations.errors import MissingExtraError, refuse_if
+from fitrag_integrations.errors import MissingExtraError
 
 
 def require_extra(module: str, *, extra: str, feature: str) -> Any:
@@ -78,35 +78,6 @@ def lazy_names(
         return sorted({*here.get("__all__", ()), *module_of, *(n for n in here if n[:2] == "__")})
 
     return load, names
-
-
-def is_own_file(reference: object) -> bool:
-    """Check whether a text names a Python file of the user: ``file.py``, or ``file.py:Name``."""
-    path, mark, name = reference.rpartition(".py") if isinstance(reference, str) else ("",) * 3
-    return bool(path and mark) and (not name or name[0] == ":" and name[1:].isidentifier())
-
-
-def from_own_file(reference: str, accept: Callable[[type], bool], allowed: str) -> type[Any]:
-    """Run a Python file of the user's and give the one class in it that is accepted.
-
-    Of several, `file.py:Name` names one. Raises `InputError`, saying what is `allowed`, for a file
-    that is not there and one without such a class.
-    """
-    from pathlib import Path
-
-    path, _, name = reference.rpartition(".py")
-    file, name = Path(f"{path}.py"), name.removeprefix(":")
-    refuse_if(not file.is_file(), "file", str(file), f"a Python file with {allowed}")
-    spec = importlib.util.spec_from_file_location(f"fitrag_own_{file.stem}", file.resolve())
-    assert spec is not None and spec.loader is not None  # for .py there always is one
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for what their types name
-    spec.loader.exec_module(module)
-    own = {n: v for n, v in vars(module).items() if isinstance(v, type) and accept(v)}
-    found = [v for n, v in own.items() if (n == name if name else v.__module__ == spec.name)]
-    several = f" ({', '.join(own)}): name it, {file.name}:Name" if len(found) > 1 else ""
-    refuse_if(len(found) != 1, "file", reference, f"{allowed}{several}")
-    return found[0]
 
 
 def installed(module: str) -> bool:

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.citing import cite as cite
     from fitrag_integrations.methods.citing import highlight as highlight
     from fitrag_integrations.methods.citing import with_citations as with_citations
-    from fitrag_integrations.methods.compose.recipe import MethodPort as MethodPort
-    from fitrag_integrations.methods.compose.recipe import Over as Over
-    from fitrag_integrations.methods.compose.recipe import method_from as method_from
-    from fitrag_integrations.methods.compose.recipe import method_named as method_named
+    from fitrag_integrations.methods.compose.composing import MethodPort as MethodPort
+    from fitrag_integrations.methods.compose.composing import Over as Over
+    from fitrag_integrations.methods.compose.composing import method_from as method_from
     from fitrag_integrations.methods.crag.method import ActionThresholds as ActionThresholds
     from fitrag_integrations.methods.crag.method import Crag as Crag
     from fitrag_integrations.methods.crag.refiner import Refined as Refined
@@ -70,8 +69,8 @@ _MODULE_OF = {
     "IKnow": "ik.method",
     "LikelihoodGate": "ik.gates",
     "MarginGate": "ik.gates",
-    "MethodPort": "compose.recipe",
-    "Over": "compose.recipe",
+    "MethodPort": "compose.composing",
+    "Over": "compose.composing",
     "PTrueGate": "ik.gates",
     "PromptTemplate": "prompts",
     "Refined": "crag.refiner",
@@ -88,8 +87,7 @@ _MODULE_OF = {
     "explain_compression": "fitrag.functional",
     "fit_recognizer": "fitrag.recognizer",
     "highlight": "citing",
-    "method_from": "compose.recipe",
-    "method_named": "compose.recipe",
+    "method_from": "compose.composing",
     "prompt_named": "prompts",
     "rerank": "fitrag.functional",
     "split_sentences": ".text.sentences",

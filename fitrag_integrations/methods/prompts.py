@@ -64,6 +64,7 @@ __all__ = [
     "ITRG_REFRESH",
     "NOTHING_FOUND",
     "NO_RETRIEVAL",
+    "OneInstruction",
     "PROMPTS",
     "RETRIEVAL",
     "RETRIEVAL_CITED",

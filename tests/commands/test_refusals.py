@@ -55,7 +55,7 @@ WRONG = [
     ("answer in.jsonl out.jsonl --llm nobody:some", "nobody"),
     ("answer in.jsonl out.jsonl --llm a:b --reader c", "--reader"),
     ("answer in.jsonl out.jsonl --method cragg", "did you mean crag?"),
-    ("answer in.jsonl out.jsonl --method away.toml", "a TOML file"),
+    ("answer in.jsonl out.jsonl --method away.toml", "method` must be"),
     ("answer in.jsonl out.jsonl --method crag --model x", "--model"),
     ("answer in.jsonl out.jsonl --method skrknn", "bank"),
     ("evaluate methods in.jsonl --out out.jsonl --methods direct,direct", "each name once"),

@@ -129,10 +129,6 @@ SEEDS = {
     "styles": ["p.x, #y {opacity: 0.0; left:-999px} @media screen {a{font:0/1 x}} /* c */"],
     "addresses": ["https://user@a.example:80/../x?q=1#y", "http://0x7f.1/", "//b\\@c", "[::1]"],
     "headers": ["\x1dFri, 31 Dec 1999 23:59:59 GMT", "\x02 3", "\x00\x20text/html; charset=cp1251"],
-    "recipes": [
-        'method = "crag"\nupper = 0.5\n[retriever]\nmethod = "fitrag"\n',
-        'method = "gated"\n[thresholds]\nupper = 0.1\nlower = 0.0\n',
-    ],
     "files": [
         'x[{"question": "q", "answer": ["a"]}]',
         "xid\ttext\ttitle\n1\tone\ttwo\n",

@@ -35,7 +35,6 @@ from fitrag_integrations.methods.baselines.self_ask import read_step
 from fitrag_integrations.methods.baselines.self_rag import _MARKS
 from fitrag_integrations.methods.citing import cite, highlight
 from fitrag_integrations.methods.compose.fitted import Fitted
-from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.crag.search import parse_keywords
 from fitrag_integrations.methods.slimplm.claims import parse_claims
 from fitrag_integrations.methods.writing import final_answer, read_answer, read_document, reasoned
@@ -290,11 +289,7 @@ def folders(data):
             Fitted.read(HOME)
 
 
-def recipes(data):
-    path = HOME / "recipe.toml"
-    path.write_bytes(data)
-    with named():
-        method_from(path)
+def thresholds(data):
     for kind in (FittedThreshold, ActionThresholds):
         with named():
             kind.from_dict(altered(THRESHOLDS, data))
@@ -368,7 +363,7 @@ TARGETS = {
         *(sentences, cleaning, written, shown, answers, keys),
         *(rows, ranked, resumed, journal, loaders, files),
         *(llm_replies, rerank_replies, json_replies, searches, requests),
-        *(models, tensors, folders, recipes),
+        *(models, tensors, folders, thresholds),
         *(addresses, robots, pages, styles, headers),
     )
 }

@@ -17,29 +17,22 @@ from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import (
     SEARCH,
-    from_own_file,
     installed,
-    is_own_file,
     require_extra,
     require_extras,
     torch_needed,
 )
+from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, MissingExtraError, refuse_if
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
-from fitrag_integrations.methods.compose.recipe import GATE_KINDS, manifest_of
 from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer, port_of
 from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
-CALLS = {
-    "BiLabelScorer": "score ascore",
-    "RetrievalEvaluator": "evaluate aevaluate score",
-    "ExtractiveReader": "read aread",
-    "IKClassifier": "p_known ap_known",
-}
-"""What a class of the user's needs, given as `--model file.py`, in the place of each model."""
+GATE_KINDS = {"ik": "IKClassifier", "necessity": "NecessityJudge"}
+"""The class of a gate by the kind in its `model.json`."""
 
 
 def load_scorer(options: ModelOptions) -> Scorer:
@@ -48,7 +41,7 @@ def load_scorer(options: ModelOptions) -> Scorer:
         given = manifest_of(Path(options.model))
         if (given.get("kind"), given.get("source")) == ("calibrated", "embedded"):
             return cast(Scorer, defaults.kind_of("scorer").from_pretrained(options.model))
-    if options.model is not None and installed("torch") and not is_own_file(options.model):
+    if options.model is not None and installed("torch"):
         from fitrag_integrations.models.runtime.sources import model_folder
 
         folder = model_folder(options.model)
@@ -94,6 +87,15 @@ def model_kind(folder: Path) -> str | None:
     return None if kind is None else str(kind)
 
 
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """Read a folder's `model.json`; empty where there is none to be read."""
+    try:
+        manifest = jsonl.loads(read_file(folder / "model.json"))
+    except (OSError, ValueError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
 def model_name(name: str) -> str:
     """Return the name of a language model: that of the folder itself, where it is one."""
     folder = Path(name).expanduser()
@@ -103,13 +105,6 @@ def model_name(name: str) -> str:
 
 
 def _load(name: str, options: ModelOptions) -> Any:
-    if is_own_file(options.model):
-        calls = tuple(CALLS[name].split())
-        return from_own_file(
-            str(options.model),
-            lambda kind: any(map(partial(hasattr, kind), calls)),
-            f"a class with {' or '.join(calls)}",
-        )()
     role = next((role for role, kind in defaults.ROLES.items() if kind == name), "")
     light = defaults.kind_of(role).__name__ == defaults.BUNDLED.get(role) if role else False
     if light and options == ModelOptions():

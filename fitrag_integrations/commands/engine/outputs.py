@@ -13,7 +13,6 @@ from typing import Any
 
 from fitrag_integrations.commands.engine.rows import Line, reason_of
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.extras import is_own_file
 from fitrag_integrations.core.files import fingerprint, lock, only_writer, real_path, storing
 from fitrag_integrations.core.jsonl import is_gzipped, read_lines
 from fitrag_integrations.errors import InputError
@@ -87,10 +86,8 @@ def _options(plan: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def plain(value: Any) -> Any:
     """Return an option as plain values; what names a file or folder with a hash of its content."""
-    if isinstance(value, str | Path):
-        path = f"{str(value).rpartition('.py')[0]}.py" if is_own_file(str(value)) else value
-        if os.path.isfile(path) or os.path.isdir(path):
-            return f"{value} ({fingerprint(Path(path))[:SHOWN]})"
+    if isinstance(value, str | Path) and (os.path.isfile(value) or os.path.isdir(value)):
+        return f"{value} ({fingerprint(Path(value))[:SHOWN]})"
     return json.loads(json.dumps(value, default=str))
 
 

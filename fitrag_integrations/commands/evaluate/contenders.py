@@ -30,7 +30,7 @@ from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.result import each_row
 from fitrag_integrations.flow import Traced, run_many
 from fitrag_integrations.methods.answering import Answered
-from fitrag_integrations.methods.compose.recipe import is_file, method_from, read_recipe
+from fitrag_integrations.methods.compose.composing import method_from
 from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Excerpt
@@ -103,15 +103,13 @@ class Contest:
         return Lines(lines, [])
 
 
-def named_recipes(given: str) -> dict[str, tuple[Row, Method]]:
-    """Build the methods of a list; a file is called by its name without `.toml`."""
-    built: dict[str, tuple[Row, Method]] = {}
-    for recipe in filter(None, map(str.strip, given.split(","))):
-        name = Path(recipe).stem if is_file(recipe) else recipe
-        refuse_if(name in built, "--methods", name, "each name once")
-        built[name] = read_recipe(recipe), method_from(recipe)
-    refuse_if(not built, "--methods", given, "at least one method")
-    return built
+def named_methods(given: str) -> dict[str, Method]:
+    """Build the methods of a list of names."""
+    names = [name for name in map(str.strip, given.split(",")) if name]
+    for name in names:
+        refuse_if(names.count(name) > 1, "--methods", name, "each name once")
+    refuse_if(not names, "--methods", given, "at least one method")
+    return {name: method_from(name) for name in names}
 
 
 def question_rows(path: Path, shape: Ours, limit: int | None, *, indexed: bool) -> list[Row]:

@@ -38,7 +38,6 @@ from fitrag_integrations.evaluation.figures.decisions import (
 from fitrag_integrations.evaluation.outcomes import Outcomes
 from fitrag_integrations.evaluation.result import Result
 from fitrag_integrations.flow import run_many
-from fitrag_integrations.methods.compose.recipe import GATE_KINDS
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Gate
@@ -110,9 +109,9 @@ def gate_manifest(folder: Path) -> Row:
     from fitrag_integrations.models.runtime.folder import read_manifest
 
     kind = models.model_kind(folder)
-    if kind not in GATE_KINDS:
+    if kind not in models.GATE_KINDS:
         holds = "no model.json" if kind is None else f"a model of kind {kind!r}"
-        allowed = f"the folder of a gate ({', '.join(GATE_KINDS)}); this one holds {holds}"
+        allowed = f"the folder of a gate ({', '.join(models.GATE_KINDS)}); this one holds {holds}"
         raise InputError.of("--model", given=str(folder), allowed=allowed)
     return read_manifest(folder, "model.json", kind=kind)
 

@@ -24,7 +24,7 @@ from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     Contest,
-    named_recipes,
+    named_methods,
     question_rows,
     without_right,
 )
@@ -75,7 +75,6 @@ COLUMNS = {
     "seconds": "seconds",
     "noted": "noted",
 }
-Recipes = dict[str, tuple[Row, Method]]
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class EvaluateMethods:
     methods: Annotated[
         str | None,
         Option(
-            "Names or .toml files, separated by commas; the first is the baseline.",
+            "Names, separated by commas; the first is the baseline.",
             default=f"{READ}; with --llm all that need no model of their own",
         ),
     ] = None
@@ -137,13 +136,13 @@ class EvaluateMethods:
         """Answer, judge and compare."""
         outcome = Outcome(self.result, self.plot, self.draws, self.json)
         self.check(outcome)
-        prices, recipes = self.price.prices(), named_recipes(self._named)
+        prices, methods = self.price.prices(), named_methods(self._named)
         instruction = instruction_named(self.template)
         indexed = self.search.index is not None
         asked = question_rows(self.questions, self.shape, self.limit, indexed=indexed)
         if self.drop_right:
             asked = without_right(asked, self.drop_right, self.draws.seed)
-        runs = self._runs(recipes, instruction)
+        runs = self._runs(methods, instruction)
         if self.overwrite:
             self.out.unlink(missing_ok=True)
         # a model of our own is warmed up first
@@ -209,7 +208,7 @@ class EvaluateMethods:
         worse = {"drop_right": self.drop_right, "seed": self.draws.seed} if self.drop_right else {}
         return {**searched, **names, "tokenizer": self.tokenizer, **worse}
 
-    def _runs(self, recipes: Recipes, instruction: Template | None) -> list[Contender]:
+    def _runs(self, methods: dict[str, Method], instruction: Template | None) -> list[Contender]:
         """Load what answers, and put each method before it."""
         found, reader = None, None
         generate: Generates | None = None
@@ -224,10 +223,10 @@ class EvaluateMethods:
         return [
             Contender(
                 name,
-                content_id({**self._world(), "method": recipe}, 12),
+                content_id({**self._world(), "method": name}, 12),
                 Answers(Answering(method, reader=reader, template=instruction), found, generate),
             )
-            for name, (recipe, method) in recipes.items()
+            for name, method in methods.items()
         ]
 
 

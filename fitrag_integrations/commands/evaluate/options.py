@@ -22,7 +22,6 @@ from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOu
 from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.terminal import show_notes
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.extras import is_own_file
 from fitrag_integrations.core.files import fingerprint
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
@@ -223,8 +222,7 @@ def model_entry(role: str, name: str | None) -> Row:
     folder = SHIPPED / FOLDERS.get(role, role) if name is None else Path(name)
     manifest = folder / "model.json"
     if not manifest.is_file():
-        file = Path(f"{str(name).rpartition('.py')[0]}.py") if is_own_file(name) else folder
-        digest = fingerprint(file) if file.is_file() or file.is_dir() else None
+        digest = fingerprint(folder) if folder.is_file() or folder.is_dir() else None
         return {"name": name or "embedded", "manifest": digest}
     data = manifest.read_bytes()
     encoder = json.loads(data).get("encoder")

@@ -28,8 +28,9 @@ from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answering import Answered, Answering
+from fitrag_integrations.methods.compose.composing import method_from
 from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemplate
-from fitrag_integrations.methods.compose.recipe import EMBEDDED, method_from
+from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.ports import Retriever
 from fitrag_integrations.text.tokens import counter_for
 
@@ -51,9 +52,9 @@ class AnswerPlan(RowsPlan):
     Reads question and, without --index, passages[{title, text}]; adds context, prompt, answer
     and trace. Given a question instead of files, prints its answer and how it was found.
 
-    With --method, options such as --top-n set the method's fields. Name its models in a recipe;
-    --device, --dtype and --batch-tokens apply to the reader. A method that writes texts needs
-    --llm.
+    With --method, options such as --top-n set the method's fields, and --device, --dtype and
+    --batch-tokens apply to the reader. A method that writes texts needs --llm. Methods with models
+    of your own are composed in Python.
     """
 
     name: ClassVar = "answer"
@@ -67,8 +68,7 @@ class AnswerPlan(RowsPlan):
     method: Annotated[
         str | None,
         Option(
-            "Method, e.g. crag, or a .toml recipe.",
-            metavar="NAME_OR_FILE",
+            "Method, e.g. crag.",
             default="fitrag",
         ),
     ] = None
@@ -138,7 +138,7 @@ class AnswerPlan(RowsPlan):
         rows = "a .jsonl or .jsonl.gz file, or -"
         refuse_if(llm and reader is not None, "--reader", reader, "nothing, since --llm answers")
         refuse_if(url is not None and not llm, "--url", url, "with --llm")
-        named = "nothing, since --method names its models"
+        named = "nothing with --method: give the method its models in Python"
         refuse_if(method and model is not None, "--model", model, named)
         refuse_if(alone and is_rows, "output", None, rows)
         fitted = method and self.fitted is not None
@@ -178,7 +178,7 @@ class AnswerPlan(RowsPlan):
             "window": self.window,
             "stride": self.stride,
             "weight": self.weight,
-            "count_tokens": self.tokenizer,
+            "count_tokens": self.tokenizer and counter_for(self.tokenizer),
         }
         chosen = {name: value for name, value in chosen.items() if value is not None}
         if fitted is not None:

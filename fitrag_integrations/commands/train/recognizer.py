@@ -38,7 +38,7 @@ class TrainRecognizer:
 
     Reads question, passages[{title, text}] and known, which `fitrag label ik` adds. A fraction of
     the questions becomes the bank of neighbors; on the others delta, s_l, s_n and k are chosen by
-    accuracy. Name the folder as `gate` in a FIT-RAG recipe.
+    accuracy. `SelfKnowledgeRecognizer.load` reads the folder, for `FitRag(gate=...)`.
     """
 
     rows: Rows

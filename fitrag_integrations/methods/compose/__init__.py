@@ -1,1 +1,1 @@
-"""Methods over one another, from a recipe."""
+"""Methods by name and over one another, and what `fitrag fit` found."""

@@ -59,7 +59,8 @@ class FittedTemplate:
 class Fitted(Record):
     """Folder that `fitrag fit` wrote.
 
-    `recipe` is the method that was chosen, as `method_from` reads it; `gate` is `neighbours`,
+    `recipe` is the method that was chosen: its name under `method`, the folder of its scorer, and
+    its other fields as they stand; `gate` is `neighbours`,
     `ask`, `p_true` or one of `GATES`, blank for none, with its `threshold`. `thresholds` are
     CRAG's. `llm` names the language model, `promise` says what was asked for and what was
     certified, `corpus` counts the passages that were searched, None where only a retriever was
@@ -115,11 +116,11 @@ class Fitted(Record):
 
     def method(self, llm: object = None) -> Method:
         """Build the chosen method; `llm` is required if its gate asks the model."""
-        from fitrag_integrations.methods.compose.recipe import method_from
+        from fitrag_integrations.methods.compose.composing import method_from
         from fitrag_integrations.methods.ik.method import IKnow
 
-        decider = self.decider(llm)
-        made = method_from(self._placed())
+        decider, fields = self.decider(llm), self._fields()
+        made = method_from(fields.pop("method"), **fields)
         if decider is None:
             return made
         return IKnow(decider.gate, threshold=decider.threshold, method=made)
@@ -130,6 +131,7 @@ class Fitted(Record):
             return None
         from fitrag_integrations.methods.baselines.gated import NeighbourGate
         from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
+        from fitrag_integrations.retrieval import QuestionBank
 
         asking: dict[str, Callable[[Any], Gate]] = {
             "ask": partial(AskGate, draft_tokens=0),
@@ -143,7 +145,7 @@ class Fitted(Record):
         if self.gate in asking:
             gate = asking[self.gate](llm)
         else:
-            gate = NeighbourGate(self._model("SkrKnn", "bank"), NEIGHBOURS)
+            gate = NeighbourGate(QuestionBank.load(Path(self.folder) / "bank"), NEIGHBOURS)
         return Decider(gate, threshold=self.threshold.value)
 
     def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:
@@ -162,10 +164,8 @@ class Fitted(Record):
             if self.is_plain:
                 best = f"the retriever alone with k={self.recipe['k']}, which was best"
                 raise self._nothing(f"{best}: use it as it is, or MethodRetriever.from_fitted")
-            placed = {name: value for name, value in self._placed().items() if name in names}
-            if isinstance(placed.get("scorer"), str):
-                placed["scorer"] = self._model("FitRag", "scorer")
-            return placed | (_if("gate", names, decider) if decider is not None else {})
+            own = {name: value for name, value in self._fields().items() if name in names}
+            return own | (_if("gate", names, decider) if decider is not None else {})
         if "gate" in names:
             if decider is None:
                 raise self._nothing("no gate: retrieving for every question was best")
@@ -180,16 +180,15 @@ class Fitted(Record):
         counts = {"new": len(set(passages) - before), "gone": len(before - set(passages))}
         return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
-    def _placed(self) -> dict[str, Any]:
-        """Return the recipe with its folders where they are."""
-        scorer = self.recipe.get("scorer")
-        at = {} if scorer is None else {"scorer": str(Path(self.folder) / scorer)}
-        return {**self.recipe, **at}
+    def _fields(self) -> dict[str, Any]:
+        """Return the recipe with its scorer loaded."""
+        fields = dict(self.recipe)
+        if "scorer" in fields:
+            from fitrag_integrations.models import BiLabelScorer
 
-    def _model(self, method: str, name: str) -> Any:
-        from fitrag_integrations.methods.compose.recipe import Models
-
-        return Models(Path(self.folder)).named(method, name, name, "")
+            folder = Path(self.folder) / fields["scorer"]
+            fields["scorer"] = BiLabelScorer.from_pretrained(str(folder))
+        return fields
 
     def _actions(self) -> ActionThresholds:
         """Return CRAG's thresholds; raises `InputError` where there are none."""

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
-from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
+from pathlib import Path
+from typing import Annotated, Any, Protocol, Self, TypeAlias, runtime_checkable
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import (
     Checked,
     Count,
@@ -26,7 +28,7 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.errors import ModelLoadError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.ports import Call, model_name
 from fitrag_integrations.types import BiLabelScore, RetrievalDecision
@@ -111,6 +113,23 @@ class SelfKnowledgeRecognizer(Checked):
         self.check_scorer(self.scorer)
         if not self.allow_other_model:
             self.thresholds.check("encoder", encoder_name(self.bank))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Load what `fitrag train recognizer` wrote: the bank and its thresholds.
+
+        Raises:
+            ModelLoadError: If the folder holds none, or one that is damaged.
+        """
+        from fitrag_integrations.retrieval import QuestionBank
+
+        path = Path(folder) / RECOGNIZER
+        try:
+            given = jsonl.loads(path.read_text(encoding="utf-8"))
+            thresholds = RecognizerThresholds.from_dict(given["thresholds"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ModelLoadError(f"{path} is damaged: {error!r}") from error
+        return cls(QuestionBank.load(folder), thresholds)
 
     @cached_property
     def _port(self) -> Port[str, Sequence[bool]]:

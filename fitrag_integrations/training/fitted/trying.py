@@ -18,8 +18,8 @@ from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.figure import Places
 from fitrag_integrations.evaluation.outcomes import Floats
 from fitrag_integrations.evaluation.thresholds.risk import Tried
+from fitrag_integrations.methods.compose.composing import method_from
 from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
-from fitrag_integrations.methods.compose.recipe import method_from
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT
 from fitrag_integrations.models import BiLabelScorer
@@ -119,8 +119,8 @@ def try_all(
     contexts, texts = {}, [one.question for one in questions]
     for name, recipe in ways.items():
         oracle.say(f"trying: {name}")
-        own = {"scorer": scorer} if recipe["method"] == "fitrag" else {}
-        traces = run_over(method_from({**recipe, **own}), texts, found, AT_ONCE)
+        fields = recipe | ({"scorer": scorer} if recipe["method"] == "fitrag" else {})
+        traces = run_over(method_from(fields.pop("method"), **fields), texts, found, AT_ONCE)
         contexts[name] = [traced.value for traced in traces]
     contexts[BARE] = [Context(text) for text in texts]
     answers = {name: oracle.answers(contexts[name]) for name in (BARE, *ways)}

@@ -66,14 +66,6 @@ def test_another_verb_is_refused_and_options_that_change_no_row_are_not(
     assert fitrag("score", given, out, "--device", "cpu", "--batch-tokens", 64, "--quiet")[0] == 0
 
 
-OWN = """
-from fitrag_integrations.types import BiLabelScore
-
-class Words:
-    def score(self, pairs):
-        return [BiLabelScore(0.5, 0.5) for _ in pairs]
-"""
-OTHER = OWN.replace("0.5, 0.5", "0.25, 0.5")
 LARGER = LARGE + 1  # bytes, of which a hash is kept
 
 
@@ -82,10 +74,8 @@ LARGER = LARGE + 1  # bytes, of which a hash is kept
     [
         ("model", "model/model.json", '{"temperature": 1}', '{"temperature": 2}'),
         ("model", "model/weights", "a" * LARGER, "b" * LARGER),
-        ("words.py", "words.py", OWN, OTHER),
-        ("words.py:Words", "words.py", OWN, OTHER),
     ],
-    ids=["manifest", "large weights", "own file", "own class"],
+    ids=["manifest", "large weights"],
 )
 def test_a_model_with_other_content_is_another(
     tmp_path, given, request, fitrag, model, file, first, then

@@ -122,16 +122,6 @@ def test_other_settings_do_not_continue_a_run(questions, compete, arguments):
     compete(questions, *given, "--overwrite")
 
 
-def test_files_are_methods_under_their_own_names(tmp_path, questions, compete):
-    path = tmp_path / "mine.toml"
-    path.write_text('method = "direct"\nk = 1', encoding="utf-8")
-    table = compete(questions, "--methods", f"direct,{path}", "--limit", 5)
-    assert "5 questions" in table
-    assert [line.split()[0] for line in table.splitlines()[1:]] == ["method", "direct", "mine"]
-    path.write_text('method = "direct"\nk = 2', encoding="utf-8")
-    assert "output" in compete(questions, "--methods", f"direct,{path}", "--limit", 5, code=2)
-
-
 def test_an_index_serves_rows_without_passages(tmp_path, index, questions, compete):
     bare = write(tmp_path / "bare.jsonl", [{"question": "who wrote it ?", "answers": ["Ann"]}])
     assert "passages" in compete(bare, "--methods", "direct", code=2)

@@ -9,10 +9,11 @@ from training_rows import labelled_rows, reading_rows
 from typer.testing import CliRunner
 
 from fitrag_integrations.cli import app
+from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.methods import method_from
+from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.fitrag.recognizer import SelfKnowledgeRecognizer
-from fitrag_integrations.models import ExtractiveReader
+from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
 from fitrag_integrations.training.rows import (
     labelled_json,
     read_jsonl,
@@ -76,7 +77,7 @@ def test_calibrate_reader(bert, tmp_path):
     assert 0.6 < reader.abstain_below <= 0.9
 
 
-def test_a_fitted_recognizer_is_a_gate_of_a_recipe(bert, tmp_path):
+def test_a_fitted_recognizer_is_a_gate(bert, tmp_path):
     make_scorer(bert).save_pretrained(tmp_path / "scorer")
     passages = [{"title": "", "text": "the king wrote a film"}, {"title": "", "text": "a river"}]
     rows = [
@@ -91,7 +92,10 @@ def test_a_fitted_recognizer_is_a_gate_of_a_recipe(bert, tmp_path):
     assert done.exit_code == 0, done.output
     fitted = json.loads((tmp_path / "gate" / "recognizer.json").read_text())["thresholds"]
     assert fitted["rows"] == 10 and fitted["k"] == 3 and 0.5 <= fitted["accuracy"] <= 1.0
-    recipe = {"method": "FitRag", "gate": str(tmp_path / "gate"), "detector": False}
-    method = method_from(recipe, scorer=str(tmp_path / "scorer"))
-    assert isinstance(method.gate, SelfKnowledgeRecognizer) and method.detector is False
-    assert method.gate.thresholds.rows == 10
+    gate = SelfKnowledgeRecognizer.load(tmp_path / "gate")
+    assert gate.thresholds.rows == 10
+    FitRag(BiLabelScorer.from_pretrained(tmp_path / "scorer"), gate=gate, detector=False)
+    with pytest.raises(ThresholdMismatchError):
+        FitRag(gate=gate)
+    with pytest.raises(ModelLoadError):
+        SelfKnowledgeRecognizer.load(tmp_path / "scorer")

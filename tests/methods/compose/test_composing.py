@@ -1,4 +1,4 @@
-"""Methods put together by name, from mappings and from TOML."""
+"""Methods by name, and put together in Python."""
 
 import pytest
 
@@ -8,35 +8,18 @@ from fitrag_integrations.methods import (
     ITRG,
     Crag,
     Direct,
-    FitRag,
     IKnow,
     Over,
-    approximate_tokens,
+    SlimPLM,
     method_from,
-    method_named,
 )
-from fitrag_integrations.methods.baselines import GenRead
-from fitrag_integrations.methods.compose.recipe import NAMES, Models
+from fitrag_integrations.methods.baselines import Gated, GenRead
+from fitrag_integrations.methods.compose.composing import NAMES
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
-from fitrag_integrations.methods.prompts import TEMPLATES
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
 
 QUESTIONS = [f"How long is the river number {n}?" for n in range(32)]
-ASSEMBLED = """
-method = "iknow"
-threshold = 0.6
-[inner]
-method = "crag"
-top_n = 3
-thresholds = { upper = 0.5, lower = -0.5, strip = -0.5 }
-[retriever]
-method = "itrg"
-mode = "refresh"
-rounds = 2
-stop = ["empty", "unchanged"]
-demonstrations = [["Who built it?", "Anna Vell built it.", "Anna Vell"]]
-"""
 
 
 class Gate:
@@ -94,125 +77,43 @@ def test_every_method_has_a_name():
     for name in NAMES:
         if name in needing:
             with pytest.raises(InputError, match=f"^`{needing[name]}` must be"):
-                method_named(name)
+                method_from(name)
         else:
-            made = method_named(name)
+            made = method_from(name)
             assert type(made).__name__.lower() == name
             assert made == type(made)()
 
 
 @pytest.mark.parametrize("name", ["gen-read", "GenRead", "gen_read", "gen read"])
 def test_marks_and_case_of_a_name_do_not_count(name):
-    assert method_named(name) == GenRead()
+    assert method_from(name) == GenRead()
 
 
-def test_toml_mapping_and_python_read_the_same(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(ASSEMBLED, encoding="utf-8")
-    shot = ("Who built it?", "Anna Vell built it.", "Anna Vell")
-    by_hand = Over(
-        IKnow(threshold=0.6, method=Crag(top_n=3, thresholds=ActionThresholds(0.5, -0.5, -0.5))),
-        retriever=ITRG("refresh", rounds=2, stop=("empty", "unchanged"), demonstrations=[shot]),
-    )
-    mapping = {
-        "method": "iknow",
-        "threshold": 0.6,
-        "inner": Crag(top_n=3, thresholds=ActionThresholds(0.5, -0.5, -0.5)),
-        "retriever": {
-            "method": "itrg",
-            "mode": "refresh",
-            "rounds": 2,
-            "stop": ["empty", "unchanged"],
-            "demonstrations": [shot],
-        },
-    }
-    assert method_from(path) == method_from(str(path)) == method_from(mapping) == by_hand
-
-
-def test_fields_given_beside_a_recipe_stand_over_its_own(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text('method = "crag"\ntop_n = 3\nsentences = 2', encoding="utf-8")
-    assert method_from(path, top_n=7) == Crag(top_n=7, sentences=2)
+def test_fields_are_those_of_the_class():
     assert method_from("crag", top_n=7) == Crag(top_n=7)
-    mapping = {"method": "crag"}
-    assert method_from(mapping, top_n=7) == Crag(top_n=7)
-    assert mapping == {"method": "crag"}
-
-
-def test_texts_stand_for_counters_templates_and_embedded_models():
-    assert method_from("fitrag", count_tokens="approximate") == FitRag(
-        count_tokens=approximate_tokens
-    )
-    template = next(iter(TEMPLATES))
-    assert method_from("vanilla", template=template).template == TEMPLATES[template]
-    assert method_from("fitrag", scorer="embedded").scorer is None
-
-
-def test_models_are_loaded_by_role_and_once(tmp_path, monkeypatch):
-    loaded = []
-    monkeypatch.setattr(
-        Models, "_load", lambda self, kind, name: loaded.append((kind, name)) or Gate()
-    )
-    folder = tmp_path / "judge"
-    folder.mkdir()
-    (folder / "model.json").write_text('{"kind": "necessity"}', encoding="utf-8")
-    path = tmp_path / "mine.toml"
-    path.write_text(
-        'method = "slimplm"\njudge = "judge"\nproxy = "some/model"\n'
-        '[retriever]\nmethod = "gated"\ngate = "judge"',
-        encoding="utf-8",
-    )
-    with pytest.raises(InputError, match="proxy"):  # a gate is no proxy: the checks still hold
-        method_from(path)
-    path.write_text(
-        'method = "iknow"\ngate = "judge"\n[retriever]\nmethod = "gated"\ngate = "judge"',
-        encoding="utf-8",
-    )
-    loaded.clear()
-    made = method_from(path)
-    assert loaded == [("NecessityJudge", str(folder))]
-    assert made.method.gate is made.retriever.gate
-    method_from("iknow", gate="some/ik")
-    assert loaded[-1] == ("IKClassifier", "some/ik")
+    inner = ITRG("refresh", rounds=1)
+    assert method_from("iknow", method=inner, threshold=0.6) == IKnow(threshold=0.6, method=inner)
 
 
 @pytest.mark.parametrize(
-    ("recipe", "message"),
+    ("name", "fields", "message"),
     [
-        ("cragg", "method` must be .*crag, iknow"),
-        ("", "method` must be"),
-        (3, "method` must be"),
-        ({}, "method` must be"),
-        ({"method": ["crag"]}, "method` must be"),
-        ({"method": "crag", "topn": 3}, "topn` must be one of method, evaluator, .*top_n"),
-        ({"method": "crag", "split": "x"}, "split` must be"),
-        ({"method": "crag", "inner": "direct"}, "inner` must be"),
-        ({"method": "crag", "top_n": "five"}, "top_n` must be .*an integer"),
-        ({"method": "crag", "top_n": {"a": 1}}, "top_n` must be .*a number, a text or a list"),
-        ({"method": "crag", "thresholds": {"upper": 1}}, "lower"),
-        ({"method": "iknow", "inner": {"method": "itrg", "k": 0}}, "^`inner.k` must be"),
-        ({"method": "iknow", "inner": {"topn": 3}}, "^`inner.method` must be"),
-        ({"method": "iknow", "retriever": {"method": "no"}}, "^`retriever.method` must be"),
-        ({"method": "iknow", "inner": IKnow}, "^`inner` must be"),
-        ({"method": "slimplm", "rewriter": "embedded"}, "rewriter` must be"),
-        ({"method": "selfrag", "model": "embedded"}, "model` must be"),
-        ({"method": "selfrag", "model": "x"}, "model` must be .*in Python"),
-        ({"method": "vanilla", "template": "none"}, "template` must be"),
+        ("cragg", {}, "^`method` must be .*crag, iknow.*did you mean crag"),
+        ("", {}, "^`method` must be"),
+        (3, {}, "^`method` must be"),
+        (Crag, {}, "^`method` must be"),
+        ("mine.toml", {}, "^`method` must be"),
+        ("guessing.py", {}, "^`method` must be"),
+        ("crag", {"topn": 3}, "^`topn` must be one of evaluator, .*top_n"),
+        ("crag", {"top_n": "five"}, "^`top_n` must be .*an integer"),
+        ("selfrag", {}, "^`model` must be an object, which SelfRag is given in Python"),
+        ("vanilla", {"template": "none"}, "^`template` must be"),
     ],
     ids=str,
 )
-def test_what_is_wrong_is_reported_with_its_place(recipe, message):
+def test_what_is_wrong_is_reported_with_its_place(name, fields, message):
     with pytest.raises(InputError, match=message):
-        method_from(recipe)
-
-
-@pytest.mark.parametrize("text", ["method = ", None, "\xff"])
-def test_a_file_that_cannot_be_read_is_told(tmp_path, text):
-    path = tmp_path / "mine.toml"
-    if text is not None:
-        path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(InputError, match="a TOML file"):
-        method_from(path)
+        method_from(name, **fields)
 
 
 def test_crag_inside_itrg_reads_strips_and_is_asked_in_every_round():
@@ -248,15 +149,16 @@ def test_what_the_inner_method_drops_is_in_the_selection_with_its_reason():
     [
         *("direct", "vanilla", "cot", "genread", "refeed", "selfeval", "selfask", "iterretgen"),
         "itrg",
-        {"method": "crag", "evaluator": Evaluator()},
-        {"method": "slimplm", "judge": Gate(), "proxy": World().generate},
-        {"method": "iknow", "gate": Gate()},
+        Crag(Evaluator()),
+        SlimPLM(judge=Gate(), proxy=World().generate),
+        IKnow(Gate()),
     ],
-    ids=lambda inner: inner if isinstance(inner, str) else inner["method"],
+    ids=lambda inner: inner if isinstance(inner, str) else type(inner).__name__,
 )
 def test_any_gate_goes_before_any_method(inner):
     world = World()
-    method = method_from({"method": "gated", "gate": Gate(), "inner": inner})
+    made = method_from(inner) if isinstance(inner, str) else inner
+    method = Gated(Gate(), method=made)
     even, odd = run_many([method(question, world.ports) for question in QUESTIONS[:2]])
     assert not even.value.decision.retrieve
     assert even.value.excerpts == ()
@@ -266,14 +168,7 @@ def test_any_gate_goes_before_any_method(inner):
 
 def test_32_questions_share_every_call_of_all_the_parts():
     world, gate, evaluator = World(), Gate(), Evaluator()
-    method = method_from(
-        {
-            "method": "iknow",
-            "gate": gate,
-            "inner": {"method": "itrg", "mode": "refresh", "rounds": 1},
-            "retriever": {"method": "crag", "evaluator": evaluator},
-        }
-    )
+    method = Over(IKnow(gate, method=ITRG("refresh", rounds=1)), retriever=Crag(evaluator))
     traces = run_many([method(question, world.ports) for question in QUESTIONS])
     assert gate.calls == [32]
     assert [len(queries) for queries in world.retrieved] == [16]
