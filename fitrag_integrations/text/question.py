@@ -1,11 +1,11 @@
-"""Find the question in a long message: chat users greet, explain, ask and thank.
+"""Find the questions in a long message: people greet, explain, ask several things and thank.
 
 A model that ranks passages reads a question whole, so small talk pulls passages that talk alike.
-The rule: in a text of more than ``SHORT`` words and several sentences, the last sentence that asks
-something decides. One asks if it ends in a question mark or begins as a question or a request
-does, and names something to ask about; "Do you know?" and "Can you help me?" do not. If it points
-back ("it", "they", "that one"), the sentence before it comes along. Where no sentence asks, the
-text stays whole.
+The rule: in a text of more than ``SHORT`` words and several sentences, the sentences that ask
+something are read, in their order. One asks if it ends in a question mark or begins as a question
+or a request does, and names something to ask about; "Do you know?" and "Can you help me?" do not.
+If it points back ("it", "they", "that one") and names nothing itself, the sentence before it comes
+along, and so on from there. Where no sentence asks, the text stays whole.
 """
 
 from __future__ import annotations
@@ -36,19 +36,17 @@ _POINTS_BACK = frozenset(_BACK.split())
 
 
 def asked_of(text: str) -> str:
-    """Return the part of ``text`` that asks, as it stands there; a short text is given back."""
+    """Return the sentences of ``text`` that ask, with those they refer to; a short text whole."""
     if len(_WORD.findall(text)) <= SHORT:
         return text
-    spans = split_sentences(text)
-    asking = [i for i, (start, end) in enumerate(spans) if _asks(text[start:end])]
-    if len(spans) < 2 or not asking:
+    sentences = [text[start:end] for start, end in split_sentences(text)]
+    read = {at for at, sentence in enumerate(sentences) if _asks(sentence)}
+    if len(sentences) < 2 or not read:
         return text
-    last = asking[-1]
-    start, end = spans[last]
-    named = any(word[:1].isupper() for word in _WORD.findall(text, start, end)[1:])
-    if last and not named and not _POINTS_BACK.isdisjoint(_words(text[start:end])):
-        start = spans[last - 1][0]  # it has a pronoun and little beside it that stands for itself
-    return text[start:end]
+    for at in range(len(sentences) - 1, 0, -1):
+        if at in read and _points_back(sentences[at]):
+            read.add(at - 1)
+    return " ".join(sentences[at] for at in sorted(read))
 
 
 def asked_note(question: str) -> tuple[str, ...]:
@@ -64,3 +62,11 @@ def _asks(sentence: str) -> bool:
 
 def _words(sentence: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _WORD.findall(sentence)]
+
+
+def _points_back(sentence: str) -> bool:
+    """Return whether a sentence has a pronoun, and no name beside it that stands for itself."""
+    named = any(
+        w[:1].isupper() and w.lower() not in _SAYS_NOTHING for w in _WORD.findall(sentence)[1:]
+    )
+    return not named and not _POINTS_BACK.isdisjoint(_words(sentence))
