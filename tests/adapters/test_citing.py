@@ -190,7 +190,7 @@ def test_an_explanation_needs_a_query():
     for query in ({}, {"query_str": " "}, {"query_str": "a", "query_bundle": QueryBundle("a")}):
         with pytest.raises(InputError, match="query"):
             component.explain(nodes(), **query)
-    with pytest.raises(InputError, match="question"):
+    with pytest.raises(InputError, match="query"):
         made(langchain, "KnowledgeRefiner").explain(documents(), "")
 
 

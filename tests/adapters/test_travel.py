@@ -112,5 +112,5 @@ def test_a_blank_question_is_refused_or_finds_nothing(shown, question):
         found = asked(made, question)
         assert found == [] and "blank" in found.context.notes[0]
     else:
-        with pytest.raises(InputError, match="question|query_str"):
+        with pytest.raises(InputError, match="query|question"):
             asked(made, question)

@@ -47,21 +47,21 @@ class AskedOfDocuments(Asked):
     documents: list[Document] = Field(description="The documents to work on, best first.")
 
 
-def question_of(given: object, key: str | None = None) -> str:
+def question_of(given: object, key: str | None = None, *, name: str = "question") -> str:
     """Find the question, or raise ``InputError`` naming where it was looked for.
 
     It is the text itself, a message's, that of the last message of the user in a conversation, or
     one entry of a dict, whose ``messages`` may be such a conversation.
     """
-    if isinstance(given, str):
-        return check_text("question", given, blank=False)
     if isinstance(given, BaseMessage):
-        return check_text("question", str(given.text), blank=False)
+        given = str(given.text)
+    if isinstance(given, str):
+        return check_text(name, given, blank=False)
     keys = KEYS if key is None else (key,)
     if isinstance(given, Mapping):
         for name in keys:
             if name in given:
-                return question_of(given[name], key)
+                return question_of(given[name], key, name=name)
         if key is None and "messages" in given:
             return _last_asked(given["messages"])
     elif isinstance(given, Sequence) and given:
@@ -81,12 +81,12 @@ def _last_asked(messages: Any) -> str:
     raise InputError.of("messages", given=messages, allowed="a message of the user among them")
 
 
-def documents_of(given: object) -> list[Passage]:
+def documents_of(given: object, title_keys: Sequence[str] | None = None) -> list[Passage]:
     """Return the documents of ``{"documents", "question"}`` as passages."""
     if not isinstance(given, Mapping) or "documents" not in given:
         allowed = "a dict with 'documents' and 'question'"
         raise InputError.of("input", given=given, allowed=allowed)
-    return to_passages(given["documents"])
+    return to_passages(given["documents"], title_keys)
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_index.core.schema import QueryBundle, QueryType
 
-from fitrag_integrations.core.checks import check_is
+from fitrag_integrations.core.checks import check_is, check_text
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 
@@ -61,11 +61,15 @@ class Configured:
 
     def trace_many(self, queries: Sequence[QueryType]) -> list[Traced[Any]]:
         """Run all ``queries`` in lock step and give their traces; none is raised."""
-        return self._noted(run_many(self.flows(bundles_of(queries))))
+        return self._noted(run_many(self._asked(queries)))
 
     async def atrace_many(self, queries: Sequence[QueryType]) -> list[Traced[Any]]:
         """Run all queries in lock step, as ``trace_many``."""
-        return self._noted(await arun_many(self.flows(bundles_of(queries))))
+        return self._noted(await arun_many(self._asked(queries)))
+
+    def _asked(self, queries: Sequence[QueryType], **how: bool) -> list[Flow[Any]]:
+        bundles = bundles_of(queries)
+        return list(map(_with_text, bundles, self.flows(bundles, **how)))
 
     def explain(self, query: QueryType | None = None) -> str:
         """Return what was asked, found and decided, for ``query``, which is run, or last time."""
@@ -80,6 +84,11 @@ class Configured:
     def _noted(self, traces: list[Traced[Any]]) -> list[Traced[Any]]:
         self._last = traces[-1] if traces else self._last
         return traces
+
+
+def _with_text(bundle: QueryBundle, flow: Flow[Any]) -> Flow[Any]:
+    check_text("query_str", bundle.query_str, blank=False)  # an error of this query alone
+    return (yield from flow)
 
 
 def last_of(traced: Traced[Any] | None) -> Traced[Any]:

@@ -122,7 +122,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            (traced,) = self._noted([run(self.flows([query_bundle], alone=True)[0])])
+            (traced,) = self._noted([run(self._asked([query_bundle], alone=True)[0])])
             response = self._response(traced, alone=True)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -132,7 +132,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
             return await asyncio.to_thread(self._query, query_bundle)
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            (traced,) = self._noted([await arun(self.flows([query_bundle], alone=True)[0])])
+            (traced,) = self._noted([await arun(self._asked([query_bundle], alone=True)[0])])
             response = await self._aresponse(traced)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response

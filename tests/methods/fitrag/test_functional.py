@@ -120,7 +120,7 @@ def test_an_unknown_option_is_named_with_the_one_that_was_meant(function, option
 def test_no_texts_give_nothing(function):
     for texts in ([], ["", " \n"]):
         assert function(QUESTION, texts, scorer=words) == []
-    with pytest.raises(InputError, match="question"):
+    with pytest.raises(InputError, match="^`query` must be a string that is not blank"):
         function(" ", [RETURNS], scorer=words)
 
 
