@@ -11,7 +11,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import BaseModel, SkipValidation
 
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.langchain.base.convert import (
@@ -51,6 +51,10 @@ from fitrag_integrations.values.score import labels_of
 class FlowCompressor(Brief, BaseDocumentCompressor):
     """Compressor that runs a step of ``methods.fitrag`` as a Runnable, which traces can see."""
 
+    title_keys: Sequence[str] | None = None
+    """Metadata keys whose values are read as a document's title, in this order; None are those of
+    `TITLE_KEYS`."""
+
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Return the flow that ends in the excerpts of ``passages`` to keep for ``query``."""
         return own_noted((yield from self.step().context(query, passages)))
@@ -64,11 +68,15 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 
         The `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
         """
-        return run(explained(self.step(), query, to_passages(documents))).value
+        return run(self._explained(documents, query)).value
 
     async def aexplain(self, documents: Sequence[Document], query: str) -> Compression:
         """Async version of `explain`."""
-        return (await arun(explained(self.step(), query, to_passages(documents)))).value
+        return (await arun(self._explained(documents, query))).value
+
+    def _explained(self, documents: Sequence[Document], query: str) -> Flow[Compression]:
+        passages = to_passages(documents, self.title_keys)
+        return explained(self.step(), check_text("query", query, blank=False), passages)
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -77,7 +85,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 
         A document whose text is blank cannot be scored and does not come back.
         """
-        given = {"documents": documents, "question": query}
+        given = {"documents": documents, "query": query}
         return self.as_runnable().invoke(given, {"callbacks": callbacks})
 
     async def acompress_documents(
@@ -87,7 +95,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
         if not is_own(type(self), "compress_documents"):
             found = await super().acompress_documents(documents, query, callbacks)
             return cast("list[Document]", found)
-        given = {"documents": documents, "question": query}
+        given = {"documents": documents, "query": query}
         return await self.as_runnable().ainvoke(given, {"callbacks": callbacks})
 
     def as_runnable(self) -> Runnable[dict[str, Any], list[Document]]:
@@ -119,7 +127,7 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
         return traced.error or Documents(to_documents(traced.value), traced)
 
     def _flow(self, given: dict[str, object]) -> Flow[Context]:
-        passages = documents_of(given)
+        passages = documents_of(given, self.compressor.title_keys)
         others = {name: value for name, value in given.items() if name != "documents"}
         return (yield from self.compressor.flow(question_of(others), passages))
 

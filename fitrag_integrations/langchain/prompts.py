@@ -72,10 +72,10 @@ def as_template(template: Any) -> Template | None:
 def numbered_documents(documents: Sequence[Document], *, sources: Sequence[Document] = ()) -> str:
     """Return documents as the numbered lines of a prompt, one number for each.
 
-    A line begins with the document's title, else its source, else its id unless that was generated
-    (a UUID). Pieces of one source share a number where `sources` holds it; the numbers are those
-    `cite_documents` resolves when it is given the same. Sources and ids are not counted in the
-    `max_tokens` of a drop-in.
+    A line begins with the title that is read of the document's metadata, else its id unless that
+    was generated (a UUID). Pieces of one source share a number where `sources` holds it; the
+    numbers are those `cite_documents` resolves when it is given the same. Ids are not counted in
+    the `max_tokens` of a drop-in.
 
     Args:
         documents: The documents to show, in the order of their numbers.

@@ -140,8 +140,12 @@ def same_text(text: str) -> str:
 
 
 def copied(passage: Passage, text: str | None = None) -> tuple[str, str]:
-    """Return what copies of a passage, or of a text in it, have in common: text and title."""
-    return same_text(passage.text if text is None else text), same_text(passage.title)
+    """Return what copies of a passage, or of a text in it, have in common: text and title.
+
+    The same text in another file, or on another page, is a copy.
+    """
+    title = getattr(passage.title, "own", passage.title)
+    return same_text(passage.text if text is None else text), same_text(title)
 
 
 def usable(

@@ -18,8 +18,9 @@ from fitrag_integrations.types import Passage
 
 
 def node(passage: Passage, score: float | None = 0.5, **fields: Any) -> NodeWithScore:
-    """Make a node as a vector store would give it."""
+    """Make a node as a vector store would give it, which shows an embedder title and source."""
     metadata = {**passage.metadata, "title": passage.title, "source": passage.source}
+    fields = {"excluded_embed_metadata_keys": list(passage.metadata), **fields}
     made = TextNode(id_=passage.id, text=passage.text, metadata=metadata, **fields)
     return NodeWithScore(node=made, score=score)
 

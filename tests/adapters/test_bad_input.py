@@ -278,7 +278,7 @@ def test_documents_without_a_title_are_numbered_under_their_source_or_id():
         {"text": "d", "title": "", "source": "", "id": "0b3e6c1e-9d0e-4c0e-8f53-1d7f1f3c2a10"},
         {"text": "e", "title": "", "source": "", "id": None},
     ]
-    wanted = "1. T: a\n2. docs/a.md 2. x: b\n3. chunk-7: c\n4. d\n5. e"
+    wanted = "1. T: a\n2. docs, a.md 2. x: b\n3. chunk-7: c\n4. d\n5. e"
     metadata = [{k: one[k] for k in ("title", "source") if one[k]} for one in given]
     shelf = [
         Document(page_content=one["text"], id=one["id"], metadata=about)
@@ -298,7 +298,7 @@ def test_documents_without_a_title_are_numbered_under_their_source_or_id():
     assert langchain.numbered_documents([]) == "(No passage was found.)"
     cited = langchain.cite_documents(shelf, "As [2] says.")
     assert cited.citations[0].spans[0].source == "docs/a.md\n2. x"
-    assert cited.citations[0].spans[0].title == ""
+    assert cited.citations[0].spans[0].title == "docs, a.md 2. x"
 
 
 def test_pieces_are_numbered_under_the_source_they_were_cut_from():
@@ -306,5 +306,5 @@ def test_pieces_are_numbered_under_the_source_they_were_cut_from():
     whole = Document(page_content=text, metadata={"source": "buses.md"})
     compressor = langchain.SubDocumentCompressor(max_tokens=30)
     found = compressor.compress_documents([whole], "When does the N8 leave?")
-    assert str(found).startswith("1. buses.md: The N8 leaves at half past one.")
+    assert str(found).startswith("1. buses: The N8 leaves at half past one.")
     assert langchain.numbered_documents(found) == str(found)

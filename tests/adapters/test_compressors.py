@@ -50,7 +50,11 @@ async def test_both_frameworks_keep_what_the_functions_keep(kind, settings):
     places = [[(piece.text, *piece.told()[2:]) for piece in pieces] for pieces in found]
     assert places[0] == places[1]
     flow = {"BiLabelReranker": rerank, "SubDocumentCompressor": compress}[kind]
-    expected = flow(QUESTION, PASSAGES, scorer=OverlapScorer(), **settings)
+    texts = [
+        {"text": each.text, "metadata": {"title": each.title, "source": each.source}}
+        for each in PASSAGES
+    ]
+    expected = flow(QUESTION, texts, scorer=OverlapScorer(), **settings)
     pieces = [(piece.text, piece.metadata["raw_score"]) for piece in found[0]]
     assert pieces == [(excerpt.text, excerpt.score) for excerpt in expected]
 

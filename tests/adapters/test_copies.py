@@ -101,7 +101,7 @@ async def test_every_compressor_explains_what_it_dropped(framework, door):
     found, again = made.explain(pages, **asked), await made.aexplain(pages, **asked)
     assert isinstance(found, Compression) and again.explain() == found.explain()
     copies = [row for row in found.dropped if row.reason == "duplicate" and row.whole]
-    assert [row.at for row in copies] == [1, 2, 3, 4]
+    assert len(copies) == 4  # of five in as many files the best-scored stays
     for shown in (found.explain(dropped=True), found._repr_html_()):
         assert "duplicate, same text as" in shown
     if door == "reranker":

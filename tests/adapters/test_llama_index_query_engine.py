@@ -40,7 +40,7 @@ def test_the_model_is_asked_with_the_methods_prompt():
     response = engine(llm).query(QUESTION)
     assert type(response) is Response
     assert response.response == f"Answer to Question: {QUESTION}"
-    assert "1. Amarcord: Nino Rota wrote the score of the film." in llm.prompts[0]
+    assert "1. Amarcord, film: Nino Rota wrote the score of the film." in llm.prompts[0]
     assert response.source_nodes[0].text == "Nino Rota wrote the score of the film."
 
 

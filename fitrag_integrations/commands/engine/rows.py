@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.core.record import Row
+from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError, shown
+from fitrag_integrations.methods.titles import title_in
 from fitrag_integrations.types import Passage
 
 RAW_SHOWN = 200
@@ -86,5 +87,8 @@ def _passage(at: int, given: object, blank: bool) -> Passage:
     if not isinstance(given, dict):
         raise InputError.of(f"passages[{at}]", given=given, allowed="a text or an object with one")
     text = check_text(f"passages[{at}].text", given.get("text"), blank=blank)
-    title = "" if given.get("title") is None else given["title"]
+    title = given.get("title")
+    if title is None:
+        inner = check_mapping(f"passages[{at}].metadata", given.get("metadata") or {})
+        title = title_in({**given, **inner})
     return Passage(str(at), text, check_text(f"passages[{at}].title", title))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from numbers import Real
 from typing import Literal, TypeAlias
 
@@ -17,6 +18,7 @@ from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.metadata import mark_name, marks, relevance_of
+from fitrag_integrations.methods.titles import retitled, title_in
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
 from fitrag_integrations.values.prompt import numbered
@@ -68,10 +70,11 @@ class Documents(list[Document]):
         return self.traced._repr_html_()
 
 
-def to_passage(document: Document) -> Passage:
+def to_passage(document: Document, title_keys: Iterable[str] | None = None) -> Passage:
     """Read a Document; without an id of its own the passage gets one made from the text.
 
-    A text or metadata of None, as a store of nullable columns writes it, counts as empty.
+    A text or metadata of None, as a store of nullable columns writes it, counts as empty. The title
+    is what `title_in` reads of the metadata.
     """
     text, metadata = (getattr(document, name, None) for name in ("page_content", "metadata"))
     text = "" if text is None else check_text("Document.page_content", text)
@@ -79,20 +82,21 @@ def to_passage(document: Document) -> Passage:
     return Passage(
         document.id or made_id(text),
         text,
-        first_text(metadata, ("title",)),
+        title_in(metadata, title_keys),
         first_text(metadata, ("source",)),
         metadata,
     )
 
 
-def to_passages(documents: object) -> list[Passage]:
+def to_passages(documents: object, title_keys: Iterable[str] | None = None) -> list[Passage]:
     """Read what a retriever gave, or raise ``InputError`` naming what is no Document."""
-    return list(map(to_passage, check_many("documents", documents, Document)))
+    given = check_many("documents", documents, Document)
+    return [retitled(to_passage(one), title_keys) for one in given]
 
 
 def to_pages(found: object) -> list[Passage]:
     """Read what a search gave for one query: Documents, Passages, dicts, text, or JSON of these."""
-    return pages_of(found, (Document,), to_passage)
+    return pages_of(found, (Document,), partial(to_passage, title_keys=("title",)))
 
 
 def to_documents(context: Context, ids: Ids = "pieces") -> list[Document]:
@@ -124,7 +128,8 @@ def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
 
 def passage_document(passage: Passage) -> Document:
     """Write a passage as an index gave it; title and source join the metadata."""
-    named = {"title": passage.title, "source": passage.source}
+    derived = passage.title == title_in(passage.metadata)
+    named = {"title": "" if derived else passage.title, "source": passage.source}
     metadata = {name: value for name, value in named.items() if value} | dict(passage.metadata)
     return Document(page_content=passage.text, id=_own_id(passage), metadata=metadata)
 

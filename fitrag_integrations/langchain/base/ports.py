@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from uuid import uuid4
@@ -122,12 +123,18 @@ class Offer:
     llm: Backend | None = None
 
     @classmethod
-    def of(cls, retriever: object = None, search: object = None, llm: object = None) -> Offer:
+    def of(
+        cls,
+        retriever: object = None,
+        search: object = None,
+        llm: object = None,
+        title_keys: Sequence[str] | None = None,
+    ) -> Offer:
         """Wrap Runnables; a ``search`` that is none but has a ``search`` method is left as is."""
         is_provider = not isinstance(search, Runnable) and hasattr(search, "search")
         asked = ToolSearch(tool=search) if is_tool(search) else search
         return cls(
-            _backend(retriever, to_passages),
+            _backend(retriever, partial(to_passages, title_keys=title_keys)),
             search if is_provider else _backend(asked, to_pages),
             _backend(llm, text_of),
         )

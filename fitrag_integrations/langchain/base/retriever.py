@@ -134,6 +134,9 @@ class MethodOverBase(FlowRetriever):
     ids: Ids = "pieces"
     """Id of a returned piece: one of its own, or the id of its "source" for evaluators that match
     by it."""
+    title_keys: Sequence[str] | None = None
+    """Metadata keys whose values are read as a document's title, in this order; None are those of
+    `TITLE_KEYS`."""
 
     def method_now(self, **options: object) -> Method:
         """Return the method with the fields as they are at this call."""
@@ -145,7 +148,8 @@ class MethodOverBase(FlowRetriever):
 
     def offer(self) -> Offer:
         """Return the I/O the method may ask for."""
-        return Offer.of(self.base, getattr(self, "search", None), getattr(self, "llm", None))
+        search, llm = (getattr(self, name, None) for name in ("search", "llm"))
+        return Offer.of(self.base, search, llm, self.title_keys)
 
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any

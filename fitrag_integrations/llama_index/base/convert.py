@@ -33,7 +33,7 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
 from fitrag_integrations.core.checks import check_many, check_one, trait
-from fitrag_integrations.core.record import Row, plain
+from fitrag_integrations.core.record import Row, plain, remade
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.metadata import (
     MARKS,
@@ -43,17 +43,21 @@ from fitrag_integrations.methods.metadata import (
     own_noted,
     relevance_of,
 )
+from fitrag_integrations.methods.titles import READ_AS, TITLE_KEYS, retitled, title_in
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
 from fitrag_integrations.values.search_results import first_text
 
-BOOKKEEPING = (*MARKS, OWN)
+BOOKKEEPING = (*MARKS, OWN, READ_AS)
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""
 Ids: TypeAlias = Literal["pieces", "source"]
 _WEB_SHOWN = ("title", "source", "url", "web", "trust", "retrieved_at")
 """What a language model gets to read of a web node's metadata: the rest is a stranger's text."""
-_ADDED = ("retrieval_score", "title", "web", "url", "trust")  # to what a node itself says
+_ADDED = ("retrieval_score", "title", "web", "url", "trust", READ_AS)  # to what a node itself says
+_PLACES = {key: at for at, key in enumerate(TITLE_KEYS)}
+LONGEST = 120
+"""Characters of a metadata value that is read; what is longer, such as a summary, is no title."""
 _SOURCE_KEYS = ("source", "url", "file_path", "file_name")
 _STORED = "_node_content"  # where LlamaIndex's vector stores keep a node they must give back
 
@@ -78,9 +82,19 @@ class NodePassage(Passage):
         return {name: plain(getattr(self, name)) for name in names}
 
 
-def passages_of(nodes: Any) -> list[Passage]:
-    """Make one passage per node, in order; a node without text gives a blank one."""
-    return [_passage(found) for found in check_many("nodes", nodes, NodeWithScore)]
+def passages_of(nodes: Any, title_keys: Iterable[str] | None = None) -> list[Passage]:
+    """Make one passage per node, in order; a node without text gives a blank one.
+
+    The title is the metadata that the node shows to an embedder (`MetadataMode.EMBED`).
+    """
+    given = check_many("nodes", nodes, NodeWithScore)
+    return [retitled(_passage(found), title_keys) for found in given]
+
+
+def page_of(node: NodeWithScore | BaseNode) -> Passage:
+    """Read a node that a search gave."""
+    found = _passage(node if isinstance(node, NodeWithScore) else NodeWithScore(node=node))
+    return remade(found, title=title_in(found.metadata, ("title",)))
 
 
 def _passage(found: NodeWithScore) -> NodePassage:
@@ -93,11 +107,21 @@ def _passage(found: NodeWithScore) -> NodePassage:
     return NodePassage(
         node.node_id,
         node.get_content(metadata_mode=MetadataMode.NONE) or "",
-        first_text(metadata, ("title",)),
+        _title(node),
         first_text(metadata, _SOURCE_KEYS),
         metadata,
         node,
     )
+
+
+def _title(node: BaseNode) -> str:
+    """Return what an embedder reads of a node's metadata: the usual keys, then all others."""
+    if READ_AS in node.metadata or node.metadata.get("web") is True:
+        return title_in(node.metadata)
+    hidden = {*node.excluded_embed_metadata_keys, *BOOKKEEPING}
+    hidden |= {key for key, value in node.metadata.items() if len(str(value)) > LONGEST}
+    shown = [key for key in node.metadata if key not in hidden]
+    return title_in(node.metadata, sorted(shown, key=lambda key: _PLACES.get(key, len(_PLACES))))
 
 
 def node_of(passage: Passage) -> BaseNode:
@@ -110,7 +134,8 @@ def node_of(passage: Passage) -> BaseNode:
         node.metadata.update(_present(metadata, ("retrieval_score",)))
         return _hidden(node)
     for key in ("title", "source"):
-        if value := getattr(passage, key):
+        value = getattr(passage, key)
+        if value and (key == "source" or value != title_in(metadata)):
             metadata.setdefault(key, value)
     return _hidden(TextNode(id_=passage.id, text=passage.text, metadata=metadata))
 

@@ -26,7 +26,7 @@ from fitrag_integrations.core.checks import check_is, trait
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Port
 from fitrag_integrations.llama_index.base.component import has_own
-from fitrag_integrations.llama_index.base.convert import passages_of
+from fitrag_integrations.llama_index.base.convert import page_of, passages_of
 from fitrag_integrations.methods.ik.decider import GateDecision, check_judged
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.text.replies import astreamed, streamed
@@ -40,33 +40,39 @@ _WRITTEN = PromptTemplate("{text}")  # the whole prompt is the one value, so its
 
 
 def retrieve_port(
-    base: Any, bundles: Sequence[QueryBundle] = (), *, name: str = "retrieve"
+    base: Any,
+    bundles: Sequence[QueryBundle] = (),
+    *,
+    name: str = "retrieve",
+    title_keys: Sequence[str] | None = None,
 ) -> Port[str, Any]:
     """Build the port of a retriever; one that has ``retrieve_many`` gets all queries in a call."""
     if isinstance(base, Port):
         return base
     check_base(base)
     known = {bundle.query_str: bundle for bundle in bundles}
+    read = partial(passages_of, title_keys=title_keys)
 
     def asked(query: str) -> QueryType:
         return known.get(query, query)
 
     def one(query: str) -> object:
-        return passages_of(base.retrieve(asked(query)))
+        return read(base.retrieve(asked(query)))
 
     async def aone(query: str) -> object:
         if not has_own(base, "_aretrieve", BaseRetriever):
             return await asyncio.to_thread(one, query)
-        return passages_of(await base.aretrieve(asked(query)))
+        return read(await base.aretrieve(asked(query)))
 
     if not hasattr(base, "retrieve_many"):
         return Port(name, each(one), aeach(aone))
 
     def many(queries: Sequence[str]) -> list[object]:
-        return _lists(base.retrieve_many([*map(asked, queries)], return_exceptions=True))
+        return _lists(base.retrieve_many([*map(asked, queries)], return_exceptions=True), read)
 
     async def amany(queries: Sequence[str]) -> list[object]:
-        return _lists(await base.aretrieve_many([*map(asked, queries)], return_exceptions=True))
+        found = await base.aretrieve_many([*map(asked, queries)], return_exceptions=True)
+        return _lists(found, read)
 
     return Port(name, many, amany)
 
@@ -78,8 +84,8 @@ def check_base(base: object) -> None:
         raise InputError.of("base", given=base, allowed=allowed)
 
 
-def _lists(found: Sequence[object]) -> list[object]:
-    return [nodes if isinstance(nodes, Exception) else passages_of(nodes) for nodes in found]
+def _lists(found: Sequence[object], read: Callable[[Any], object]) -> list[object]:
+    return [nodes if isinstance(nodes, Exception) else read(nodes) for nodes in found]
 
 
 def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[object]]:
@@ -147,11 +153,7 @@ def results(found: object) -> list[Passage]:
             raise PortError(f"the search tool {found.tool_name!r} failed: {found.content}")
         return results(found.content if found.raw_output is None else found.raw_output)
 
-    def page(node: NodeWithScore | BaseNode) -> Passage:
-        scored = node if isinstance(node, NodeWithScore) else NodeWithScore(node=node)
-        return passages_of([scored])[0]
-
-    return pages_of(found, (NodeWithScore, BaseNode), page)
+    return pages_of(found, (NodeWithScore, BaseNode), page_of)
 
 
 def generate_port(llm: object) -> Port[str, str]:
@@ -229,6 +231,7 @@ class Caller:
     base: object
     search: object = None
     llm: object = None
+    title_keys: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         check_base(self.base)
@@ -244,7 +247,7 @@ class Caller:
         """
         chosen = llm if self.llm is None else self.llm
         return Ports(
-            retrieve=retrieve_port(self.base, bundles),
+            retrieve=retrieve_port(self.base, bundles, title_keys=self.title_keys),
             search=None if self.search is None else search_port(self.search),
             generate=None if chosen is None else generate_port(chosen),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Annotated, Any, ClassVar, TypeAlias
@@ -51,6 +51,9 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
     """
 
     made: ClassVar[Any]
+    title_keys: Sequence[str] | None = None
+    """Metadata keys whose values are read as a node's title, in this order; None are those that an
+    embedder reads."""
     _last: Traced[Context] | None = PrivateAttr(default=None)
 
     def __init__(self, **options: Any) -> None:
@@ -140,7 +143,9 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
         return kept
 
     def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
-        return noted(self.step().context(question_of(query_bundle), passages_of(nodes)))
+        return noted(
+            self.step().context(question_of(query_bundle), passages_of(nodes, self.title_keys))
+        )
 
     def _reporting(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
@@ -196,7 +201,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
         if text is not None and bundle is not None:
             raise InputError.of("query_str", given=text, allowed="nothing beside query_bundle")
         asked = bundle if text is None else QueryBundle(check_text("query_str", text))
-        return explained(self.step(), question_of(asked), passages_of(nodes))
+        return explained(self.step(), question_of(asked), passages_of(nodes, self.title_keys))
 
     def _set(self) -> dict[str, Any]:
         """Return the options that are not the default."""

@@ -76,10 +76,10 @@ def numbered_nodes(
 ) -> str:
     """Return nodes as the numbered lines of a prompt, one number for each.
 
-    A line begins with the node's title, else its source or file, else its id unless that was
-    generated (a UUID). Pieces of one source share a number where `sources` holds it; the numbers
-    are those `cite_nodes` resolves when it is given the same. Sources and ids are not counted in
-    the `max_tokens` of a drop-in.
+    A line begins with the title that is read of the node's metadata, else its source or file, else
+    its id unless that was generated (a UUID). Pieces of one source share a number where `sources`
+    holds it; the numbers are those `cite_nodes` resolves when it is given the same. Sources that
+    are not in the title, and ids, are not counted in the `max_tokens` of a drop-in.
 
     Args:
         nodes: The nodes to show, in the order of their numbers.

@@ -136,6 +136,9 @@ class MethodOverBase(FromFitted, FlowRetriever):
 
     base: BaseRetriever = field(kw_only=False)
     ids: Ids = "pieces"
+    title_keys: Sequence[str] | None = None
+    """Metadata keys whose values are read as a node's title, in this order; None are those that an
+    embedder reads."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base={name_of(self.base)}, method={name_of(self._method)})"
@@ -143,7 +146,7 @@ class MethodOverBase(FromFitted, FlowRetriever):
     def _prepare(self) -> None:
         check_ids(self.ids)
         method, own = self._build(), vars(self)
-        self._caller = Caller(self.base, own.get("search"), own.get("llm"))
+        self._caller = Caller(self.base, own.get("search"), own.get("llm"), self.title_keys)
         self._method = method
 
     def _build(self) -> Method:

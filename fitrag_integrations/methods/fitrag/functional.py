@@ -18,6 +18,7 @@ from fitrag_integrations.flow import Flow, Traced, run
 from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.fitrag.ranking import Reranking
 from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.titles import retitled, title_in
 from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
@@ -127,6 +128,7 @@ def rerank(
     texts: Iterable[Text],
     *,
     top_n: int | None = Reranking.top_n,
+    title_keys: Sequence[str] | None = None,
     **settings: Unpack[RerankOptions],
 ) -> Excerpts:
     """Return the texts that best answer a query, best first (FIT-RAG, section 4.4.1).
@@ -136,6 +138,8 @@ def rerank(
         texts: Strings, `Passage` objects, or mappings with `text` and perhaps `title`, `source`
             and `id`. A string gets its index as id.
         top_n: Maximum number of texts returned; None returns all but blank ones.
+        title_keys: Metadata keys whose values are read as a text's title, in this order; None reads
+            those of `TITLE_KEYS` where a mapping has no `title`.
         **settings: Other options of `BiLabelReranker`: `weight` and `min_score` in [0, 1],
             `scorer`.
 
@@ -154,8 +158,9 @@ def rerank(
         >>> best[0].text, best.indices
         ('The Danube rises in the Black Forest.', (1,))
     """
+    check_text("query", query, blank=False)
     check_keywords("rerank", settings, Reranking.__dataclass_fields__)
-    passages = as_passages(texts)
+    passages = as_passages(texts, title_keys)
     step = Reranking(top_n=top_n, **settings)
     return _chosen(step.context(query, passages), passages)
 
@@ -165,6 +170,7 @@ def compress(
     texts: Iterable[Text],
     *,
     max_tokens: int | None = TokenReducer.max_tokens,
+    title_keys: Sequence[str] | None = None,
     **settings: Unpack[CompressOptions],
 ) -> Excerpts:
     """Return the sentences of texts that best answer a query, best first (FIT-RAG, section 4.4.2).
@@ -175,6 +181,8 @@ def compress(
             and `id`. A string gets its index as id.
         max_tokens: Maximum number of tokens of the excerpts as a prompt shows them, numbers and
             titles included; None keeps a fraction of the input's tokens.
+        title_keys: Metadata keys whose values are read as a text's title, in this order; None reads
+            those of `TITLE_KEYS` where a mapping has no `title`.
         **settings: Other options of `SubDocumentCompressor`, such as `per_passage`, `max_share`,
             `min_score`, `count_tokens` and `scorer`.
 
@@ -197,8 +205,9 @@ def compress(
         >>> kept[0].text, kept[0].start, kept[0].end
         ('It rises in the Black Forest.', 20, 49)
     """
+    check_text("query", query, blank=False)
     check_keywords("compress", settings, TokenReducer.__dataclass_fields__)
-    passages = as_passages(texts)
+    passages = as_passages(texts, title_keys)
     step = TokenReducer(max_tokens=max_tokens, **settings)
     return _chosen(step.context(query, passages), passages)
 
@@ -211,11 +220,11 @@ def _chosen(flow: Flow[Context], passages: Sequence[Passage]) -> Excerpts:
     return Excerpts(kept, [place[excerpt.passage] for excerpt in kept], traced)
 
 
-def as_passages(texts: Iterable[Text]) -> list[Passage]:
+def as_passages(texts: Iterable[Text], title_keys: Sequence[str] | None = None) -> list[Passage]:
     """Return a passage for each text; raise `InputError` naming the first that is none."""
     if isinstance(texts, str | bytes | Mapping | Passage) or not isinstance(texts, Iterable):
         raise InputError.of("texts", given=texts, allowed="a list of texts, not a single one")
-    return [_as_passage(at, text) for at, text in enumerate(texts)]
+    return [retitled(_as_passage(at, text), title_keys) for at, text in enumerate(texts)]
 
 
 def _as_passage(at: int, text: Text) -> Passage:
@@ -237,5 +246,5 @@ def _as_passage(at: int, text: Text) -> Passage:
     )
     given = rest.pop("id", None)
     own = str(at) if given is None else str(given)
-    inner = check_mapping(f"{name}['metadata']", rest.pop("metadata", None) or {})
-    return Passage(own, body, title, source, {**inner, **rest})
+    inner = check_mapping(f"{name}['metadata']", rest.pop("metadata", None) or {}) | rest
+    return Passage(own, body, title or title_in({"source": source, **inner}), source, inner)
