@@ -113,3 +113,12 @@ def test_else_the_question_itself_is_searched_for(generate, why):
 def test_of_a_long_message_what_it_asks_is_searched_for():
     long = f"Hello there! We saw a film last night and could not agree on the music. {QUESTION}"
     assert run(rewrite(long, Ports())).value.query == QUESTION
+
+
+def test_all_that_a_message_asks_is_searched_for():
+    asked = (
+        "Which port do the metrics use? Is it the same as for the web interface? And do I need a "
+        "key for that?"
+    )
+    found = run(rewrite(f"Hi there, I hope you are well! {asked} Thanks a lot.", Ports())).value
+    assert found.query == asked
