@@ -22,7 +22,7 @@ from compression_rows import SETS, Asked, load
 
 from fitrag_integrations.evaluation.figure import mcnemar, mean_interval
 from fitrag_integrations.flow import run_many
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.types import Excerpt, Passage
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from fitrag_integrations import Passage
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.models.bundled import BundledScorer
 
@@ -46,16 +46,16 @@ def main() -> None:
             some = [passages[(n + 7 * k) % len(passages)] for k in range(OTHERS + 1)]
             for asked in row["questions"]:
                 reducer = TokenReducer(scorer=scorer, top_n=None, **budget)
-                _, found = run(reducer.reduction(asked["question"], some)).value
-                own = [one for one in found.kept if one.passage is passages[n]]
+                found = run(reducer.context(asked["question"], some)).value
+                own = [one for one in found.excerpts if one.passage is passages[n]]
                 shown = _words(render_excerpts(own)) if own else ""
                 has = _words(asked["answer"]) in shown
                 kept += has
                 readable += has and _words(asked["needs"]) in shown
-                tokens += found.tokens_out
+                tokens += found.details["tokens_out"]
                 count += 1
                 if budget is BUDGETS[0] and count * options.show % 86 < options.show:
-                    print(f"\n{asked['question']}\n{render_excerpts(found.kept)}\n")
+                    print(f"\n{asked['question']}\n{render_excerpts(found.excerpts)}\n")
                 if options.missed and budget is BUDGETS[-1] and not has:
                     print(f"\n{asked['question']} ({asked['answer']})\n{shown}\n")
         name = " ".join(f"{key}={value}" for key, value in budget.items())

@@ -32,7 +32,7 @@ from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.text.bm25 import BM25
 

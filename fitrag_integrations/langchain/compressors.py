@@ -38,9 +38,8 @@ from fitrag_integrations.langchain.base.runnable import (
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, Step, explained
-from fitrag_integrations.methods.fitrag.ranking import Reranking
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
-from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
+from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.methods.metadata import own_noted
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.cleaning import has_text
@@ -61,7 +60,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 
     def step(self) -> Step:
         """Return the step with the options as they are now."""
-        return cast(Step, self.made(**self.settings()))
+        return cast(Step, self.built())
 
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
         """Run it for `query`, and return what was kept and dropped, with the reasons.

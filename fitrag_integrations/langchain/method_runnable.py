@@ -10,7 +10,14 @@ from pydantic import field_validator
 
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.langchain.base.conversation import Condensing, noted, standalone
-from fitrag_integrations.langchain.base.fields import AnyRunnable, Kept, runnable_of
+from fitrag_integrations.langchain.base.fields import (
+    AnyMethod,
+    AnyRunnable,
+    Finder,
+    Kept,
+    Search,
+    runnable_of,
+)
 from fitrag_integrations.langchain.base.ports import Backend, Offer, internal, text_of
 from fitrag_integrations.langchain.base.runnable import Source, StreamedRunnable
 from fitrag_integrations.langchain.prompts import as_template
@@ -91,12 +98,12 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         >>> chain.invoke("Who designed the bridge?")
     """
 
-    method: Kept[Any]
+    method: Kept[AnyMethod]
     """Method of this package or of your own: `method(question, ports)` returns the flow that ends
     in a context."""
-    retriever: Kept[AnyRunnable | None] = None
+    retriever: Kept[Finder | None] = None
     """Any Runnable or callable from a question to documents."""
-    search: Kept[Any] = None
+    search: Kept[Search | None] = None
     """Search tool, provider or callable, for methods that search the web."""
     llm: Kept[AnyRunnable | None] = None
     """Language model or chain from a prompt to text; also the method's own writer."""

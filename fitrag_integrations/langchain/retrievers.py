@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -19,10 +18,14 @@ from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage, to_passages
 from fitrag_integrations.langchain.base.fields import (
+    AnyMethod,
     AnyRunnable,
+    Count,
     Counter,
+    Finder,
     Kept,
     ReducerOptions,
+    Search,
     Splitter,
     runnable_of,
 )
@@ -75,20 +78,8 @@ class FitRagRetriever(FromFitted, ReducerOptions, MethodOverBase):
 
     def method_now(self, **options: Any) -> Method:
         """Return FIT-RAG with the fields as they are at this call."""
-        method = FitRag(**self.settings())
-        if self.most(**options) is None:
-            return method
-        freed: dict[str, tuple[object, object]] = {
-            "detector": (None, False),
-            "per_passage": ("auto", 1),
-            "max_share": ("auto", None),
-        }
-        changed: dict[str, Any] = {
-            name: instead
-            for name, (default, instead) in freed.items()
-            if getattr(method, name) == default
-        }
-        return replace(method, **changed)
+        method = cast(FitRag, self.built())
+        return method if self.most(**options) is None else method.one_each
 
 
 class CorrectiveRetriever(FromFitted, Searching):
@@ -284,7 +275,7 @@ class MethodRetriever(FromFitted, Searching):
         >>> MethodRetriever(base=store.as_retriever(), method=FitRag(top_n=5)).invoke("Who?")
     """
 
-    method: Kept[Any]
+    method: Kept[AnyMethod]
     """Method of this package or of your own: `method(question, ports)` returns the flow that ends
     in a context."""
 
@@ -304,13 +295,13 @@ class CompressingRetriever(FlowRetriever):
         >>> CompressingRetriever(base=store.as_retriever(), compressors=steps).invoke("Who?")
     """
 
-    base: Kept[AnyRunnable]
+    base: Kept[Finder]
     """Retriever to start from: any Runnable or callable from a question to documents."""
     compressors: Kept[list[BaseDocumentCompressor]]
     """LangChain compressors, in the order in which they are applied."""
 
     @classmethod
-    def from_fitted(cls, folder: str | Path, *, base: AnyRunnable, **given: Any) -> Self:
+    def from_fitted(cls, folder: str | Path, *, base: Finder, **given: Any) -> Self:
         """Rerank and compress with the settings that `fitrag fit` found best.
 
         Args:
@@ -379,7 +370,7 @@ class FaissRetriever(FlowRetriever):
 
     index: Kept[Any]
     """`FaissIndex`, another object with `search(queries, k)`, or a folder to load."""
-    k: int = DEFAULTS.k
+    k: Count = DEFAULTS.k
     """Maximum number of documents returned; also an argument of `invoke`."""
 
     @field_validator("index")
@@ -479,7 +470,7 @@ class WebSearchRetriever(FlowRetriever):
         >>> WebSearchRetriever(search=search).invoke("Who designed the bridge?")
     """
 
-    search: Kept[Any]
+    search: Kept[Search]
     """Search tool, provider, Runnable or callable."""
     rewrite: bool = False
     """Whether to search for keywords, as CRAG does, instead of the question."""

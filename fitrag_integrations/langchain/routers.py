@@ -15,7 +15,7 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
-from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, Kept, runnable_of
+from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, Finder, Kept, runnable_of
 from fitrag_integrations.langchain.base.models import check_model, is_language_model
 from fitrag_integrations.langchain.base.ports import Backend, internal, role_ports, text_of
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
@@ -276,7 +276,7 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
     ambiguous: Kept[AnyRunnable | None] = None
     """Runnable for unclear cases; in the paper, from the documents and the web together. None is
     `incorrect`, which can distinguish the two by the action."""
-    base: Kept[AnyRunnable | None] = None
+    base: Kept[Finder | None] = None
     """Retriever for inputs without documents: any Runnable from a question to documents."""
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:

@@ -15,8 +15,7 @@ from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.llama_index.base.events import dispatcher
 from fitrag_integrations.llama_index.base.postprocessor import Model, Postprocessor
 from fitrag_integrations.methods.crag.refiner import Refiner
-from fitrag_integrations.methods.fitrag.ranking import Reranking
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
 
 
 class RankingOptions(Postprocessor):
@@ -28,8 +27,6 @@ class RankingOptions(Postprocessor):
     min_score: float | None = DEFAULTS.min_score
     scorer: Model = None
     deduplicate: bool = DEFAULTS.deduplicate
-    max_passages: int | None = DEFAULTS.max_passages
-    max_sentences: int | None = DEFAULTS.max_sentences
 
 
 class BiLabelReranker(RankingOptions):
@@ -100,16 +97,10 @@ class SubDocumentCompressor(RankingOptions):
     made: ClassVar[Any] = TokenReducer
 
     window: int | None = None
-    stride: int = 1
     max_tokens: int | None = DEFAULTS.max_tokens
     count_tokens: Model = None
     detector: Model = None
-    split: Model = None
-    per_passage: int | Literal["auto"] | None = "auto"
     max_share: float | Literal["auto"] | None = "auto"
-    min_tokens: int | Literal["auto"] = "auto"
-    scoring: str | None = None
-    logits: bool = False
 
 
 class KnowledgeRefiner(Postprocessor):

@@ -58,22 +58,14 @@ class FitRagRetriever(MethodOverBase):
 
     scorer: object = None
     window: int | None = None
-    stride: int = 1
     weight: float = DEFAULTS.weight
     prior: float | None = None
     max_tokens: int | None = DEFAULTS.max_tokens
     count_tokens: Callable[[str], int] | Encoder | str | None = None
     detector: object = None
-    split: SentenceSplitter | None = None
-    per_passage: int | Literal["auto"] | None = "auto"
     max_share: float | Literal["auto"] | None = "auto"
-    min_tokens: int | Literal["auto"] = "auto"
     min_score: float | None = DEFAULTS.min_score
-    scoring: str | None = None
-    logits: bool = False
     deduplicate: bool = DEFAULTS.deduplicate
-    max_passages: int | None = DEFAULTS.max_passages
-    max_sentences: int | None = DEFAULTS.max_sentences
     gate: object = None
     top_n: int | None = DEFAULTS.top_n
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     )
     from fitrag_integrations.methods.fitrag.functional import rerank as rerank
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
+    from fitrag_integrations.methods.fitrag.method import TokenReducer as TokenReducer
     from fitrag_integrations.methods.fitrag.recognizer import (
         SelfKnowledgeRecognizer as SelfKnowledgeRecognizer,
     )
     from fitrag_integrations.methods.fitrag.recognizer import fit_recognizer as fit_recognizer
-    from fitrag_integrations.methods.fitrag.reducer import TokenReducer as TokenReducer
     from fitrag_integrations.methods.ik.decider import Decided as Decided
     from fitrag_integrations.methods.ik.decider import Decider as Decider
     from fitrag_integrations.methods.ik.gates import AskGate as AskGate
@@ -78,7 +78,7 @@ _MODULE_OF = {
     "SelfKnowledgeRecognizer": "fitrag.recognizer",
     "SlimPLM": "slimplm.method",
     "Span": "answering",
-    "TokenReducer": "fitrag.reducer",
+    "TokenReducer": "fitrag.method",
     "Weighed": "explaining",
     "approximate_tokens": ".text.tokens",
     "cite": "citing",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fitrag_integrations.methods import defaults
@@ -18,6 +18,31 @@ BUNDLED: Mapping[str, object] = {
     "reader": defaults.EMBEDDED_READER,
 }
 """The bundled model that "embedded" names, by the option that takes it."""
+
+
+@dataclass(eq=False)
+class State:
+    """What a component keeps between its calls: its last run, and the method its options describe.
+
+    It is no part of what the component is: all are equal, and none is pickled.
+    """
+
+    traced: Any = None
+    _built: tuple[Mapping[str, object], Any] = ({}, None)
+
+    def built(self, made: Any, options: Mapping[str, object]) -> Any:
+        """Return what is made of options; these being the same objects, what was made before."""
+        before, method = self._built
+        if method is None or any(before.get(name, self) is not options[name] for name in options):
+            method = made(**options)
+            self._built = options, method
+        return method
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return State, ()
 
 
 def option_names(made: Any) -> list[str]:

@@ -248,12 +248,12 @@ def bounded(
     selection, notes = selection or Selection(), list[str]()
     kept = list(passages[:max_passages])
     if left := passages[len(kept) :]:
-        limit = f"max_passages={max_passages}"
+        limit = f"the limit of {max_passages:,} passages"
         selection.drop(map(Excerpt.whole, left), "max_passages", limit)
         notes.append(f"{len(left)} of {len(passages)} passages left out by {limit}")
     if max_sentences is None or sum(len(one.text) for one in kept) <= 10 * max_sentences:
         return kept, {}, tuple(notes)
-    room, limit = max_sentences, f"max_sentences={max_sentences}"
+    room, limit = max_sentences, f"the limit of {max_sentences:,} sentences"
     for at, one in enumerate(kept):
         spans = (split or split_sentences)(one.text) if room else []
         if len(spans) <= room and room:

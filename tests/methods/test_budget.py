@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from by_sentence import BySentence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_fakes import small_encoding
@@ -11,7 +12,7 @@ from token_fakes import small_encoding
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, Refiner, SlimPLM
 from fitrag_integrations.methods.budget import Budget
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens, counter_for
@@ -47,7 +48,7 @@ def kept_by(method):
 
 
 def doors():
-    how = {"window": 1, "detector": False, "max_tokens": 60, "scoring": "windows"}
+    how = {"window": 1, "detector": False, "max_tokens": 60}
     reducer = TokenReducer(scorer=by_rank, **how)
     yield "reducer", lambda: run(reducer.context(QUESTION, RANKED)).value
     refiner = Refiner(graded, threshold=0.0, max_tokens=60)
@@ -196,8 +197,7 @@ def test_max_tokens_holds_in_every_form_that_is_returned(count, passages, most):
     from fitrag_integrations import langchain, llama_index
 
     tokens = counter_for(count)
-    how = {"max_tokens": most, "count_tokens": count, "scorer": by_port, "window": 1}
-    how |= {"per_passage": None, "scoring": "windows"}
+    how = {"max_tokens": most, "count_tokens": count, "scorer": BySentence(by_port)}
     context = run(TokenReducer(**how).context("Which port?", passages)).value
     documents = langchain.SubDocumentCompressor(**how).compress_documents(
         [

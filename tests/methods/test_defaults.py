@@ -8,7 +8,7 @@ import pytest
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import defaults as _defaults
-from fitrag_integrations.methods.fitrag.ranking import Reranking
+from fitrag_integrations.methods.fitrag.method import Reranking
 from fitrag_integrations.types import BiLabelScore, Passage
 
 PASSAGES = [Passage("a", "one"), Passage("b", "longer")]

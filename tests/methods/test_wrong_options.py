@@ -23,7 +23,7 @@ from fitrag_integrations.methods import (
     SlimPLM,
 )
 from fitrag_integrations.methods.fitrag.functional import Reranking
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Passage
 
@@ -74,7 +74,6 @@ WRONG = [
     (FitRag, "top_n", 0),
     (FitRag, "top_n", 2.5),
     (FitRag, "window", 0),
-    (FitRag, "stride", 4, "stride` must be .*from 1 to window=1"),
     (FitRag, "weight", 1.5),
     (FitRag, "max_tokens", 0),
     (FitRag, "count_tokens", 3, "count_tokens` must be .*lambda text: len"),
@@ -108,8 +107,6 @@ WRONG = [
     (Reranking, "top_n", 0),
     (Reranking, "weight", 1.5),
     (Reranking, "min_score", 2.5),
-    (Reranking, "max_passages", 0),
-    (Reranking, "max_sentences", 1.5),
     (Reranking, "scorer", "t5"),
     (SlimPLM, "k", 0),
     (SlimPLM, "per_query", 0),
@@ -128,9 +125,10 @@ WRONG = [
     (SlimPLM, "rewriter", "paper"),
     (SlimPLM, "rewriter_prompt", "mine"),
     (SlimPLM, "count_tokens", 3),
-    (TokenReducer, "per_passage", 0),
-    (TokenReducer, "max_share", 0),
-    (TokenReducer, "max_share", 1.5),
+    *(
+        (TokenReducer, "max_share", wrong, "max_share` must be a number above 0 and at most 1, got")
+        for wrong in (0, 1.5, -1, "half", float("nan"))
+    ),
     (TokenReducer, "detector", "embedded"),
     (TokenReducer, "detector", True),
 ]

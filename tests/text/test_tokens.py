@@ -13,7 +13,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, approximate_tokens, tiktoken_counter
 from fitrag_integrations.methods.budget import Budget
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.types import Excerpt
 

@@ -5,13 +5,14 @@ import pickle
 import re
 
 import pytest
+from by_sentence import BySentence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG, Crag, FitRag, Refiner, SlimPLM, TokenReducer
 from fitrag_integrations.methods.baselines import Direct, IterRetgen, Refeed, SelfAsk
-from fitrag_integrations.methods.fitrag.ranking import Reranking
+from fitrag_integrations.methods.fitrag.method import Reranking
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.windows import apart, by_score, usable, windows
@@ -166,7 +167,7 @@ def test_offsets_that_do_not_count_in_one_text_are_not_believed():
 def test_the_same_sentence_in_two_passages_is_kept_once():
     one = Passage("a", "Rota wrote the score. It won a prize.", "A")
     two = Passage("b", "Rain fell. Rota wrote  the score.", "A")
-    made = TokenReducer(scorer=words, window=1, per_passage=None, detector=False)
+    made = TokenReducer(scorer=BySentence(words), max_share=None)
     context = context_of(made, [one, two])
     assert "".join(e.text for e in context.excerpts).count("wrote") == 1
     (row,) = [row for row in context.selection if row.reason == "duplicate"]
@@ -213,7 +214,7 @@ def test_bad_input_ends_in_an_answer_with_notes(door, texts):
 
 def test_windows_of_a_long_text_get_a_row_each():
     passage = Passage("long", TEXT)
-    made = TokenReducer(scorer=words, window=1, per_passage=None, max_tokens=40, detector=False)
+    made = TokenReducer(scorer=BySentence(words), max_tokens=40)
     context = context_of(made, [passage])
     parts = [row for row in context.selection if not row.whole]
     kept = sum(len(windows(Passage("", one.text), size=1)) for one in context.excerpts)

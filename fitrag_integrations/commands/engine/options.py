@@ -41,15 +41,7 @@ CutWindow: TypeAlias = Annotated[
     Option(
         "Sentences per excerpt; 3 gives the windows of the FIT-RAG paper.",
         min=1,
-        default=f"{DEFAULTS.sentences.window}",
-    ),
-]
-CutStride: TypeAlias = Annotated[
-    int | None,
-    Option(
-        "Sentences between the starts of two excerpts.",
-        min=1,
-        default=f"{DEFAULTS.sentences.stride}",
+        default=f"{DEFAULTS.window}",
     ),
 ]
 Threshold: TypeAlias = Annotated[

@@ -271,9 +271,7 @@ def estimate(
         elif way["method"] == "direct":
             shown += one * way["k"]
         else:
-            shown += (
-                one * way["top_n"] * (way.get("max_share") or DEFAULTS.sentences.max_share or 1)
-            )
+            shown += one * way["top_n"] * (way.get("max_share") or DEFAULTS.max_share)
     labels = count / 2 * min(wish.depth, wish.k)
     writing = 0 if embedded or not made else 2 * WRITTEN_MORE * count
     calls = round(count * (len(ways) + 1 + (not embedded) + 2 * drafts) + labels + writing)

@@ -9,19 +9,18 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ScorerFolder
 from fitrag_integrations.commands.label.asking import FOR_READERS, Asked, AskingPlan, Fields
-from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.defaults import DEFAULTS, WINDOWS
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
-from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.fitrag.method import TokenReducer
+from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader, Outcome
 from fitrag_integrations.training.collecting import Question, Told
@@ -90,13 +89,9 @@ class LabelEligibility(AskingPlan):
     name: ClassVar[str] = "label eligibility"
     depth: Annotated[int, Option("Passages per question before reranking.", min=1)] = 100
     top_n: Annotated[int, Option("Passages the reranker keeps.", min=1)] = DEFAULTS.top_n
-    window: Annotated[int, Option("Sentences per excerpt.", min=1)] = DEFAULTS.paper.window
-    stride: Annotated[int, Option("Sentences between the starts of two excerpts.", min=1)] = (
-        DEFAULTS.paper.stride
+    window: Annotated[int, Option("Sentences per excerpt, two at least.", min=2)] = (
+        DEFAULTS.paper_window
     )
-    per_passage: Annotated[
-        int, Option("Maximum number of separate windows per passage; 0: no limit.", min=0)
-    ] = DEFAULTS.paper.per_passage or 0
     most: Annotated[int, Option("Number of best windows to combine.", min=1)] = 10
     combinations: Annotated[
         str, Option("Combinations: random (the paper's), prefixes (as at inference) or both.")
@@ -117,15 +112,8 @@ class LabelEligibility(AskingPlan):
         retrieval.
         """
         scorer = models.load_scorer(self.hardware.of(self.scorer))
-        cuts: dict[str, Any] = {
-            "window": self.window,
-            "stride": self.stride,
-            "per_passage": self.per_passage or None,
-        }
-        reducer = TokenReducer(
-            scorer=scorer, top_n=self.top_n, **cuts, scoring=WINDOWS, detector=False
-        )
-        fitted_for = {"scorer": trait(scorer, "name", str) or "", **cuts}
+        reducer = TokenReducer(scorer=scorer, top_n=self.top_n, window=self.window, detector=False)
+        fitted_for = reducer.plan.cut_so
         questions, may_know = self.questions(), not isinstance(asked.asker, AskReader)
 
         def flow(row: Mapping[str, object]) -> Flow[Fields]:

@@ -81,7 +81,6 @@ class AnswerPlan(RowsPlan):
     ] = None
     max_tokens: options.MaxTokens = None
     window: options.CutWindow = None
-    stride: options.CutStride = None
     weight: Annotated[
         float | None,
         Option(
@@ -176,7 +175,6 @@ class AnswerPlan(RowsPlan):
             "top_n": self.top_n,
             "max_tokens": self.max_tokens,
             "window": self.window,
-            "stride": self.stride,
             "weight": self.weight,
             "count_tokens": self.tokenizer and counter_for(self.tokenizer),
         }

@@ -14,9 +14,9 @@ from fitrag_integrations.commands.engine.progress import SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.defaults import DEFAULTS, ONE_PASS
+from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.tokens import counter_for
 
@@ -43,18 +43,9 @@ class CompressPlan(SearchingPlan):
     name: ClassVar = "compress"
     max_tokens: options.MaxTokens = None
     window: options.CutWindow = None
-    stride: options.CutStride = None
     top_n: Annotated[
         int | None,
         Option("Passages kept after reranking; 0: all.", min=0, default=f"{DEFAULTS.top_n}"),
-    ] = None
-    per_passage: Annotated[
-        int | None,
-        Option(
-            "Maximum number of excerpts per passage; 0: no limit.",
-            min=0,
-            default="0, with --window 1",
-        ),
     ] = None
     max_share: Annotated[
         float | None,
@@ -62,7 +53,7 @@ class CompressPlan(SearchingPlan):
             "Maximum fraction of the tokens kept.",
             min=0,
             max=1,
-            default=f"{DEFAULTS.sentences.max_share:g} without --max-tokens and --window, else all",
+            default=f"{DEFAULTS.max_share:g} without --max-tokens and --window, else all",
         ),
     ] = None
     detector: Annotated[
@@ -72,15 +63,6 @@ class CompressPlan(SearchingPlan):
             default="the embedded one, if it is for these scores",
         ),
     ] = None
-    scoring: Annotated[
-        str | None,
-        Option(
-            "How excerpts are scored: one_pass (in one pass over their passage) or windows (each "
-            "as a text of its own).",
-            default="one_pass if the scorer supports it and --window is not given",
-        ),
-    ] = None
-    one_pass: Annotated[bool, Option("The same as --scoring one_pass.")] = False
     deduplicate: Annotated[
         bool,
         Option("Keep one of several equal texts.", name="--deduplicate/--no-deduplicate"),
@@ -107,11 +89,6 @@ class CompressPlan(SearchingPlan):
     ] = None
     tokenizer: options.Tokenizer = DEFAULTS.tokenizer
 
-    def run(self) -> None:
-        """Reduce them."""
-        self.reducing()  # refuses what does not fit together before a model loads
-        super().run()
-
     def verb(self) -> AnyVerb:
         """Load the scorer."""
         step = self.reducing(models.load_scorer(self.model))
@@ -122,22 +99,18 @@ class CompressPlan(SearchingPlan):
         """Build the step; what is not given has the default of every other door."""
         given = {
             "window": self.window,
-            "stride": self.stride,
             "max_share": self.max_share,
             "max_tokens": self.max_tokens,
-            "scoring": ONE_PASS if self.one_pass else self.scoring,
             "prior": self.prior,
         }
         settings: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
-        for name, most in (("top_n", self.top_n), ("per_passage", self.per_passage)):
-            if most is not None:
-                settings[name] = most or None
+        if self.top_n is not None:
+            settings["top_n"] = self.top_n or None
         return TokenReducer(
             scorer=scorer,
             weight=self.weight,
             count_tokens=counter_for(self.tokenizer),
-            # without a scorer only the options are checked
-            detector=False if scorer is None else models.load_detector(self.detector),
+            detector=models.load_detector(self.detector),
             deduplicate=self.deduplicate,
             **settings,
         )

@@ -23,7 +23,7 @@ from fitrag_integrations.methods.crag.evaluator import (
     GradedList,
     thresholds_of,
 )
-from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of
 from fitrag_integrations.methods.ik.gates import AskGate
 from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, port_of

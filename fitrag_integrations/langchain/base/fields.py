@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.load.serializable import Serializable
@@ -12,6 +11,8 @@ from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import (
     ConfigDict,
     Field,
+    PlainValidator,
+    PrivateAttr,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
@@ -21,18 +22,15 @@ from pydantic import (
 from fitrag_integrations.core.checks import can, check_whole
 from fitrag_integrations.core.show import Named
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import InputError, shown
 from fitrag_integrations.langchain.base.models import is_language_model, is_tool
-from fitrag_integrations.methods.settings import option_names, restored, saved
+from fitrag_integrations.methods.settings import State, option_names, restored, saved
 from fitrag_integrations.ports import Detector, Scorer, check_method
 from fitrag_integrations.text.tokens import Encoder
 
 T = TypeVar("T")
 Kept = Annotated[T, Field(exclude=True)]
 """A model or a callable: it stays out of dumps; pickle keeps it."""
-AnyRunnable: TypeAlias = (
-    Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
-)
 Counter: TypeAlias = Callable[[str], int] | Encoder | str
 Splitter: TypeAlias = Callable[[str], list[tuple[int, int]]]
 
@@ -40,35 +38,44 @@ CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 """To be named by each class that has a base of LangChain, whose config would count."""
 
 
-def runnable_of(value: Any) -> Runnable[Any, Any]:
-    """Return a Runnable as it is, and a callable as one."""
+def runnable_of(value: Any, name: str = "runnable") -> Runnable[Any, Any]:
+    """Return a Runnable as it is, and a callable as one; errors call it by ``name``."""
     if isinstance(value, type) or not (isinstance(value, Runnable) or callable(value)):
-        raise InputError.of("runnable", given=value, allowed="a Runnable or a callable")
+        raise InputError.of(name, given=value, allowed="a Runnable or a callable")
     found: Runnable[Any, Any] = coerce_to_runnable(value)
     return found
 
 
-def _finding(value: object) -> object:
-    allowed = "a Runnable that finds documents; what a language model writes is no source"
-    refuse_if(is_language_model(value), "runnable", value, allowed)
-    return runnable_of(value)
+def _finding(value: object, name: str) -> object:
+    if is_language_model(value):
+        raise InputError(
+            f"`{name}` must find documents, which a language model does not: pass a retriever, "
+            f"got {shown(value)}"
+        )
+    return runnable_of(value, name)
 
 
-def _searching(value: object) -> object:
-    return value if is_tool(value) or can(value, "search") else _finding(value)
+def _searching(value: object, name: str) -> object:
+    return value if is_tool(value) or can(value, "search") else _finding(value, name)
 
 
-READ_BY: dict[str, Callable[[Any], object]] = {
-    "base": _finding,
-    "retriever": _finding,
-    "search": _searching,
-    "method": check_method,
-    "k": partial(check_whole, "k", low=1),
-    **dict.fromkeys(
-        ("llm", "condense", "known", "unknown", "correct", "incorrect", "ambiguous"), runnable_of
-    ),
-}
-"""What checks, and makes a Runnable of, the value of a field."""
+def _by(check: Callable[[Any, str], object]) -> PlainValidator:
+    """Return what checks the value of a field, and is told the field's name."""
+    return PlainValidator(lambda value, info: check(value, str(info.field_name)))
+
+
+AnyRunnable: TypeAlias = Annotated[
+    Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any],
+    _by(runnable_of),
+]
+Finder: TypeAlias = Annotated[
+    Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any],
+    _by(_finding),
+]
+"""A Runnable or a callable from a question to documents."""
+Search: TypeAlias = Annotated[Any, _by(_searching)]
+AnyMethod: TypeAlias = Annotated[Any, PlainValidator(check_method)]
+Count: TypeAlias = Annotated[int, _by(lambda value, name: check_whole(name, value, low=1))]
 
 
 class Brief(Serializable):
@@ -78,6 +85,7 @@ class Brief(Serializable):
 
     made: ClassVar[Any] = None
     """The method whose options are fields: a dataclass, or None."""
+    _state: State = PrivateAttr(default_factory=State)
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
@@ -100,11 +108,8 @@ class Brief(Serializable):
     ) -> object:
         name = str(info.field_name)
         value = restored(name, value)
-        if name in READ_BY and (value is not None or cls.model_fields[name].is_required()):
-            return READ_BY[name](value)
-        return (
-            value if name in option_names(cls.made) else validate(value)
-        )  # the method checks its own
+        # the method checks its own
+        return value if name in option_names(cls.made) else validate(value)
 
     def settings(self, **given: object) -> dict[str, Any]:
         """Return the options of `made` as they are now, with those of ``given`` in their place."""
@@ -115,8 +120,12 @@ class Brief(Serializable):
     def _check_settings(self) -> Self:
         """Check the options at construction, not at the first question."""
         if self.made is not None:
-            self.made(**self.settings())
+            self.built()
         return self
+
+    def built(self) -> Any:
+        """Return the method or the step with the options as they are now."""
+        return self._state.built(self.made, self.settings())
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for name, spec in type(self).model_fields.items():
@@ -142,27 +151,23 @@ class RankingOptions(Brief):
     weight: float = DEFAULTS.weight
     """Weight of `llm_prefer` against `has_answer`, in [0, 1]."""
     prior: float | None = None
-    """Weight of the order given and of shared words in ranking, in [0, 1]; None is 0.1 for the
-    bundled scorer, 0 for another. Scores stay."""
+    """Weight of the order given, shared words and identifiers in ranking, in [0, 1]; None is 0.1
+    for the bundled scorer, 0 for another. What it puts before a better-scored document gets the
+    score of that."""
     min_score: float | None = DEFAULTS.min_score
     """Lowest `relevance_score` kept, in [0, 1]; None keeps all, but for a pruner the threshold of
-    its own."""
+    its own for sentences."""
     deduplicate: bool = DEFAULTS.deduplicate
     """Keep documents of equal text and title, and text that chunks of one source share, once: the
     best-scored."""
-    max_passages: int | None = DEFAULTS.max_passages
-    """Maximum number of documents read, in the order given; None is no limit."""
-    max_sentences: int | None = DEFAULTS.max_sentences
-    """Maximum number of sentences read, of all documents; None is no limit."""
 
 
 class ReducerOptions(RankingOptions):
     """Options of what cuts documents to their best sentences."""
 
     window: int | None = None
-    """Sentences in a window; None is one for a scorer that judges sentences, else three."""
-    stride: int = DEFAULTS.sentences.stride
-    """Sentences from the start of one window to the next, at most `window`."""
+    """Sentences in a window; None is one for a scorer that judges sentences, else three. Windows of
+    more than one are read as texts of their own, as in the paper."""
     max_tokens: int | None = DEFAULTS.max_tokens
     """Budget of tokens: the excerpts cost no more in a prompt, as numbered documents, and added up
     one by one; None is no limit."""
@@ -171,17 +176,7 @@ class ReducerOptions(RankingOptions):
     detector: Kept[Detector | Literal[False] | None] = None
     """Decides when the excerpts are enough; None is the bundled one where it fits the scorer and
     the windows, False keeps all."""
-    split: Kept[Splitter | None] = None
-    """Returns the [start, end) of the sentences of a text; None is the built-in one."""
-    per_passage: int | Literal["auto"] | None = "auto"
-    """Maximum number of windows kept of a document; None is no limit."""
     max_share: float | Literal["auto"] | None = "auto"
     """Fraction of the tokens of all documents given that is kept at most, in (0, 1]; None keeps
-    all."""
-    min_tokens: int | Literal["auto"] = "auto"
-    """Tokens that `max_share` always allows."""
-    scoring: str | None = None
-    """With "one_pass", windows are judged from one reading of their document; with "windows", each
-    is read as a text of its own, as in the paper; None is what the scorer can do."""
-    logits: bool = False
-    """Add logits instead of probabilities."""
+    all; "auto" is 0.4 of those of the `top_n` best, where neither `window` nor `max_tokens` is
+    given."""

@@ -23,7 +23,14 @@ from langchain_core.runnables.utils import coro_with_context
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.langchain.base.convert import Documents, Ids, to_documents
-from fitrag_integrations.langchain.base.fields import CONFIG, AnyRunnable, Kept
+from fitrag_integrations.langchain.base.fields import (
+    CONFIG,
+    AnyRunnable,
+    Count,
+    Finder,
+    Kept,
+    Search,
+)
 from fitrag_integrations.langchain.base.ports import Offer, internal
 from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own, settled
 from fitrag_integrations.methods.metadata import own_noted
@@ -47,7 +54,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         "abatch": ("ainvoke", "_aget_relevant_documents"),
     }
 
-    k: int | None = None
+    k: Count | None = None
     """Maximum number of documents returned, best first; also an argument of `invoke`."""
 
     def documents(self, context: Context) -> list[Document]:
@@ -129,7 +136,7 @@ class MethodOverBase(FlowRetriever):
     ``explain()``; the documents themselves carry scores and places only.
     """
 
-    base: Kept[AnyRunnable]
+    base: Kept[Finder]
     """Retriever to start from: any Runnable or callable from a question to documents."""
     ids: Ids = "pieces"
     """Id of a returned piece: one of its own, or the id of its "source" for evaluators that match
@@ -140,7 +147,7 @@ class MethodOverBase(FlowRetriever):
 
     def method_now(self, **options: object) -> Method:
         """Return the method with the fields as they are at this call."""
-        return cast(Method, self.made(**self.settings()))
+        return cast(Method, self.built())
 
     def documents(self, context: Context) -> list[Document]:
         """Write the excerpts as documents, in their order."""
@@ -174,7 +181,7 @@ class Writing(MethodOverBase):
 class Searching(Writing):
     """Offer a web search as well."""
 
-    search: Kept[Any] = None
+    search: Kept[Search | None] = None
     """Search tool, provider, Runnable or callable; None turns web search off."""
 
 

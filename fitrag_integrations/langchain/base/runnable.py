@@ -18,7 +18,7 @@ from langchain_core.runnables.config import (
     set_config_context,
 )
 from langchain_core.runnables.utils import Input, Output, coro_with_context
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import plain
@@ -89,19 +89,6 @@ def documents_of(given: object, title_keys: Sequence[str] | None = None) -> list
     return to_passages(given["documents"], title_keys)
 
 
-@dataclass(eq=False)
-class Last:
-    """Keep the last run; it is no part of what its owner is, and stays behind when that travels."""
-
-    traced: Traced[object] | None = None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Last)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Last, ()
-
-
 def is_own(kind: type, *names: str) -> bool:
     """Check that no subclass outside this package overrides methods of these ``names``."""
     return all(getattr(kind, name).__module__.startswith("fitrag_integrations.") for name in names)
@@ -111,7 +98,6 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     """Runnable that answers a batch with one call for all equal asks, each input in its own run."""
 
     model_config = CONFIG
-    _last: Last = PrivateAttr(default_factory=Last)
     _run: ClassVar[str] = "chain"
     _alone: ClassVar[dict[str, tuple[str, ...]]] = {"batch": ("invoke",), "abatch": ("ainvoke",)}
     """What answers one input: a subclass that overrides it is called once for each."""
@@ -133,7 +119,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     @property
     def last_run(self) -> Traced[object] | None:
         """The trace of the run of this object that ended last, None where none has."""
-        return self._last.traced
+        return cast("Traced[object] | None", self._state.traced)
 
     def explain(self, input: Input | None = None, config: RunnableConfig | None = None) -> str:
         """Return what was asked, what came back and what was decided, for ``input`` or last
@@ -152,9 +138,9 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         return self._explained()
 
     def _explained(self) -> str:
-        if self._last.traced is None:
+        if self._state.traced is None:
             raise InputError.of("input", given=None, allowed="an input: nothing was run so far")
-        return self._last.traced.explain()
+        return cast(str, self._state.traced.explain())
 
     def result(self, traced: Traced[Any]) -> object:
         """Return what a flow, here ``traced``, ended with, which may be its exception."""
@@ -251,7 +237,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         return list(map(watched, flows, configs))
 
     def _ended(self, traces: list[Traced[Any]]) -> list[Any]:
-        self._last.traced = traces[-1] if traces else self._last.traced
+        self._state.traced = traces[-1] if traces else self._state.traced
         return list(map(self.result, traces))
 
 

@@ -14,10 +14,10 @@ from fitrag_integrations.core.show import name_of
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.llama_index.base.convert import scored_nodes, whole_node
 from fitrag_integrations.methods.fitrag.method import FitRag
+from fitrag_integrations.methods.fitrag.ranking import ranked
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt, Passage
 from fitrag_integrations.values.context import decided
 from fitrag_integrations.values.score import labels_of
-from fitrag_integrations.values.windows import by_score
 
 dispatcher = get_dispatcher(__name__)
 
@@ -117,7 +117,8 @@ def emit_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
     """Report the reranking and the compression of a FIT-RAG run, as the two by themselves do.
 
     The start has the nodes that were scored, with the retriever's scores, the end the best of them,
-    before any was cut.
+    before any was cut. Where all were kept, an own scorer scores their windows only, and there was
+    no reranking.
     """
     values = traced.value.details
     if not isinstance(method, FitRag) or "reranked" not in values:
@@ -126,19 +127,20 @@ def emit_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
         Excerpt.whole(passage, score=labels.relevance(method.weight), labels=labels)
         for passage, labels in _scored(traced, values["scored"])
     ]
-    best = by_score(graded)[: values["reranked"]]
-    dispatcher.event(
-        ReRankStartEvent(
-            query=QueryBundle(traced.value.question),
+    question, most = traced.value.question, values["reranked"]
+    if graded:
+        start = ReRankStartEvent(
+            query=QueryBundle(question),
             nodes=scored_nodes(excerpt.passage for excerpt in graded),
             top_n=len(graded) if method.top_n is None else method.top_n,
             model_name=name_of("embedded" if method.scorer is None else method.scorer),
         )
-    )
-    dispatcher.event(ReRankEndEvent(nodes=[whole_node(excerpt, "rerank") for excerpt in best]))
+        dispatcher.event(start)
+        best = ranked(question, graded, method.plan.prior)[:most]
+        dispatcher.event(ReRankEndEvent(nodes=[whole_node(excerpt, "rerank") for excerpt in best]))
     dispatcher.event(
         CompressionEvent(
-            nodes_in=len(best),
+            nodes_in=most,
             nodes_out=len(nodes),
             tokens_in=values["tokens_in"],
             tokens_out=values["tokens_out"],

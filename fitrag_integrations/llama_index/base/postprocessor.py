@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias, cast
 
 from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -29,7 +29,7 @@ from fitrag_integrations.llama_index.base.events import CompressionEvent, dispat
 from fitrag_integrations.llama_index.base.prompts import tool_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.settings import option_names, restored, saved
+from fitrag_integrations.methods.settings import State, option_names, restored, saved
 from fitrag_integrations.types import Context
 
 Model: TypeAlias = Annotated[Any, Field(exclude=True)]
@@ -54,7 +54,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
     title_keys: Sequence[str] | None = None
     """Metadata keys whose values are read as a node's title, in this order; None are those that an
     embedder reads."""
-    _last: Traced[Context] | None = PrivateAttr(default=None)
+    _state: State = PrivateAttr(default_factory=State)
 
     def __init__(self, **options: Any) -> None:
         check_keywords(type(self).__name__, options, type(self).model_fields)
@@ -86,11 +86,12 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
     @property
     def last_run(self) -> Traced[Context] | None:
         """The trace of the run of this object that ended last, None where none has."""
-        return self._last
+        return cast("Traced[Context] | None", self._state.traced)
 
     def step(self) -> Any:
         """Return the step with the options as they are now."""
-        return self.made(**{name: getattr(self, name) for name in option_names(self.made)})
+        options = {name: getattr(self, name) for name in option_names(self.made)}
+        return self._state.built(self.made, options)
 
     def as_tool(
         self,
@@ -155,7 +156,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
 
     def _kept(self, nodes: list[NodeWithScore], traced: Traced[Context]) -> list[NodeWithScore]:
         """Write what was kept, and behind it the media that nobody judged."""
-        self._last, context = traced, traced.value
+        self._state.traced, context = traced, traced.value
         kept = [
             whole_node(one, context.method)
             if context.method == "rerank" and one.text == one.passage.text

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.fitrag.functional import compress as compress
     from fitrag_integrations.methods.fitrag.functional import rerank as rerank
     from fitrag_integrations.methods.fitrag.method import FitRag as FitRag
-    from fitrag_integrations.methods.fitrag.scoring import score_port as score_port
+    from fitrag_integrations.methods.fitrag.options import score_port as score_port
 
 _MODULE_OF = {
     "FitRag": "method",
     "compress": "functional",
     "rerank": "functional",
-    "score_port": "scoring",
+    "score_port": "options",
 }
 
 __all__ = list(_MODULE_OF)

@@ -7,74 +7,40 @@ both frameworks do, with the same defaults.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias
 
 from fitrag_integrations.core.checks import check_keywords, check_text
 from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.core.show import visible
-from fitrag_integrations.defaults import Auto
+from fitrag_integrations.defaults import DEFAULTS, Auto
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import Flow, Traced, run
-from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.fitrag.ranking import Reranking
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.flow import Traced, run
+from fitrag_integrations.methods.explaining import Compression, Step, explained
+from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
 from fitrag_integrations.methods.titles import retitled, title_in
 from fitrag_integrations.ports import Detector
-from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.context import explained_lines
 
 
-class RerankOptions(TypedDict, total=False):
-    """Keywords of `rerank` besides `top_n`."""
-
-    weight: float
-    prior: float | None
-    min_score: float | None
-    scorer: Any  # a `Scorer`, a function of pairs, or a framework's cross-encoder
-    deduplicate: bool
-    max_passages: int | None
-    max_sentences: int | None
-
-
-class CompressOptions(RerankOptions, total=False):
-    """Keywords of `compress` besides `max_tokens`."""
-
-    window: int | None
-    stride: int
-    count_tokens: CountTokens
-    detector: Detector | Literal[False] | None
-    split: SentenceSplitter | None
-    per_passage: int | Auto | None
-    max_share: float | Auto | None
-    min_tokens: int | Auto
-    scoring: str | None
-    logits: bool
-    top_n: int | None
-
-
 def explain_compression(
     question: str,
     passages: Sequence[Passage],
-    *,
-    max_tokens: int | None = TokenReducer.max_tokens,
-    **settings: Unpack[CompressOptions],
+    **settings: Any,
 ) -> Compression:
     """Compress passages as `TokenReducer` does (FIT-RAG, section 4.4.2), and show the reasons.
 
     Args:
         question: The question; not blank.
         passages: What to compress.
-        max_tokens: Maximum number of tokens of the excerpts as a prompt shows them.
-        **settings: Other arguments of `compress`, such as `scorer` and `window`.
+        **settings: Arguments of `compress`, such as `max_tokens`, `scorer` and `window`.
 
     Raises:
         InputError: If the question is blank or a setting is wrong.
     """
     check_keywords("explain_compression", settings, TokenReducer.__dataclass_fields__)
-    step = TokenReducer(max_tokens=max_tokens, **settings)
-    return run(explained(step, question, passages)).value
+    return run(explained(TokenReducer(**settings), question, passages)).value
 
 
 Text: TypeAlias = str | Passage | Row
@@ -127,9 +93,13 @@ def rerank(
     query: str,
     texts: Iterable[Text],
     *,
-    top_n: int | None = Reranking.top_n,
+    top_n: int | None = DEFAULTS.top_n,
+    weight: float = DEFAULTS.weight,
+    prior: float | None = None,
+    min_score: float | None = DEFAULTS.min_score,
+    scorer: Any = None,
+    deduplicate: bool = DEFAULTS.deduplicate,
     title_keys: Sequence[str] | None = None,
-    **settings: Unpack[RerankOptions],
 ) -> Excerpts:
     """Return the texts that best answer a query, best first (FIT-RAG, section 4.4.1).
 
@@ -138,10 +108,15 @@ def rerank(
         texts: Strings, `Passage` objects, or mappings with `text` and perhaps `title`, `source`
             and `id`. A string gets its index as id.
         top_n: Maximum number of texts returned; None returns all but blank ones.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        prior: Weight, in [0, 1], of the order given, shared words and identifiers; None is 0.1 for
+            the bundled scorer, 0 for another.
+        min_score: Lowest score kept, in [0, 1]; None keeps all.
+        scorer: A `Scorer`, a function of pairs, or a framework's cross-encoder; None is the
+            bundled one.
+        deduplicate: Keep texts that are equal, and text that chunks of one source share, once.
         title_keys: Metadata keys whose values are read as a text's title, in this order; None reads
             those of `TITLE_KEYS` where a mapping has no `title`.
-        **settings: Other options of `BiLabelReranker`: `weight` and `min_score` in [0, 1],
-            `scorer`.
 
     Returns:
         One `Excerpt` for each text kept, with `text`, `score`, `start`, `end` and `passage`, the
@@ -158,20 +133,33 @@ def rerank(
         >>> best[0].text, best.indices
         ('The Danube rises in the Black Forest.', (1,))
     """
-    check_text("query", query, blank=False)
-    check_keywords("rerank", settings, Reranking.__dataclass_fields__)
-    passages = as_passages(texts, title_keys)
-    step = Reranking(top_n=top_n, **settings)
-    return _chosen(step.context(query, passages), passages)
+    step = Reranking(
+        scorer,
+        top_n=top_n,
+        weight=weight,
+        prior=prior,
+        min_score=min_score,
+        deduplicate=deduplicate,
+    )
+    return _chosen(step, query, as_passages(texts, title_keys))
 
 
 def compress(
     query: str,
     texts: Iterable[Text],
     *,
-    max_tokens: int | None = TokenReducer.max_tokens,
+    max_tokens: int | None = DEFAULTS.max_tokens,
+    max_share: float | Auto | None = "auto",
+    window: int | None = None,
+    count_tokens: CountTokens = None,
+    detector: Detector | Literal[False] | None = None,
+    top_n: int | None = DEFAULTS.top_n,
+    weight: float = DEFAULTS.weight,
+    prior: float | None = None,
+    min_score: float | None = DEFAULTS.min_score,
+    scorer: Any = None,
+    deduplicate: bool = DEFAULTS.deduplicate,
     title_keys: Sequence[str] | None = None,
-    **settings: Unpack[CompressOptions],
 ) -> Excerpts:
     """Return the sentences of texts that best answer a query, best first (FIT-RAG, section 4.4.2).
 
@@ -181,10 +169,20 @@ def compress(
             and `id`. A string gets its index as id.
         max_tokens: Maximum number of tokens of the excerpts as a prompt shows them, numbers and
             titles included; None keeps a fraction of the input's tokens.
-        title_keys: Metadata keys whose values are read as a text's title, in this order; None reads
-            those of `TITLE_KEYS` where a mapping has no `title`.
-        **settings: Other options of `SubDocumentCompressor`, such as `per_passage`, `max_share`,
-            `min_score`, `count_tokens` and `scorer`.
+        max_share: That fraction, in (0, 1]; None keeps all; "auto" is 0.4 without `max_tokens`
+            and `window`.
+        window: Sentences of an excerpt; None is one for a scorer that judges sentences, such as
+            the bundled one, else three.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        detector: Decides when the excerpts are enough; None is the bundled one where it fits the
+            scorer and the windows, False keeps all.
+        top_n: Maximum number of texts that excerpts are taken from; None takes all.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        prior: As in `rerank`.
+        min_score: Lowest score kept, in [0, 1]; None keeps all.
+        scorer: As in `rerank`.
+        deduplicate: As in `rerank`.
+        title_keys: As in `rerank`.
 
     Returns:
         Excerpts, each with its `score`. The `text` of one is the exact slice
@@ -205,16 +203,25 @@ def compress(
         >>> kept[0].text, kept[0].start, kept[0].end
         ('It rises in the Black Forest.', 20, 49)
     """
-    check_text("query", query, blank=False)
-    check_keywords("compress", settings, TokenReducer.__dataclass_fields__)
-    passages = as_passages(texts, title_keys)
-    step = TokenReducer(max_tokens=max_tokens, **settings)
-    return _chosen(step.context(query, passages), passages)
+    step = TokenReducer(
+        scorer=scorer,
+        top_n=top_n,
+        weight=weight,
+        prior=prior,
+        min_score=min_score,
+        deduplicate=deduplicate,
+        window=window,
+        max_tokens=max_tokens,
+        max_share=max_share,
+        count_tokens=count_tokens,
+        detector=detector,
+    )
+    return _chosen(step, query, as_passages(texts, title_keys))
 
 
-def _chosen(flow: Flow[Context], passages: Sequence[Passage]) -> Excerpts:
+def _chosen(step: Step, query: str, passages: Sequence[Passage]) -> Excerpts:
     """Run a step, and find each excerpt's place in the input."""
-    traced = run(flow)
+    traced = run(step.context(check_text("query", query, blank=False), passages))
     place = {passage: at for at, passage in reversed(list(enumerate(passages)))}
     kept = traced.value.excerpts
     return Excerpts(kept, [place[excerpt.passage] for excerpt in kept], traced)

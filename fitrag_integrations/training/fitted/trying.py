@@ -86,10 +86,8 @@ def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recip
         "fitrag, a quarter": {"max_share": 0.25},
         "fitrag, 150 tokens": {"max_tokens": 150},
         "fitrag, 75 tokens": {"max_tokens": 75},
-        "fitrag, windows of 3": {"window": 3, "per_passage": 1, "max_tokens": 300},
+        "fitrag, windows of 3": {"window": 3, "max_tokens": 300},
     }
-    if scorer is None:  # read once, as the others are
-        ways["fitrag, windows of 3"]["scoring"] = "one_pass"
     fewer = [n for n in (5, 3, 1) if n < k]
     plain = {PLAIN: {"method": "direct", "k": k}}
     return (

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from by_sentence import BySentence
 
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Compression, Refiner, compress, explain_compression
@@ -37,7 +38,7 @@ SETTINGS = {"window": 1, "detector": False, "count_tokens": words}
 
 
 def compressed(**settings):
-    return explain_compression(QUESTION, PASSAGES, scorer=score, **{**SETTINGS, **settings})
+    return explain_compression(QUESTION, PASSAGES, **{"scorer": score, **SETTINGS, **settings})
 
 
 @pytest.mark.parametrize("max_tokens", [None, 6, 12, 8])
@@ -89,7 +90,7 @@ def test_what_the_detector_drops_is_named(limits):
 
 
 def test_windows_that_were_joined_count_as_kept():
-    found = compressed(per_passage=None)
+    found = compressed(scorer=BySentence(score), max_share=None)
     assert [one.name for one in found.dropped] == ["blank"]
 
 

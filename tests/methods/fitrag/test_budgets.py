@@ -4,6 +4,7 @@ import random
 from functools import cache
 
 import pytest
+from by_sentence import BySentence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_fakes import small_bpe, small_encoding, wordpiece
@@ -11,7 +12,7 @@ from token_fakes import small_bpe, small_encoding, wordpiece
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.crag.refiner import strips
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.blocks import HEADING, blocks_of
 from fitrag_integrations.text.cleaning import has_text
@@ -72,6 +73,9 @@ def by_text(pairs):
     return [BiLabelScore(chance_of(passage)) for _, passage in pairs]
 
 
+SCORERS = [by_text, BySentence(by_text)]
+
+
 def kept_by(reducer, passages):
     return run(reducer.context(QUESTION, passages)).value.excerpts
 
@@ -99,15 +103,14 @@ def test_no_tokenizer_is_given_more_than_the_budget(name, passages, most, size, 
 
 @pytest.mark.parametrize("name", COUNTERS)
 @settings(max_examples=20)
-@given(passages, st.integers(1, 80), st.sampled_from([1, 2, None]), st.sampled_from([1, 3]))
-def test_nor_does_the_reducer_give_more(name, passages, most, per_passage, window):
+@given(passages, st.integers(1, 80), st.sampled_from(SCORERS), st.sampled_from([1, 3]))
+def test_nor_does_the_reducer_give_more(name, passages, most, scorer, window):
     count = counter(name)
     for detector in (False, FirstHalf()):
         reducer = TokenReducer(
-            scorer=by_text,
+            scorer=scorer,
             max_tokens=most,
             count_tokens=count,
-            per_passage=per_passage,
             window=window,
             detector=detector,
         )
@@ -136,10 +139,10 @@ def test_every_window_and_strip_slices_its_source(text, size, data):
 
 
 @settings(max_examples=30)
-@given(passages, st.randoms(use_true_random=False), st.sampled_from([1, None]))
-def test_the_order_of_passages_does_not_matter_where_scores_differ(passages, chance, per_passage):
-    how = {"scorer": by_text, "max_tokens": 60, "detector": False, "window": 1}
-    reducer = TokenReducer(**how, per_passage=per_passage, deduplicate=False)
+@given(passages, st.randoms(use_true_random=False), st.sampled_from(SCORERS))
+def test_the_order_of_passages_does_not_matter_where_scores_differ(passages, chance, scorer):
+    how = {"scorer": scorer, "max_tokens": 60, "detector": False, "window": 1}
+    reducer = TokenReducer(**how, deduplicate=False)
     shuffled = chance.sample(passages, len(passages))
     assert kept_by(reducer, passages) == kept_by(reducer, shuffled)
 

@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, Refiner, approximate_tokens
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.methods.metadata import marks
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import BiLabelScore, Passage
+from fitrag_integrations.types import Passage
 
 CLAUSE = (
     "Where, notwithstanding any provision to the contrary in the schedules annexed hereto, the "
@@ -76,33 +75,50 @@ def test_what_the_detector_cuts_off_is_noted():
 
 def test_the_default_reads_each_passage_once_and_keeps_sentences():
     method = FitRag()
-    assert (method.resolved.cutting.scoring, method.resolved.cutting.window) == ("one_pass", 1)
-    assert (method.resolved.cutting.per_passage, method.resolved.cutting.max_share) == (None, 0.4)
     traced = run(method(QUESTION, Ports(lambda queries: [PASSAGES for _ in queries])))
     assert [step.port for step in traced.steps] == ["retrieve", "score_sentences"]
-    paper = FitRag(scoring="windows").resolved.cutting
-    assert (paper.scoring, paper.window, paper.per_passage) == ("windows", 3, 1)
-    asked = FitRag(window=2).resolved.cutting
-    assert (asked.scoring, asked.window, asked.per_passage) == ("windows", 2, 1)
-    assert paper.max_share is asked.max_share is None
-    assert FitRag(max_tokens=50).resolved.cutting.max_share is None
-
-
-def test_a_few_short_passages_are_all_kept():
-    short = [Passage(str(n), f"Fact number {n} about rivers.") for n in range(3)]
-    assert len(found("rivers", short).excerpts) == 3
 
 
 def only_pairs(pairs):
     return EMBEDDED_SCORER.score(pairs)
 
 
-def test_a_scorer_that_only_scores_pairs_is_asked_for_windows_of_three_within_the_share():
-    reducer = FitRag(only_pairs).resolved.cutting
-    assert (reducer.scoring, reducer.window, reducer.per_passage) == ("windows", 3, 1)
-    assert (reducer.max_share, reducer.min_tokens) == (0.4, 64)
-    papers = FitRag(only_pairs, window=3).resolved.cutting
-    assert (papers.window, papers.max_share) == (3, None)
+@pytest.mark.parametrize(
+    ("method", "one_pass", "window", "per_passage", "max_share"),
+    [
+        (FitRag(), True, 1, None, 0.4),
+        (FitRag(window=1), True, 1, None, 0.4),
+        (FitRag(max_tokens=50), True, 1, None, None),
+        (FitRag(max_share=0.25), True, 1, None, 0.25),
+        (FitRag(window=2), False, 2, 1, None),
+        (FitRag(window=3), False, 3, 1, None),
+        (FitRag(only_pairs), False, 3, 1, 0.4),
+        (FitRag(only_pairs, window=3), False, 3, 1, None),
+        (FitRag(only_pairs, window=1), False, 1, 1, None),
+        (FitRag.as_published(), False, 3, 1, None),
+        (FitRag.as_published(only_pairs, top_n=5), False, 3, 1, None),
+    ],
+)
+def test_the_calls_of_the_table_keep_what_it_says(method, one_pass, window, per_passage, max_share):
+    plan = method.plan
+    found = (plan.one_pass, plan.window, plan.per_passage, plan.max_share)
+    assert found == (one_pass, window, per_passage, max_share)
+    assert plan.prior == (0.1 if method == FitRag(window=method.window) else plan.prior)
+    own = method.scorer is None and window == 3
+    assert (plan.detector is not None) == own
+
+
+def test_the_methods_of_the_paper_have_no_prior_and_let_the_detector_decide():
+    method = FitRag.as_published()
+    assert method.plan.prior == 0.0 and method.plan.weight == 0.5
+    with_text = run(method(QUESTION, Ports(lambda queries: [PASSAGES for _ in queries])))
+    assert [step.port for step in with_text.steps] == ["retrieve", "score", "detect"]
+    assert "ninety days" in with_text.value.excerpts[0].text
+
+
+def test_a_few_short_passages_are_all_kept():
+    short = [Passage(str(n), f"Fact number {n} about rivers.") for n in range(3)]
+    assert len(found("rivers", short).excerpts) == 3
 
 
 def test_the_bundled_scorer_given_by_hand_changes_nothing():
@@ -111,7 +127,7 @@ def test_the_bundled_scorer_given_by_hand_changes_nothing():
 
     scorer = BiLabelScorer.embedded(device="cpu")
     assert isinstance(scorer, BiLabelScorer) and isinstance(scorer, OnePassScorer)
-    assert FitRag(scorer).resolved.cutting == FitRag().resolved.cutting
+    assert replace(FitRag(scorer).plan, port=None, notes=()) == replace(FitRag().plan, port=None)
     spans = [
         [(e.passage.id, e.start, e.end) for e in found(scorer=s).excerpts] for s in (None, scorer)
     ]
@@ -146,24 +162,12 @@ def test_sentences_have_one_label_at_every_weight_and_the_detector_decides_as_it
         assert excerpt.labels.llm_prefer is None
         assert excerpt.score == excerpt.labels.has_answer
         assert "llm_prefer" not in marks(excerpt, "fitrag") and "sum" not in str(excerpt.labels)
-    assert all(one.labels.llm_prefer is not None for one in found(scoring="windows").excerpts)
+    assert all(one.labels.llm_prefer is not None for one in found(window=3).excerpts)
 
     # the detector was fitted on pairs whose second label was a copy of the first
     detector = EligibilityDetector.embedded()
-    alone = [one.labels for one in found(scoring="one_pass", window=3, detector=False).excerpts]
+    alone = [one.labels for one in found(max_share=None).excerpts]
     copied = [replace(one, llm_prefer=one.has_answer) for one in alone]
     assert detector.eligible_among([(alone[:n], alone[n:]) for n in (1, 2, 3)]) == (
         detector.eligible_among([(copied[:n], copied[n:]) for n in (1, 2, 3)])
     )
-
-
-def test_logits_are_added_where_that_is_asked_for():
-    context = found(logits=True)
-    best = context.excerpts[0]
-    assert best.labels.llm_prefer_logit is None
-    assert best.score == pytest.approx(best.labels.has_answer)
-    assert "ninety days" in best.text
-    assert [one.passage.id for one in context.excerpts][:1] == ["lease"]
-    assert found("asdf qwer", logits=True, min_score=0.5).excerpts == ()
-    with pytest.raises(InputError, match="a scorer that gives logits"):
-        BiLabelScore(0.5, 0.5, has_answer_logit=0.1).combine(logits=True)

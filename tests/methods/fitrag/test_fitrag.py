@@ -9,8 +9,8 @@ from by_hand import finished
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import FitRag, approximate_tokens, compress, rerank
-from fitrag_integrations.methods.fitrag.ranking import Reranking, ranked
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
+from fitrag_integrations.methods.fitrag.ranking import ranked
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage, RetrievalDecision
@@ -98,7 +98,7 @@ def test_all_windows_of_all_passages_and_questions_are_one_call():
     scorer = Words()
     method, ports = FitRag(scorer), offering(FILM, ROTA, RAIN)
     traces = run_many([method(question, ports) for question in (QUESTION, "Who is Rota?")])
-    assert [len(asked) for asked in scorer.asks] == [6, 10]
+    assert [len(asked) for asked in scorer.asks] == [10]  # all are kept, so none has to be ranked
     waiting = asyncio.run(arun_many([method(QUESTION, ports)]))
     assert waiting[0].value == traces[0].value
     assert [e.passage.id for e in traces[0].value.excerpts] == ["film", "rota", "rain"]
@@ -127,8 +127,7 @@ def test_blank_passages_are_not_scored_and_repeated_ones_stay_where_asked_for(de
     given = [Passage("a", " \n"), ROTA, replace(ROTA, id="again"), Passage("b", "")]
     ranked = rerank(QUESTION, given, scorer=scorer, **how)
     assert [e.passage.id for e in ranked] == ids
-    spaces = how | {"split": lambda text: [(0, len(text))]}  # finds a blank sentence
-    assert len(compress(QUESTION, given, scorer=scorer, **spaces)) == len(ids)
+    assert len(compress(QUESTION, given, scorer=scorer, **how)) == len(ids)
     assert rerank(QUESTION, given[:1], scorer=scorer) == []
     assert scorer.asks == [[ROTA.text] * 2] * 2  # scores decide which copy stays
 
@@ -188,7 +187,11 @@ LOTS = [
 def test_order_and_shared_words_count_as_much_as_the_prior(prior, scores, expected):
     wholes = [Excerpt.whole(one, score=x) for one, x in zip(LOTS, scores, strict=True)]
     found = ranked("Which lot is logger Dora from?", wholes, prior)
-    assert found == [wholes[at] for at in expected]  # their scores stay
+    assert [one.passage for one in found] == [LOTS[at] for at in expected]
+    shown = [one.score for one in found]
+    assert shown == sorted(shown, reverse=True)
+    assert all(one.score >= scores[at] for one, at in zip(found, expected, strict=True))
+    assert max(shown) == pytest.approx(max(scores))
 
 
 def test_the_prior_is_that_of_the_bundled_scorer():
@@ -198,7 +201,7 @@ def test_the_prior_is_that_of_the_bundled_scorer():
         ({"scorer": Words()}, 0.0),
         ({"scorer": Words(), "prior": 0.3}, 0.3),
     ):
-        assert TokenReducer(**options).resolved.read(QUESTION, LOTS).prior == prior
+        assert TokenReducer(**options).plan.prior == Reranking(**options).plan.prior == prior
     with pytest.raises(InputError, match="prior"):
         TokenReducer(prior=1.1)
 

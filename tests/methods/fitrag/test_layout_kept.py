@@ -4,7 +4,7 @@ import pytest
 
 from fitrag_integrations import compress
 from fitrag_integrations.flow import run
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -130,12 +130,11 @@ def test_a_window_with_a_lead_is_judged_with_it_too():
     together = "a\tb\nweb\t80"
     scorer = Recorder({"web\t80": 1.0, together: 3.0})
     reducer = TokenReducer(scorer=scorer, max_share=1.0, detector=False)
-    _, found = run(reducer.reduction("q", [Passage("p", text)])).value
+    found = run(reducer.context("q", [Passage("p", text)])).value
     assert together in scorer.spans and "a\tb\nweb\t80\nfar\t90" in scorer.spans
-    scores = {one.body: one.labels for one in found.ranked}
-    assert scores["web\t80"].has_answer_logit == 2.0
-    assert scores["web\t80"].has_answer == pytest.approx(0.8808, abs=1e-4)
-    assert scores["End is here."].has_answer_logit == -2.0
+    (kept,) = found.excerpts
+    assert kept.labels.has_answer_logit == 2.0
+    assert kept.score == pytest.approx(0.8808, abs=1e-4)
 
 
 SECTIONS = {
@@ -185,7 +184,7 @@ def test_no_excerpt_ends_in_a_heading(name, question):
         *({"max_tokens": most} for most in (2, 6, 10, 20, 30, 45, 90)),
         {"max_share": 0.9},
         {"window": 3, "max_tokens": 60},
-        {"window": 2, "per_passage": None},
+        {"window": 2},
     ):
         for one in compress(question, [SECTIONS[name]], **settings):
             assert one.text.strip() and not one.text.rstrip().endswith(HEADS), settings

@@ -3,9 +3,9 @@
 import pytest
 
 from fitrag_integrations import compress, rerank
-from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag
+from fitrag_integrations.methods.fitrag.method import MAX_PASSAGES
 from fitrag_integrations.models.bundled import BundledScorer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import BiLabelScore, Passage
@@ -28,53 +28,44 @@ class Words:
         return [BiLabelScore(0.9 if "Rota" in passage.text else 0.1) for _, passage in pairs]
 
 
-def ran(door, scorer, **limits):
+def ran(door, scorer, given):
+    how = {"top_n": None, "max_tokens": 60} if door is not rerank else {"top_n": None}
     if door is FitRag:
-        method = FitRag(scorer, **limits)
-        return run(method(QUESTION, Ports(retrieve=lambda queries: [GIVEN] * len(queries)))).value
-    return door(QUESTION, GIVEN, scorer=scorer, **limits).context
+        method = FitRag(scorer, **how)
+        return run(method(QUESTION, Ports(retrieve=lambda queries: [given] * len(queries)))).value
+    return door(QUESTION, given, scorer=scorer, **how).context
 
 
-@pytest.mark.parametrize("door", [rerank, compress, FitRag], ids=lambda door: door.__name__)
-def test_what_a_limit_leaves_out_is_neither_read_nor_silent(door):
+DOORS = pytest.mark.parametrize("door", [rerank, compress, FitRag], ids=lambda one: one.__name__)
+
+
+@DOORS
+def test_passages_beyond_the_limit_are_neither_read_nor_silent(door):
+    many = [Passage(str(n), f"In chapter {n} it rains.") for n in range(MAX_PASSAGES - 1)]
     scorer = Words()
-    context = ran(door, scorer, max_passages=1)
-    assert {one.passage.id for one in context.excerpts} == {"long"}
-    assert "2 of 3 passages left out by max_passages=1" in context.notes
-    assert [row.why for row in context.selection if row.whole] == ["", *["max_passages=1"] * 2]
-    assert ANSWER not in scorer.read
+    context = ran(door, scorer, [GIVEN[0], *many, *GIVEN[1:]])
+    assert context.excerpts[0].passage is GIVEN[0]
+    assert "2 of 1002 passages left out by the limit of 1,000 passages" in context.notes
+    left = [row.passage for row in context.selection if row.reason == "max_passages"]
+    assert left == ["rota", "film"] and ANSWER not in scorer.read
 
+
+@DOORS
+def test_sentences_beyond_the_limit_are_neither_read_nor_silent(door):
+    long = Passage("long", " ".join(f"Day {n} was dry in the hills." for n in range(6000)))
     scorer = Words()
-    context = ran(door, scorer, max_sentences=4)
-    note = "passage 1 read in part and 2 of 3 passages left out by max_sentences=4"
+    context = ran(door, scorer, [long, *GIVEN])
+    note = "passage 1 read in part and 3 of 4 passages left out by the limit of 5,000 sentences"
     assert note in context.notes
-    assert all("Rota" not in text and LINES[4] not in text for text in scorer.read)
-    assert "dropped 2. Rota" in context.explain(dropped=True)
+    assert all("Rota" not in text and "Day 5000 " not in text for text in scorer.read)
     parts = [row for row in context.selection if row.reason == "max_sentences" and not row.whole]
-    assert [(row.passage, row.end) for row in parts] == [("long", len(LONG))]
-
-    context = ran(door, Words(), max_sentences=len(LINES) * 2 + 1)
-    assert "2 of 3 passages left out by max_sentences=19" in context.notes
-    assert all(one.passage is GIVEN[0] for one in context.excerpts)
+    assert [(row.passage, row.end) for row in parts] == [("long", len(long.text))]
 
 
-@pytest.mark.parametrize("door", [rerank, compress, FitRag], ids=lambda door: door.__name__)
-def test_enough_room_changes_nothing(door):
-    for limits in ({"max_passages": None, "max_sentences": None}, {"max_sentences": 21}):
-        context = ran(door, Words(), **limits)
-        assert context.excerpts == ran(door, Words()).excerpts
-        assert not [note for note in context.notes if "max_" in note and "share" not in note]
-
-
-def test_a_call_of_the_bundled_scorer_ends_and_says_what_it_left_out():
-    text = LONG + "\n\n" + " ".join(f"Day {n} was dry in the hills." for n in range(1500))
-    found = compress(QUESTION, [text, ANSWER], max_tokens=60, max_sentences=60)
-    assert ANSWER in found[0].text
-    assert "passage 1 read in part and 1 of 2 passages left out by max_sentences=60" in (
-        found.context.notes
-    )
-    shown = {name: value for name, value, _ in DEFAULTS.rows() if name.startswith("max_")}
-    assert (shown["max_passages"], shown["max_sentences"]) == ("1000", "5000")
+@DOORS
+def test_enough_room_leaves_nothing_out(door):
+    context = ran(door, Words(), GIVEN)
+    assert not [note for note in context.notes if "the limit of" in note]
 
 
 SCRIPTS = {

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
+from by_sentence import BySentence
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from fitrag_integrations import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import run, run_many
 from fitrag_integrations.methods import defaults as _defaults
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
+from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.values.windows import apart, by_score
 
 TEXT = "The Danube is long. Gold lies in it. Nobody fishes. Gold is dear. The sea is near."
@@ -75,7 +76,7 @@ def test_one_window_speaks_for_a_passage_and_several_do_not_overlap():
 
 
 def test_every_sentence_can_stand_for_itself_and_neighbours_are_joined():
-    sentences = {"window": 1, "per_passage": None}
+    sentences = {"scorer": BySentence(Gold().score), "max_share": None}
     everything, notes = kept_by(**sentences)
     assert everything == [TEXT] and notes == ()
     kept, _ = kept_by(**sentences, detector=Enough(2))
@@ -118,7 +119,7 @@ def test_the_embedded_detector_is_for_its_own_scores_and_windows(monkeypatch):
     one = Shipped()
     monkeypatch.setattr(_defaults, "EMBEDDED_DETECTOR", one)
     monkeypatch.setitem(_defaults._loaded, "detector", Enough(1))
-    sentences = {"window": 1, "per_passage": None}
+    sentences = {"scorer": BySentence(Gold().score), "max_share": None}
     assert kept_by(**sentences)[0] == ["Gold is dear."]
     assert kept_by(**sentences, detector=False)[0] == [TEXT]
     assert len(kept_by(window=2, per_passage=None)[0][0]) > 40

@@ -7,13 +7,13 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun, run, run_many
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
-from fitrag_integrations.methods.fitrag.reducer import TokenReducer
-from fitrag_integrations.methods.fitrag.scoring import (
+from fitrag_integrations.methods.fitrag.method import TokenReducer
+from fitrag_integrations.methods.fitrag.options import (
     SentenceScorer,
     score_port,
     sentence_port,
 )
-from fitrag_integrations.types import BiLabelScore
+from fitrag_integrations.types import BiLabelScore, Passage
 
 PASSAGES = [RAIN, FILM, ROTA]
 
@@ -33,52 +33,58 @@ class OnePass(Words):
 
 
 def reduced(scorer, passages=PASSAGES, **settings):
-    how = {"scoring": "one_pass", "detector": False, "top_n": None, **settings}
-    return both(TokenReducer(scorer=scorer, **how), passages)
-
-
-def both(reducer, passages=PASSAGES):
+    reducer = TokenReducer(scorer=scorer, **{"top_n": None, "max_share": None, **settings})
     context = run(reducer.context(QUESTION, passages)).value
     return list(context.excerpts), context.notes
 
 
 def test_windows_and_passages_are_one_ask():
     scorer = OnePass()
-    kept, notes = reduced(scorer, window=1, per_passage=1, max_share=None)
+    kept, notes = reduced(scorer)
     (ask,) = scorer.asks
     assert [text for text, _ in ask] == [passage.text for passage in PASSAGES]
     assert [len(spans) for _, spans in ask] == [2, 5, 1]
-    assert kept[0].text == "Rota wrote the score." and kept[0].labels.has_answer == 0.75
+    assert kept[0].text == FILM.text and kept[0].labels.has_answer == 0.75
     assert notes == ()
 
 
-@pytest.mark.parametrize("settings", [{}, {"window": 1}, {"max_tokens": 12}, {"window": 2}])
-def test_where_both_scorings_agree_so_do_the_excerpts(settings):
+def test_longer_windows_are_texts_of_their_own_for_every_scorer():
     scorer = OnePass()
-    plain = TokenReducer(scorer=scorer, top_n=None, detector=False, **settings)
-    assert both(plain) == reduced(scorer, **settings)
+    assert reduced(scorer, window=2) == reduced(Words(), window=2)
+    assert all(isinstance(one, str) for ask in scorer.asks for one in ask)
 
 
 def test_the_detector_works_the_same():
-    reducer = TokenReducer(scorer=OnePass(), scoring="one_pass", window=1, detector=AtLeast(0.7))
-    kept, _ = both(reducer)
+    kept, _ = reduced(OnePass(), detector=AtLeast(0.7))
     assert [one.text for one in kept] == ["Rota wrote the score."]
 
 
 @pytest.mark.parametrize("gate", [None, "recognizer"])
 def test_fitrag_reranks_and_compresses_in_one_ask(gate):
     once, twice = OnePass(), OnePass()
-    given = Recognizing() if gate else None
-    settings = {"top_n": 2, "window": 1, "per_passage": 1, "max_share": None, "gate": given}
-    first = run(FitRag(once, scoring="one_pass", **settings)(QUESTION, offering(*PASSAGES)))
-    other = run(FitRag(twice, scoring="windows", **settings)(QUESTION, offering(*PASSAGES)))
-    assert first.value == other.value and len(first.value.excerpts) == 2
+    how = {"top_n": 2, "gate": Recognizing() if gate else None}
+    first = run(FitRag(once, **how)(QUESTION, offering(*PASSAGES)))
+    other = run(FitRag(twice, **how, window=3)(QUESTION, offering(*PASSAGES)))
+    assert len(first.value.excerpts) == len(other.value.excerpts) == 2
     assert len(once.asks) == 1 and len(twice.asks) == 2
+
+
+@pytest.mark.parametrize("door", ["fitrag", "reducer"])
+@pytest.mark.parametrize(("top_n", "asks"), [(None, [8]), (3, [8]), (5, [8]), (1, [3, 5])])
+def test_where_all_are_kept_an_own_scorer_is_asked_about_windows_only(door, top_n, asks):
+    scorer, given = Words(), [*PASSAGES[:2], Passage("more", "So. It. Is. Now. Here. Then.")]
+    how = {"scorer": scorer, "top_n": top_n, "window": 2}
+    if door == "fitrag":
+        context = run(FitRag(**how)(QUESTION, offering(*given))).value
+    else:
+        context = run(TokenReducer(**how).context(QUESTION, given)).value
+    assert context.details["scored"] == 3 and context.excerpts[0].passage is FILM
+    assert [len(texts) for texts in scorer.asks] == (asks if top_n == 1 else [1 + 4 + 5])
 
 
 def test_questions_share_the_call():
     scorer = OnePass()
-    method = FitRag(scorer, scoring="one_pass")
+    method = FitRag(scorer)
     run_many([method(question, offering(*PASSAGES)) for question in (QUESTION, "Who was born?")])
     assert [len(ask) for ask in scorer.asks] == [6]
 
@@ -96,33 +102,35 @@ async def test_an_async_twin_is_used():
     class Both(Twin):
         score_sentences = OnePass.score_sentences
 
-    method = FitRag(Both(), scoring="one_pass")
+    method = FitRag(Both())
     found = await arun(method(QUESTION, offering(*PASSAGES)))
     assert found.value.excerpts
 
 
-def test_blank_passages_and_splitters_that_find_nothing():
+def test_blank_passages_are_not_asked_about():
     scorer = OnePass()
-    blank = type(RAIN)("blank", "  ")
-    kept, _ = reduced(scorer, [blank, ROTA], split=lambda text: [])
+    kept, _ = reduced(scorer, [Passage("blank", "  ")])
     assert kept == [] and scorer.asks == []
     assert reduced(OnePass(), [])[0] == []
 
 
-def test_a_scorer_without_sentences_is_told():
-    with pytest.raises(InputError, match="OnePassScorer"):
-        reduced(Words())
-    with pytest.raises(InputError, match="OnePassScorer"):
-        reduced(lambda pairs: [BiLabelScore(0.5) for _ in pairs])
-    with pytest.raises(InputError, match="'windows', 'one_pass' or None"):
-        TokenReducer(scoring="sentences")
+def test_an_identifier_raises_the_score_and_leaves_the_label():
+    text = "The pump MX-77 is in hall four. Hall four is cold. It has one door."
+    both = [BiLabelScore(0.1)] * 3
+
+    class Same(OnePass):
+        def score_sentences(self, items):
+            return [(both[0], both[: len(spans)]) for *_, spans in items]
+
+    reducer = TokenReducer(scorer=Same(), max_tokens=12)
+    (kept,) = run(reducer.context("Where is MX-77?", [Passage("p", text)])).value.excerpts
+    assert "MX-77" in kept.text and kept.labels.has_answer == pytest.approx(0.1)
+    assert kept.score == pytest.approx(0.69, abs=0.01)  # three logits more
 
 
 def test_the_embedded_scorer_has_an_embedded_twin():
     assert sentence_port(score_port()).call == EMBEDDED_SCORER.score_sentences
     assert isinstance(EMBEDDED_SCORER, SentenceScorer)
-    port = sentence_port(score_port(OnePass()))
-    assert sentence_port(port) is port
 
 
 def test_wrong_answers_are_told():

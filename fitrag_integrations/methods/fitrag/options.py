@@ -1,0 +1,261 @@
+"""FIT-RAG's options, and the plan that they settle (FIT-RAG, sections 4.2 to 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from fitrag_integrations.core.checks import Checked, Count, Share, can, check_number, trait
+from fitrag_integrations.defaults import DEFAULTS, Auto
+from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.flow import Port
+from fitrag_integrations.methods.budget import Counting
+from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, embedded_detector, torch_note
+from fitrag_integrations.ports import Detector, Pair, Scorer, model_name, port_of, scorer_of
+from fitrag_integrations.text.tokens import CountTokens, TokenCounter, approximate_tokens
+from fitrag_integrations.types import BiLabelScore, Passage
+
+ScorePort: TypeAlias = Port[Pair, BiLabelScore]
+Sentences: TypeAlias = tuple[str, Passage, list[tuple[int, int]]]  # question, passage, spans
+STRIDE = 1
+"""Sentences from the start of one window to the next, as in the paper."""
+LEAST = 64
+"""Tokens that the share of the default always allows."""
+
+
+@runtime_checkable
+class SentenceScorer(Protocol):
+    """Scores each passage, and each of its spans, [start, end) in its text."""
+
+    def score_sentences(
+        self, items: Sequence[Sentences], /
+    ) -> Sequence[tuple[BiLabelScore, Sequence[BiLabelScore]]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a reduction does, with nothing left open. None is always "no limit" or "no detector".
+
+    Args:
+        port: What scores: passages, or with `one_pass` passages with the spans of their windows.
+        weight: Weight of ``llm_prefer`` against ``has_answer``.
+        prior: Weight of what is known before anything is scored.
+        top_n: Passages that the reranker keeps.
+        min_score: Lowest score kept.
+        deduplicate: Whether copies are left out.
+        notes: What is to be told of the models.
+        window: Sentences in a window; 0 keeps passages whole, which is reranking alone.
+        one_pass: Whether windows are judged in the pass over their passage.
+        per_passage: Windows that represent a passage.
+        detector: Decides when the excerpts are enough.
+        max_tokens: Budget of tokens.
+        max_share: Fraction of the tokens that is kept at most.
+        least: Tokens that this fraction always allows.
+        of_chosen: Whether it is that of the `top_n` passages; else of all that were found.
+        counter: Counts the tokens of a text.
+    """
+
+    port: Port[Any, Any]
+    weight: float
+    prior: float
+    top_n: int | None
+    min_score: float
+    deduplicate: bool
+    notes: tuple[str, ...]
+    window: int = 0
+    one_pass: bool = False
+    per_passage: int | None = None
+    detector: Detector | None = None
+    max_tokens: int | None = None
+    max_share: float | None = None
+    least: int = 1
+    of_chosen: bool = False
+    counter: TokenCounter = approximate_tokens
+
+    @property
+    def cut_so(self) -> dict[str, Any]:
+        """The scorer and the windows, which a detector is trained for."""
+        scorer, windows = model_name(self.port), {"window": self.window, "stride": STRIDE}
+        return {"scorer": scorer, **windows, "per_passage": self.per_passage}
+
+    def details(self) -> dict[str, object]:
+        """Return the numbers, as they were settled, for a context."""
+        names = ["weight", "prior", "top_n", "min_score"]
+        names += ["window", "per_passage", "max_tokens", "max_share"] if self.window else []
+        return {name: getattr(self, name) for name in names}
+
+
+def check_part(field: str, value: object) -> float:
+    """Require a part of a whole, in (0, 1]."""
+    try:
+        part = check_number(field, value, low=0, high=1)
+    except InputError:
+        part = 0.0
+    refuse_if(not part, field, value, "a number above 0 and at most 1")
+    return part
+
+
+def check_detector(field: str, detector: Detector) -> Detector:
+    """Require a detector."""
+    detect_port(detector)
+    return detector
+
+
+@dataclass(frozen=True)
+class RankingOptions(Checked):
+    """Options of everything that ranks passages by the two labels (FIT-RAG, section 4.4.1).
+
+    Args:
+        scorer: Object with ``score(pairs)``; None is the bundled one.
+        top_n: Passages that the reranker keeps, best first; None keeps all but blank ones.
+        weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
+        prior: Weight, in [0, 1], of what is known before anything is scored: in the order of
+            passages, their places in the order given, which is the retriever's, and by shared
+            words, and an identifier of the question that few of them hold; in that of windows, half
+            of it divided by the place of their passage. What it puts before something that the
+            scorer finds better gets the score of that. None is 0.1 for the bundled scorer, 0 for
+            another.
+        min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all, but for a pruner the
+            threshold of its own for sentences.
+        deduplicate: Keep passages of equal text and title, and text that chunks of one source
+            share, once: the best-scored.
+
+    Raises:
+        InputError: If an option is out of range.
+    """
+
+    scorer: Scorer | None = None
+    _: KW_ONLY
+    top_n: Count | None = DEFAULTS.top_n
+    weight: Share = DEFAULTS.weight
+    prior: Share | None = None
+    min_score: Share | None = DEFAULTS.min_score
+    deduplicate: bool = DEFAULTS.deduplicate
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.plan
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan that the options settle, made once."""
+        return self.resolve()
+
+    def resolve(self) -> Plan:
+        """Settle what the options leave open, by what the scorer can do."""
+        port, prior = score_port(self.scorer), self.prior
+        if prior is None:
+            prior = DEFAULTS.prior if model_name(port) == EMBEDDED_SCORER.name else 0.0
+        return Plan(
+            port=port,
+            weight=self.weight,
+            prior=prior,
+            top_n=self.top_n,
+            min_score=self.min_score or 0.0,
+            deduplicate=self.deduplicate,
+            notes=torch_note(port),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRagOptions(Counting, RankingOptions):
+    """Options of FIT-RAG (sections 4.2 to 4.4), and with them of the token reducer.
+
+    Passages are scored and ranked. The `top_n` best are cut into windows of `window` sentences,
+    which are scored too. Of the windows, best first, those below `min_score` go, then all after the
+    shortest prefix that `detector` finds sufficient, then what is over the budget. What does not
+    fit is skipped, and the budget filled with what fits behind it. An excerpt too long by itself is
+    shortened, sentence by sentence and then by clause and word, to the part that scores best.
+    Windows that touch are joined.
+
+    | call | windows | how many | how much |
+    | --- | --- | --- | --- |
+    | `FitRag()` | single sentences, judged in the pass over their passage | any of a passage | \
+0.4 of the tokens of the `top_n` passages, 64 at least |
+    | `FitRag(max_tokens=800)` | the same | the same | 800 tokens |
+    | `FitRag(max_share=0.25)` | the same | the same | 0.25 of the tokens of all passages |
+    | `FitRag(scorer)` without ``score_sentences`` | three sentences, each window read as a text \
+of its own | the best of a passage | as `FitRag()` |
+    | `FitRag(window=3)` | the same, with every scorer | the best of a passage, until the detector \
+agrees | all |
+    | `FitRag.as_published()` | the same, without `prior` | the same | all |
+
+    Args:
+        window: Sentences in a window; None is one for a scorer that judges sentences, else three.
+            Windows of more than one are read as texts of their own, as in the paper.
+        max_tokens: Budget of tokens: the excerpts cost no more in a prompt, as numbered documents,
+            and added up one by one; None is no limit.
+        max_share: Fraction of the tokens of all passages given that is kept at most, in (0, 1];
+            None keeps all; "auto" is 0.4 of those of the `top_n` passages, where neither `window`
+            nor `max_tokens` is given.
+        count_tokens: Counts the tokens of a text; None estimates them.
+        detector: Decides when the excerpts are enough, at 0.5 or its own ``threshold``; None is the
+            bundled one where it fits the scorer and the windows, False keeps all.
+
+    Raises:
+        ThresholdMismatchError: If the detector was fitted for another scorer.
+    """
+
+    window: Count | None = None
+    max_tokens: Count | None = DEFAULTS.max_tokens
+    max_share: Annotated[float, check_part] | Auto | None = "auto"
+    count_tokens: CountTokens = None
+    detector: Annotated[Detector, check_detector] | Literal[False] | None = None
+
+    def resolve(self) -> Plan:
+        """Settle what the options leave open, by what the scorer can do."""
+        plan = super().resolve()
+        port, low, share = plan.port, self.min_score, self.max_share
+        one_pass = reads_once(port) and self.window in (None, DEFAULTS.window)
+        if low is None and one_pass:  # a pruner's own
+            low = trait(port.owner, "sentence_threshold", float)
+        if by_default := share == "auto":
+            is_open = self.max_tokens is None and (one_pass or self.window is None)
+            share = DEFAULTS.max_share if is_open else None
+        plan = replace(
+            plan,
+            port=sentence_port(port) if one_pass else port,
+            min_score=low or 0.0,
+            window=self.window or (DEFAULTS.window if one_pass else DEFAULTS.paper_window),
+            one_pass=one_pass,
+            per_passage=None if one_pass else 1,
+            detector=self.detector or None,
+            max_tokens=self.max_tokens,
+            max_share=share,
+            least=LEAST if by_default else 1,
+            of_chosen=by_default,
+            counter=self.counter,
+        )
+        if self.detector is None:
+            return replace(plan, detector=embedded_detector(**plan.cut_so))
+        if can(plan.detector, "check_scorer"):
+            plan.detector.check_scorer(model_name(port))  # type: ignore[union-attr]
+        return plan
+
+
+def score_port(scorer: Scorer | None = None) -> ScorePort:
+    """Build the port of a scorer; without one, of the embedded scorer, loaded when first asked."""
+    given = EMBEDDED_SCORER if scorer is None else scorer_of(scorer)
+    return port_of("score", given, "score", argument="scorer")
+
+
+def reads_once(port: Port[Any, Any]) -> bool:
+    """Check whether the scorer behind a port can judge windows from one reading."""
+    return can(port.owner, "score_sentences") or can(port.owner, "ascore_sentences")
+
+
+def sentence_port(port: Port[Any, Any]) -> Port[Any, Any]:
+    """Build the port of the scorer behind a port, for passages with spans."""
+    return port_of("score_sentences", port.owner, "score_sentences", argument="scorer")
+
+
+def detect_port(detector: Detector) -> Port[Any, float]:
+    """Build the port of a detector.
+
+    One with ``eligible_among`` is asked with pairs of the scores kept and those left out, any other
+    with the scores kept.
+    """
+    verb = "eligible_among" if hasattr(detector, "eligible_among") else "eligible"
+    return port_of("detect", detector, verb, argument="detector")
