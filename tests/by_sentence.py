@@ -6,8 +6,8 @@ from dataclasses import replace
 class BySentence:
     """Judge passages and their sentences, in one call, by a function of pairs."""
 
-    def __init__(self, score):
-        self.score = score
+    def __init__(self, score, name=""):
+        self.score, self.name = score, name
 
     def score_sentences(self, items):
         return [

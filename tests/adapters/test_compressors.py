@@ -72,7 +72,10 @@ async def test_the_reranker_keeps_the_best_by_both_labels(framework):
     assert first["source_end"] == len(PASSAGES[0].text)
     assert (first["source_id"], first["retrieval_score"]) == ("amarcord", 0.5)
     last = framework.keep(reranker, framework.given(), QUESTION)
-    assert framework.context(reranker, last).details == {"weight": 0.5, "top_n": 2}
+    assert framework.context(reranker, last).details == {
+        **{"weight": 0.5, "prior": 0.0, "top_n": 2, "min_score": 0.0},
+        **{"scored": len(PASSAGES), "reranked": 2},
+    }
 
 
 async def test_the_compressor_gives_true_places_within_the_budget(framework):

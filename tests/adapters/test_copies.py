@@ -113,7 +113,7 @@ def test_a_retriever_explains_every_dropped_document():
     found = langchain.FitRagRetriever(base=base, top_n=2).invoke(QUESTION)
     rows = [row for row in found.context.selection if row.whole]
     assert len(rows) == 10 and sum(row.reason == "top_n" for row in rows) == 4
-    assert found.explain(dropped=True).count("top_n=2") == 4 and "top_n=2" in found._repr_html_()
+    assert found.explain(dropped=True).count(": top_n=2") == 4 and "top_n=2" in found._repr_html_()
 
 
 def test_what_k_drops_is_dropped_by_k():

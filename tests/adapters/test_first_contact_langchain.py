@@ -220,7 +220,7 @@ def test_a_question_in_any_form(given):
     ("make", "ports"),
     [
         (lambda: FitRagRetriever(base=Shelf()), {"score_sentences"}),
-        (lambda: FitRagRetriever(base=Shelf(), scoring="windows"), {"score"}),
+        (lambda: FitRagRetriever(base=Shelf(), window=3), {"score"}),
         (lambda: CorrectiveRetriever(base=Shelf()), {"evaluate"}),
         (
             lambda: SlimPLMRetriever(base=Shelf(), proxy=said, judge=FixedGate(0.1)),

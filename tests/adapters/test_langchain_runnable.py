@@ -45,7 +45,7 @@ async def test_without_a_model_it_gives_the_traced_context():
     expected = run(method()(QUESTION, Offer.of(OverlapBase()).to({}))).value
     assert traced.value == expected
     assert (await runnable().ainvoke(QUESTION)).value == expected
-    assert [step.port for step in traced.steps] == ["retrieve", "score", "score"]
+    assert [step.port for step in traced.steps] == ["retrieve", "score"]
     assert traced.explain().startswith(f"question: {QUESTION}")
 
 
@@ -62,7 +62,7 @@ async def test_with_a_model_it_answers_in_text():
     assert answer.to_dict()["text"] == "Nino Rota"
     again = await answering.ainvoke(QUESTION)
     assert again == "Nino Rota"
-    assert [step.port for step in again.traced.steps] == ["retrieve", "score", "score", "generate"]
+    assert [step.port for step in again.traced.steps] == ["retrieve", "score", "generate"]
 
 
 async def test_a_reader_answers_from_the_passages():
@@ -128,9 +128,9 @@ async def test_a_batch_asks_everything_once():
     answers = whole.batch(list(QUESTIONS))
     assert answers == ["same"] * 3
     assert [answer.context.question for answer in answers] == list(QUESTIONS)
-    assert (base.batches, asked, scorer.calls) == ([3], [3], 2)
+    assert (base.batches, asked, scorer.calls) == ([3], [3], 1)
     assert await whole.abatch(list(QUESTIONS)) == answers
-    assert (base.batches, asked, scorer.calls) == ([3, 3], [3, 3], 4)
+    assert (base.batches, asked, scorer.calls) == ([3, 3], [3, 3], 2)
 
 
 async def test_a_question_that_fails_leaves_the_others():

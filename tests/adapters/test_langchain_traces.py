@@ -43,7 +43,7 @@ async def test_the_base_is_a_child_of_the_retriever(how):
 async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
     recorders = [Recorder() for _ in QUESTIONS]
     configs = [{"callbacks": [each], "run_name": f"run {i}"} for i, each in enumerate(recorders)]
-    retriever = FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer())
+    retriever = FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer(), top_n=2)
     found = getattr(retriever, how)(list(QUESTIONS), configs)
     _ = await found if how == "abatch" else found
     for i, recorder in enumerate(recorders):

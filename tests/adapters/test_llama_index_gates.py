@@ -161,7 +161,9 @@ async def test_empty_response_is_never_said():
 async def test_an_engine_that_takes_many_gets_them_in_one_call():
     scorers = OverlapScorer(), OverlapScorer()
     engines = [
-        router(retrieve=MethodQueryEngine(FitRag(scorer), NodeRetriever(), llm=ScriptedLLM()))
+        router(
+            retrieve=MethodQueryEngine(FitRag(scorer, top_n=2), NodeRetriever(), llm=ScriptedLLM())
+        )
         for scorer in scorers
     ]
     sync, found = engines[0].query_many(MANY), await engines[1].aquery_many(MANY)

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from by_sentence import BySentence
 from fakes import QUESTIONS, FixedGate, OverlapScorer, WordEncoder
 from llama_fakes import Events, NodeRetriever, ScriptedLLM
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
@@ -94,7 +95,7 @@ async def test_what_the_base_class_takes_and_does_holds_in_batches_too():
     part = IndexNode(text="Rivers of Europe.", index_id="rivers")
     stored = {"rivers": TextNode(text="The Danube ends in the Black Sea.")}
     made = FaissRetriever.from_nodes([part], encoder=WordEncoder(), object_map=stored, verbose=True)
-    one = retriever(ids="source", window=1, per_passage=None, max_share=None)
+    one = retriever(ids="source", scorer=BySentence(OverlapScorer().score), max_share=None)
     for each, question in ((made, "Which rivers?"), (one, QUESTION)):
         found = each.retrieve(question)
         assert each.retrieve_many([question]) == [found] == await each.aretrieve_many([question])
@@ -130,7 +131,7 @@ async def test_a_base_without_an_async_side_is_called_in_a_thread():
 async def test_a_trace_can_be_had():
     (traced,) = retriever(max_share=None).trace_many([QUESTION])
     (again,) = await retriever(max_share=None).atrace_many([QUESTION])
-    assert [step.port for step in traced.steps] == ["retrieve", "score", "score"]
+    assert [step.port for step in traced.steps] == ["retrieve", "score"]
     assert "kept 4 excerpts" in traced.explain() and again.value == traced.value
     (failed,) = retriever().trace_many([""])
     assert isinstance(failed.error, InputError)

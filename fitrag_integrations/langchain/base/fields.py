@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.load.serializable import Serializable
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -11,6 +11,7 @@ from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import (
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     PlainValidator,
     PrivateAttr,
     ValidationInfo,
@@ -59,23 +60,51 @@ def _searching(value: object, name: str) -> object:
     return value if is_tool(value) or can(value, "search") else _finding(value, name)
 
 
-def _by(check: Callable[[Any, str], object]) -> PlainValidator:
-    """Return what checks the value of a field, and is told the field's name."""
-    return PlainValidator(lambda value, info: check(value, str(info.field_name)))
+class _Read:
+    """Type of a field whose values are read by `read`, which is told the field's name."""
+
+    read: ClassVar[Callable[[Any, str], object]]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> Any:
+        read = PlainValidator(lambda value, info: cls.read(value, str(info.field_name)))
+        return handler.generate_schema(Annotated[Any, read])
 
 
-AnyRunnable: TypeAlias = Annotated[
-    Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any],
-    _by(runnable_of),
-]
-Finder: TypeAlias = Annotated[
-    Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any],
-    _by(_finding),
-]
-"""A Runnable or a callable from a question to documents."""
-Search: TypeAlias = Annotated[Any, _by(_searching)]
-AnyMethod: TypeAlias = Annotated[Any, PlainValidator(check_method)]
-Count: TypeAlias = Annotated[int, _by(lambda value, name: check_whole(name, value, low=1))]
+if TYPE_CHECKING:  # what a caller may pass
+    AnyRunnable: TypeAlias = (
+        Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
+    )
+    Finder: TypeAlias = AnyRunnable
+    Search: TypeAlias = Any
+    AnyMethod: TypeAlias = Any
+    Count: TypeAlias = int
+else:  # and what reads it
+
+    class AnyRunnable(_Read):
+        """A Runnable, or a callable."""
+
+        read = staticmethod(runnable_of)
+
+    class Finder(_Read):
+        """A Runnable or a callable from a question to documents."""
+
+        read = staticmethod(_finding)
+
+    class Search(_Read):
+        """A search tool, a provider, or what finds documents."""
+
+        read = staticmethod(_searching)
+
+    class AnyMethod(_Read):
+        """A method: a callable of a question and ports."""
+
+        read = staticmethod(lambda value, _: check_method(value))
+
+    class Count(_Read):
+        """An integer of at least 1."""
+
+        read = staticmethod(lambda value, name: check_whole(name, value, low=1))
 
 
 class Brief(Serializable):

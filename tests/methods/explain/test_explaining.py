@@ -61,9 +61,9 @@ def test_what_the_budget_drops_is_named():
         ("Amarcord", True, "", ""),
         ("Nino Rota", False, "budget", "over max_tokens=8"),
         ("rain", False, "budget", "over max_tokens=8"),
+        ("Amarcord", False, "per_passage", "per_passage=1"),
+        ("Amarcord", False, "per_passage", "per_passage=1"),
         ("rain", False, "per_passage", "per_passage=1"),
-        ("Amarcord", False, "per_passage", "per_passage=1"),
-        ("Amarcord", False, "per_passage", "per_passage=1"),
         ("rain", False, "budget", "over max_tokens=8"),
         ("blank", False, "blank", "no text"),
     ]
@@ -130,9 +130,9 @@ def test_it_shows_itself_line_by_line():
         *head,
         "dropped 4. Nino Rota 0.25: budget, over max_tokens=8",
         "dropped 1. rain 0.00: budget, over max_tokens=8",
-        "dropped rain [12:22] 0.00: per_passage=1",
         "dropped Amarcord [0:19] 0.00: per_passage=1",
         "dropped Amarcord [42:49] 0.00: per_passage=1",
+        "dropped rain [12:22] 0.00: per_passage=1",
         "dropped rain [0:11] 0.00: budget, over max_tokens=8",
         "dropped 3. blank: blank, no text",
     ]

@@ -12,7 +12,7 @@ from fitrag_integrations import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.flow import run, run_many
 from fitrag_integrations.methods import defaults as _defaults
-from fitrag_integrations.methods.fitrag.method import TokenReducer
+from fitrag_integrations.methods.fitrag.method import FitRag, TokenReducer
 from fitrag_integrations.values.windows import apart, by_score
 
 TEXT = "The Danube is long. Gold lies in it. Nobody fishes. Gold is dear. The sea is near."
@@ -60,6 +60,10 @@ def kept_by(scorer=None, passages=(LONG,), **options):
     return [excerpt.text for excerpt in context.excerpts], context.notes
 
 
+def sentences_by(name="gold"):
+    return BySentence(Gold().score, name)
+
+
 def piece(start, end, score, passage=LONG):
     return Excerpt(passage, start, end, score)
 
@@ -76,7 +80,7 @@ def test_one_window_speaks_for_a_passage_and_several_do_not_overlap():
 
 
 def test_every_sentence_can_stand_for_itself_and_neighbours_are_joined():
-    sentences = {"scorer": BySentence(Gold().score), "max_share": None}
+    sentences = {"scorer": sentences_by(), "max_share": None}
     everything, notes = kept_by(**sentences)
     assert everything == [TEXT] and notes == ()
     kept, _ = kept_by(**sentences, detector=Enough(2))
@@ -86,7 +90,7 @@ def test_every_sentence_can_stand_for_itself_and_neighbours_are_joined():
 
 def test_a_share_of_the_tokens_bounds_what_is_kept():
     count = len  # characters
-    kept, notes = kept_by(window=1, per_passage=None, max_share=0.5, count_tokens=count)
+    kept, notes = kept_by(sentences_by(), max_share=0.5, count_tokens=count)
     assert sum(map(len, kept)) <= len(TEXT) / 2 and "Gold is dear." in kept[0]
     assert notes[0].endswith("excerpts left out by max_share=0.5")
     assert kept_by(window=1, max_share=0.01)[0] == ["Gold is dear."]  # never nothing
@@ -95,14 +99,14 @@ def test_a_share_of_the_tokens_bounds_what_is_kept():
 
 def test_a_detector_may_see_what_is_left_out():
     detector = Enough(2)
-    kept_by(window=1, per_passage=None, detector=detector, max_share=0.8, count_tokens=len)
+    kept_by(sentences_by(), detector=detector, max_share=0.8, count_tokens=len)
     (seen,) = detector.seen
     assert [sum(one) for one in seen] == [5] * len(seen) and seen[0] == (1, 4)
 
 
 def test_all_prefixes_of_all_questions_are_one_call():
     detector = Enough(9)
-    reducer = TokenReducer(scorer=Gold(), window=1, per_passage=None, detector=detector)
+    reducer = TokenReducer(scorer=sentences_by(), detector=detector)
     run_many([reducer.context(QUESTION, [LONG]) for _ in range(3)])
     assert len(detector.seen) == 1 and len(detector.seen[0]) == 15
 
@@ -119,13 +123,10 @@ def test_the_embedded_detector_is_for_its_own_scores_and_windows(monkeypatch):
     one = Shipped()
     monkeypatch.setattr(_defaults, "EMBEDDED_DETECTOR", one)
     monkeypatch.setitem(_defaults._loaded, "detector", Enough(1))
-    sentences = {"scorer": BySentence(Gold().score), "max_share": None}
-    assert kept_by(**sentences)[0] == ["Gold is dear."]
-    assert kept_by(**sentences, detector=False)[0] == [TEXT]
-    assert len(kept_by(window=2, per_passage=None)[0][0]) > 40
-    other = Gold()
-    other.name = "silver"
-    assert kept_by(other, **sentences)[0] == [TEXT]
+    assert kept_by(sentences_by(), max_share=None)[0] == ["Gold is dear."]
+    assert kept_by(sentences_by(), max_share=None, detector=False)[0] == [TEXT]
+    assert FitRag(sentences_by(), window=2).plan.detector is None
+    assert kept_by(sentences_by("silver"), max_share=None)[0] == [TEXT]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), max_size=20))
