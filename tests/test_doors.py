@@ -60,14 +60,24 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def expected():
-    kept = TOLD["fitrag"](ROWS)
-    assert [any("9464" in text for _, text in kept[0]), len(kept[-1])] == [True, 1]
-    assert any("Klara Voss" in text for _, text in kept[2])
+    kept = TOLD["fitrag"](ROWS, {})
+    assert [any("9464" in text for _, text in kept[0][0]), len(kept[-1][0])] == [True, 1]
+    assert any("Klara Voss" in text for _, text in kept[2][0])
     return kept
 
 
 @pytest.mark.parametrize("door", TOLD["DOORS"])
-def test_it_keeps_what_fitrag_keeps(door, expected):
+def test_it_keeps_and_notes_what_fitrag_does(door, expected):
     if "BiLabelScorer" in door:
         pytest.importorskip("torch")
-    assert TOLD["DOORS"][door](ROWS) == expected
+    found = TOLD["DOORS"][door](ROWS, {})
+    assert TOLD["differing"](expected, found) == [], found
+
+
+@pytest.mark.parametrize("way", [way for way in TOLD["WAYS"] if way != "default"])
+def test_so_it_does_with_other_options(way):
+    how = TOLD["WAYS"][way]
+    expected = TOLD["fitrag"](ROWS, how)
+    for door in TOLD["TAKING"]:
+        found = TOLD["DOORS"][door](ROWS, how)
+        assert TOLD["differing"](expected, found) == [], door

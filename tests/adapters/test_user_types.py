@@ -87,13 +87,13 @@ def engines(base: BaseRetriever, engine: BaseQueryEngine, count: Callable[[str],
 
 
 def functions() -> None:
-    kept = compress("Who?", ["A text."], max_tokens=20, per_passage=2, top_n=None)
+    kept = compress("Who?", ["A text."], max_tokens=20, window=2, top_n=None)
     print(kept.explain(), rerank("Who?", ["A text."], top_n=1, scorer=lambda pairs: [])[0].score)
 
 
 def wrong(base: Base, other: BaseRetriever, engine: BaseQueryEngine) -> None:
     compress("Who?", ["A text."], max_token=10)  # wrong
-    compress("Who?", ["A text."], per_passage="two")  # wrong
+    compress("Who?", ["A text."], window="two")  # wrong
     rerank("Who?", ["A text."], top=1)  # wrong
     lc.FitRagRetriever(base=base, max_token=80)  # wrong
     lc.FitRagRetriever(base=base, max_tokens="80")  # wrong

@@ -51,8 +51,8 @@ OF_BOTH = {
         {"top_n": "many", "weight": math.nan, "scorer": OverlapScorer},
     ],
     "SubDocumentCompressor": [
-        {"max_tokens": 0, "window": 0, "stride": 9, "weight": -1, "count_tokens": 3},
-        {"scorer": 3, "detector": object(), "split": "text", "max_token": 3},
+        {"max_tokens": 0, "window": 0, "max_share": 9, "weight": -1, "count_tokens": 3},
+        {"scorer": 3, "detector": object(), "max_token": 3},
         {"scorer": LLM, "count_tokens": "nope"},
     ],
     "KnowledgeRefiner": [
@@ -60,8 +60,8 @@ OF_BOTH = {
         {"evaluator": LLM, "count_tokens": "nope"},
     ],
     "FitRagRetriever": [
-        {"base": None, "top_n": 0, "stride": 9, "scorer": object(), "gate": object()},
-        {"base": 3, "max_tokens": -1, "max_token": 9, "split": "nope", "count_tokens": "nope"},
+        {"base": None, "top_n": 0, "window": 0, "scorer": object(), "gate": object()},
+        {"base": 3, "max_tokens": -1, "max_token": 9, "max_share": 2, "count_tokens": "nope"},
         {"base": LLM, "detector": LLM, "scorer": LLM, "gate": LLM},
     ],
     "CorrectiveRetriever": [

@@ -48,7 +48,7 @@ WRONG = [
     # options that are none or do not go together
     ("score in.jsonl out.jsonl --nothing", "--nothing"),
     ("score in.jsonl out.jsonl --engine spark", "must be local or ray"),
-    ("compress in.jsonl out.jsonl --window 3 --stride 4", "stride"),
+    ("compress in.jsonl out.jsonl --window 0", "window"),
     ("answer who?", "`--index` must be"),
     ("answer in.jsonl out.jsonl --llm gpt", "PROVIDER:MODEL"),
     ("answer in.jsonl out.jsonl --llm together:some", "langchain-together"),

@@ -28,10 +28,11 @@ from fitrag_integrations.commands.serve.limits import (
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import arun
 from fitrag_integrations.methods.defaults import is_default
+from fitrag_integrations.methods.fitrag.ranking import ranked
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.types import Passage
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 
 Name = Annotated[str, Field(max_length=1000)]  # of a document, a model: no text
 Query = Annotated[str, Field(min_length=1)]
@@ -176,6 +177,7 @@ class Service:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
         self._scorer: Any = None
+        self._prior = 0.0
         self._verbs: dict[str, AnyVerb] = {}
 
     @property
@@ -189,6 +191,7 @@ class Service:
         self._scorer = models.load_scorer(self._options(given.model))
         evaluator = models.load_evaluator(self._options(given.evaluator))
         step = CompressPlan(Files("-", "-")).reducing(self._scorer)
+        self._prior = step.plan.prior
         self._verbs = {
             "compress": compress_verb(step, offsets=None),
             "route": route_verb(evaluator, chosen_thresholds(evaluator)),
@@ -216,7 +219,7 @@ class Service:
         return {"model_id": self.name, "model_type": {"reranker": {}}, "limits": limits}
 
     async def rerank(self, asked: Rerank) -> list[Ranked]:
-        """Rank documents, best first; ties keep the order given. Raises `InputError`.
+        """Rank documents, best first, as `BiLabelReranker` does. Raises `InputError`.
 
         A blank document has no relevance and says so, as it is left out in Python.
         """
@@ -224,43 +227,47 @@ class Service:
         passages = [one for one in given if has_text(one.text)]
         spans = asked.relevant_spans
         wanted = spans if spans is not None and spans.mode == "enabled" else None
+        found: dict[str, list[dict[str, float]]] = {}
         if wanted is not None:
-            ranked = await self._with_spans(asked.query, passages, wanted)
+            scores, found = await self._with_spans(asked.query, passages, wanted)
         else:
             scores = await self._scorer.ascore([(asked.query, p) for p in passages])
-            ranked = [
-                Ranked(int(p.id), p.text, score.relevance())
-                for p, score in zip(passages, scores, strict=True)
-            ]
         self._metrics.pairs.inc(len(passages))
-        ranked.sort(key=lambda one: -one.relevance)
-        ranked += [
+        wholes = [
+            Excerpt.whole(p, score=score.relevance())
+            for p, score in zip(passages, scores, strict=True)
+        ]
+        documents = [
+            Ranked(int(one.passage.id), one.text, one.score, found.get(one.passage.id))
+            for one in ranked(asked.query, wholes, self._prior)
+        ]
+        documents += [
             Ranked(int(one.id), one.text, 0.0, [] if wanted else None, "blank document: not scored")
             for one in given
             if not has_text(one.text)
         ]
-        return ranked[: asked.top_n] if asked.top_n else ranked  # 0 is all, as vLLM has it
+        return documents[: asked.top_n] if asked.top_n else documents  # 0 is all, as vLLM has it
 
     async def _with_spans(
         self, question: str, passages: list[Passage], wanted: Spans
-    ) -> list[Ranked]:
+    ) -> tuple[list[BiLabelScore], dict[str, list[dict[str, float]]]]:
+        """Score documents, and find the relevant spans of each, by its id."""
         cut = await asyncio.to_thread(lambda: [split_sentences(p.text) for p in passages])
         count, most = sum(map(len, cut)), self._settings.sentences
         allowed = f"at most {most} with relevant_spans, set by the server"
         refuse_if(count > most, "sentences of the documents", count, allowed)
         items = [(question, p, places) for p, places in zip(passages, cut, strict=True)]
         judged = await self._scorer.ascore_sentences(items)
-        found = []
-        for (_, passage, places), (whole, parts) in zip(items, judged, strict=True):
+        found = {}
+        for (_, passage, places), (_, parts) in zip(items, judged, strict=True):
             spans = [
                 {"start": start, "end": end, "score": score.relevance()}
                 for (start, end), score in zip(places, parts, strict=True)
                 if score.relevance() >= wanted.threshold
             ]
             best = sorted(spans, key=lambda span: -span["score"])[: wanted.max_spans]
-            kept = sorted(best, key=lambda span: span["start"])
-            found.append(Ranked(int(passage.id), passage.text, whole.relevance(), kept))
-        return found
+            found[passage.id] = sorted(best, key=lambda span: span["start"])
+        return [whole for whole, _ in judged], found
 
     def _passages(self, asked: Rerank) -> list[Passage]:
         given = asked.texts if asked.documents is None else asked.documents

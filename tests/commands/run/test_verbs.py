@@ -72,8 +72,7 @@ def test_compress_gives_text_beside_offsets_in_the_unit_named(one, unit):
     smiling = "\U0001f600\U0001f600 \u00c4h. \U0001f468\u200d\U0001f469 Ann wrote it. Rain."
     ports = "# Ports\n\n| name | port |\n| --- | --- |\n| \U0001f310 Ann | wrote it |\n| b | 2 |\n"
     row = {**ROW, "passages": [{"text": smiling}, {"text": ports}]}
-    ways = ["--offsets", unit, "--explain", "--window", 1, "--per-passage", 0]
-    got = one("compress", *ways, row=row)
+    got = one("compress", "--offsets", unit, "--explain", "--max-tokens", 200, row=row)
     assert got["offsets"] == unit and got["notes"] == []
     assert {e["passage"] for e in got["excerpts"]} == {0, 1}
     for e in got["excerpts"]:
@@ -89,7 +88,7 @@ def test_compress_gives_text_beside_offsets_in_the_unit_named(one, unit):
 
 def test_compress_within_a_budget_after_a_reranking_cut(one):
     assert [e["passage"] for e in one("compress", "--top-n", 1)["excerpts"]] == [0]
-    got = one("compress", "--max-tokens", 20, "--window", 1, "--per-passage", 1)
+    got = one("compress", "--max-tokens", 20, "--window", 1)
     assert [e["passage"] for e in got["excerpts"]] == [0, 2]
     assert got["tokens_out"] <= 20
     assert 0 < one("compress", "--max-tokens", 5)["tokens_out"] <= 5  # the first words alone
@@ -138,7 +137,8 @@ def test_answer_gives_context_prompt_answer_and_trace(one):
     assert got["answer"] == ""  # FirstWord trusts 36 characters less than half
     ports = [step["port"] for step in got["trace"]["steps"]]
     assert ports == ["retrieve", "score", "score", "read"]
-    assert got["trace"]["notes"] == ["no answer: the reader found none it trusts"]
+    left = "1 of 2 passages left out by top_n=1"
+    assert got["trace"]["notes"] == [left, "no answer: the reader found none it trusts"]
 
 
 def test_answer_through_a_chat_model(one, monkeypatch):

@@ -268,6 +268,42 @@ def test_of_passages_that_differ_in_an_identifier_the_right_one_ranks_first(ques
     assert rerank(question, texts, top_n=None).indices[0] == place
 
 
+PLANTS = [
+    "The permit for the north pump expires in May.",
+    "Pump 7 was serviced on 12 March by Ines.",
+    "Serial FX-2041 is a valve of the south hall; it leaks a little.",
+    "The south hall was painted green in 2019.",
+    "Valves are checked twice a year; leaking ones are exchanged.",
+    "Who leaks? Nobody knows.",
+    "| valve | hall |\n| --- | --- |\n| FX-2041 | south |\n| FX-2042 | north |",
+    "def leak(valve):\n    return valve.serial == 'FX-2041'",
+]
+
+
+@pytest.mark.parametrize("turn", range(0, 8, 3))
+@pytest.mark.parametrize("question", ["Which valve leaks?", "Where is FX-2041?", "Is it green?"])
+def test_results_come_in_the_order_of_the_score_they_carry(question, turn):
+    texts = [*PLANTS[turn:], *PLANTS[:turn]]
+    found = rerank(question, texts, top_n=None)
+    shown = [one.score for one in found]
+    assert shown == sorted(shown, reverse=True) and 0 <= shown[-1] <= shown[0] <= 1
+    assert all(one.score >= one.labels.relevance() for one in found)
+    assert shown[0] <= max(one.labels.relevance() for one in found) + 1e-9
+    again = sorted(zip(shown, found.indices, strict=True), reverse=True)
+    assert [index for _, index in again] == list(found.indices)  # for who sorts by score
+    for top_n in (1, 3):
+        best = rerank(question, texts, top_n=top_n)
+        assert list(best) == list(found)[:top_n]
+        left = [row.score for row in best.context.selection if not row.kept]
+        assert max(left) <= best[-1].score
+    for one in (0.01, 0.1, 0.5):
+        kept = rerank(question, texts, top_n=None, min_score=one)
+        assert list(kept) == [each for each in found if each.score >= one]
+    for how in ({}, {"max_tokens": 40}, {"window": 3}, {"window": 3, "max_tokens": 40}):
+        scores = [one.score for one in compress(question, texts, **how)]
+        assert scores == sorted(scores, reverse=True), how
+
+
 def test_equal_ids_do_not_mix_passages_up():
     found = offering(replace(FILM, id="x"), replace(ROTA, id="x"))
     context = run(FitRag(Words())(QUESTION, found)).value

@@ -30,7 +30,7 @@ from transformers import (
 from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.fitrag.functional import rerank
-from fitrag_integrations.methods.fitrag.scoring import score_port
+from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.ports import scorer_of
