@@ -30,7 +30,7 @@ import json, sys
 from fitrag_integrations import rerank
 given = json.load(sys.stdin)
 found = rerank(given["query"], given["documents"])
-print(json.dumps({one.passage.id: one.labels.relevance() for one in found}))
+print(json.dumps({one.passage.id: one.score for one in found}))
 """
 IN_JAVASCRIPT = """
 import { CohereRerank } from "@langchain/cohere";

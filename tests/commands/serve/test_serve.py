@@ -17,7 +17,7 @@ import uvicorn
 from closed_book import GATE
 from starlette.testclient import TestClient
 
-from fitrag_integrations import InputError, Passage, PortError
+from fitrag_integrations import InputError, Passage, PortError, rerank
 from fitrag_integrations.commands.serve import Settings, create_app, limits
 from fitrag_integrations.commands.serve.limits import ELEMENTS, Door, Metrics, limits_table
 from fitrag_integrations.commands.serve.serve import ServePlan
@@ -70,6 +70,25 @@ def test_texts_are_answered_as_tei_does(client, scores):
     for row in rows:
         assert row["score"] == pytest.approx(scores[row["index"]].combine() / 2, abs=1e-4)
     assert rows == sorted(rows, key=lambda row: -row["score"])
+
+
+def test_the_order_and_the_scores_are_those_of_the_reranker(client):
+    texts = [
+        "Who leaks? Nobody knows.",
+        "The permit for the north pump expires in May.",
+        "Serial FX-2041 is a valve of the south hall; it leaks a little.",
+        "| valve | hall |\n| --- | --- |\n| FX-2041 | south |\n| FX-2042 | north |",
+        "Valves are checked twice a year; leaking ones are exchanged.",
+    ]
+    for question in ("Where is FX-2041?", "Which valve leaks?"):
+        best = rerank(question, texts, top_n=None, deduplicate=False)
+        expected = list(zip(best.indices, [one.score for one in best], strict=True))
+        for path, more in (("/v1/rerank", {}), ("/v2/rerank", {"relevant_spans": {}})):
+            found = asked(client, path, query=question, documents=texts, **more)["results"]
+            assert [row["index"] for row in found] == list(best.indices)
+            shown = [(row["index"], row["relevance_score"]) for row in found]
+            assert sorted(shown, key=lambda row: -row[1]) == shown
+            assert dict(shown) == pytest.approx(dict(expected), abs=1e-4)
 
 
 def test_documents_are_answered_as_jina_and_vllm_do(client):
