@@ -86,17 +86,17 @@ class InputError(FitRagError, ValueError):
         return error
 
 
-def refuse_if(wrong: object, field: str, given: object, allowed: str) -> None:
+def refuse_if(wrong: object, field: str, given: object = None, allowed: str = "") -> None:
     """Raise `InputError` if an argument, an option or a field is wrong.
 
     Args:
         wrong: Whether it is.
-        field: Its name.
+        field: Its name; without `allowed` the whole message, in sentences.
         given: Its value.
-        allowed: What is allowed instead.
+        allowed: What is allowed instead, as it follows "must be".
     """
     if wrong:
-        raise InputError.of(field, given=given, allowed=allowed)
+        raise InputError.of(field, given=given, allowed=allowed) if allowed else InputError(field)
 
 
 class MissingExtraError(FitRagError, ImportError):

@@ -254,8 +254,11 @@ class Service:
         """Score documents, and find the relevant spans of each, by its id."""
         cut = await asyncio.to_thread(lambda: [split_sentences(p.text) for p in passages])
         count, most = sum(map(len, cut)), self._settings.sentences
-        allowed = f"at most {most} with relevant_spans, set by the server"
-        refuse_if(count > most, "sentences of the documents", count, allowed)
+        refuse_if(
+            count > most,
+            f"the documents have {count} sentences, and with relevant_spans this server takes at "
+            f"most {most}: send fewer documents",
+        )
         items = [(question, p, places) for p, places in zip(passages, cut, strict=True)]
         judged = await self._scorer.ascore_sentences(items)
         found = {}
@@ -274,9 +277,10 @@ class Service:
         if given is None or (asked.texts is not None and asked.documents is not None):
             raise InputError("`documents` or `texts` must be given, and not both")
         count, most = len(given), self._settings.documents
-        refuse_if(not 1 <= count <= most, "documents", count, f"1 to {most}, set by the server")
+        takes = f"{count} documents were sent, and this server takes 1 to {most}"
+        refuse_if(not 1 <= count <= most, takes)
         titled = "title" in asked.rank_fields
-        refuse_if("text" not in asked.rank_fields, "rank_fields", asked.rank_fields, "text in it")
+        refuse_if("text" not in asked.rank_fields, "`rank_fields` must name the text")
         documents = [Document(text=one) if isinstance(one, str) else one for one in given]
         return [Passage(str(i), one.text, one.title * titled) for i, one in enumerate(documents)]
 
@@ -290,7 +294,7 @@ class Service:
         given, most = row.get("passages"), self._settings.documents
         passages = given if isinstance(given, list) else []
         count = len(passages)
-        refuse_if(count > most, "passages", count, f"at most {most}, set by the server")
+        refuse_if(count > most, f"{count} passages were sent, and this server takes {most} at most")
         verb = self._verbs[name]
         found = dict(verb.fields(await arun(verb.flow(row))))
         if name == "route":

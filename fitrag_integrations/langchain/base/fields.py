@@ -50,8 +50,8 @@ def runnable_of(value: Any, name: str = "runnable") -> Runnable[Any, Any]:
 def _finding(value: object, name: str) -> object:
     if is_language_model(value):
         raise InputError(
-            f"`{name}` must find documents, which a language model does not: pass a retriever, "
-            f"got {shown(value)}"
+            f"`{name}` must be a Runnable that finds documents, and {shown(value)} is a language "
+            "model. Pass a retriever."
         )
     return runnable_of(value, name)
 
@@ -80,31 +80,16 @@ if TYPE_CHECKING:  # what a caller may pass
     AnyMethod: TypeAlias = Any
     Count: TypeAlias = int
 else:  # and what reads it
-
-    class AnyRunnable(_Read):
-        """A Runnable, or a callable."""
-
-        read = staticmethod(runnable_of)
-
-    class Finder(_Read):
-        """A Runnable or a callable from a question to documents."""
-
-        read = staticmethod(_finding)
-
-    class Search(_Read):
-        """A search tool, a provider, or what finds documents."""
-
-        read = staticmethod(_searching)
-
-    class AnyMethod(_Read):
-        """A method: a callable of a question and ports."""
-
-        read = staticmethod(lambda value, _: check_method(value))
-
-    class Count(_Read):
-        """An integer of at least 1."""
-
-        read = staticmethod(lambda value, name: check_whole(name, value, low=1))
+    AnyRunnable, Finder, Search, AnyMethod, Count = (
+        type(name, (_Read,), {"__module__": __name__, "read": staticmethod(read)})
+        for name, read in {
+            "AnyRunnable": runnable_of,
+            "Finder": _finding,
+            "Search": _searching,
+            "AnyMethod": lambda value, _: check_method(value),
+            "Count": lambda value, name: check_whole(name, value, low=1),
+        }.items()
+    )
 
 
 class Brief(Serializable):

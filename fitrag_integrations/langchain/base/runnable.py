@@ -74,11 +74,13 @@ def _last_asked(messages: Any) -> str:
     try:
         read = convert_to_messages(messages)
     except (TypeError, ValueError, NotImplementedError) as error:
-        raise InputError.of("messages", given=messages, allowed="messages") from error
+        raise InputError.of(
+            "messages", given=messages, allowed="messages of LangChain, or what it reads as such"
+        ) from error
     for message in reversed(read):
         if isinstance(message, HumanMessage):
             return question_of(message)
-    raise InputError.of("messages", given=messages, allowed="a message of the user among them")
+    raise InputError.of("messages", given=messages, allowed="messages with one of the user")
 
 
 def documents_of(given: object, title_keys: Sequence[str] | None = None) -> list[Passage]:
@@ -139,7 +141,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
 
     def _explained(self) -> str:
         if self._state.traced is None:
-            raise InputError.of("input", given=None, allowed="an input: nothing was run so far")
+            raise InputError("nothing was run so far: pass an input")
         return cast(str, self._state.traced.explain())
 
     def result(self, traced: Traced[Any]) -> object:

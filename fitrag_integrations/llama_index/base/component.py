@@ -94,7 +94,7 @@ def _with_text(bundle: QueryBundle, flow: Flow[Any]) -> Flow[Any]:
 def last_of(traced: Traced[Any] | None) -> Traced[Any]:
     """Refuse to explain where nothing was run so far."""
     if traced is None:
-        raise InputError.of("query", given=None, allowed="a query: nothing was run so far")
+        raise InputError("nothing was run so far: pass a query")
     return traced
 
 

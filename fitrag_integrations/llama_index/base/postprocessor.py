@@ -15,7 +15,7 @@ from llama_index.core.tools import FunctionTool
 
 from fitrag_integrations.core.checks import check_is, check_keywords, check_text
 from fitrag_integrations.core.show import Named
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if, shown
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.component import is_sync_only
 from fitrag_integrations.llama_index.base.convert import (
@@ -79,8 +79,10 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
             if name not in values:
                 values[name] = saved(name, value)
                 if not isinstance(values[name], dict | str | bool | int | float):
-                    allowed = "a bundled model: pass yours again when you load the rest"
-                    raise InputError.of(name, given=value, allowed=allowed)
+                    raise InputError(
+                        f"`{name}` cannot be written: only a bundled model has a name, and this is "
+                        f"{shown(value)}. Leave it out, and pass it again when you load the rest."
+                    )
         return values
 
     @property
@@ -200,7 +202,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], bundle: QueryBundle | None, text: str | None
     ) -> Flow[Compression]:
         if text is not None and bundle is not None:
-            raise InputError.of("query_str", given=text, allowed="nothing beside query_bundle")
+            raise InputError("`query_bundle` and `query_str` were both given: pass one of them")
         asked = bundle if text is None else QueryBundle(check_text("query_str", text))
         return explained(self.step(), question_of(asked), passages_of(nodes, self.title_keys))
 
@@ -223,6 +225,6 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
 
 def question_of(query_bundle: QueryBundle | None) -> str:
     """Require a query with a visible character."""
-    allowed = "a query: pass query_str or query_bundle"
-    bundle = check_is("query_bundle", query_bundle, QueryBundle, allowed)
+    refuse_if(query_bundle is None, "there is no question: pass `query_str` or `query_bundle`")
+    bundle = check_is("query_bundle", query_bundle, QueryBundle)
     return check_text("query_str", bundle.query_str, blank=False)

@@ -13,7 +13,7 @@ from fitrag_integrations.core.checks import check_keywords, check_text
 from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.core.show import visible
 from fitrag_integrations.defaults import DEFAULTS, Auto
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, shown
 from fitrag_integrations.flow import Traced, run
 from fitrag_integrations.methods.explaining import Compression, Step, explained
 from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
@@ -241,11 +241,11 @@ def _as_passage(at: int, text: Text) -> Passage:
         return Passage(str(at), text)
     name = f"texts[{at}]"
     if not isinstance(text, Mapping):
-        allowed = (
-            "a string, a Passage, or a dict with 'text'; documents and nodes go to the classes in "
-            "fitrag_integrations.langchain and fitrag_integrations.llama_index"
+        raise InputError(
+            f"`{name}` must be a string, a Passage, or a dict with 'text', got {shown(text)}. "
+            "Documents and nodes go to the classes in fitrag_integrations.langchain and "
+            "fitrag_integrations.llama_index."
         )
-        raise InputError.of(name, given=text, allowed=allowed)
     rest = dict(text)
     body = check_text(f"{name}['text']", rest.pop("text", None))
     title, source = (

@@ -171,7 +171,7 @@ class SelfKnowledgeRecognizer(Checked):
 def share_above(scores: Sequence[BiLabelScore], delta: float) -> float:
     """Return the share of passages whose Has_Answer logit is above delta (equation 12)."""
     logits = [check_is("scores", score, BiLabelScore).has_answer_logit for score in scores]
-    allowed = "at least one score, each with a has_answer_logit"
+    allowed = "one score or more, each with a has_answer_logit"
     refuse_if(not logits or None in logits, "scores", scores, allowed)
     return sum(logit > delta for logit in logits if logit is not None) / len(logits)
 
@@ -219,14 +219,14 @@ def fit_recognizer(
         InputError: If there are no rows, or scores without logits.
     """
     labelled = list(rows)
-    refuse_if(not labelled or not ks, "rows, ks", (labelled, ks), "at least one of each")
+    refuse_if(not (labelled and ks), "`rows` and `ks` are empty, or one is: pass some of each.")
     truths = [check_is("rows.known", known, bool) for _, _, known in labelled]
     near = bank.neighbours([question for question, _, _ in labelled], max(ks))
     shares = {k: [sum(map(bool, known[:k])) / len(known[:k]) for known in near] for k in ks}
     if deltas is None:
         given = (score.has_answer_logit for _, scores, _ in labelled for score in scores)
         logits = sorted(logit for logit in given if logit is not None)
-        refuse_if(not logits, "rows.scores", (), "scores with a has_answer_logit")
+        refuse_if(not logits, "A row has no scores with a has_answer_logit: score it again.")
         deltas = sorted({logits[len(logits) * tenth // 10] for tenth in range(10)})
     found = []
     for delta in deltas:

@@ -417,7 +417,7 @@ def test_too_many_sentences_are_refused_before_they_are_judged():
             "/v2/rerank", json={**body, "documents": ["One. " * 2 + "Two is two."] * 30}
         )
     assert fits.status_code == 200 and reply.status_code == 422
-    assert "at most 20 with relevant_spans" in reply.json()["error"]
+    assert "with relevant_spans this server takes at most 20" in reply.json()["error"]
 
 
 def test_the_documented_limits_are_those_of_the_code():
