@@ -19,6 +19,7 @@ from frameworks import BOTH, told
 from langchain_fakes import OverlapBase
 from llama_fakes import NodeRetriever
 
+from fitrag_integrations import langchain
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.training.fitted.fitting import finder
 
@@ -185,3 +186,37 @@ def test_fit_searches_with_the_retrievers_of_both_alike():
     assert all(len(own) == 3 for own in found[0])
     called = finder(lambda queries: OverlapRetriever().retrieve(queries), 2)(QUESTIONS[:1])
     assert [p.text for p in called[0]] == [p.text for p in found[2][0][:2]]
+
+
+async def test_the_method_is_built_once_and_anew_where_an_option_is_set(framework):
+    class Counting(OverlapScorer):
+        looks = 0
+
+        @property
+        def score_sentences(self):  # is asked for when the options are settled
+            Counting.looks += 1
+            raise AttributeError
+
+    for name in ("FitRagRetriever", "SubDocumentCompressor"):
+        given = {"base": framework.base()} if name == "FitRagRetriever" else {}
+        made = getattr(framework.ours, name)(scorer=Counting(), **given)
+
+        def ask(made=made, name=name):
+            if name == "FitRagRetriever":
+                return len(framework.pieces(framework.ask(made, QUESTION)))
+            return len(framework.pieces(framework.keep(made, framework.given(), QUESTION)))
+
+        every, before = ask(), Counting.looks
+        assert [ask(), ask()] == [every, every] and Counting.looks == before
+        made.top_n = 1
+        assert ask() == 1 < every and Counting.looks > before
+        if framework.ours.__name__.endswith("langchain"):  # whose copies share what is private
+            assert ask(made.model_copy(update={"top_n": None})) == every and ask() == 1
+
+
+def test_a_wrong_base_is_named_as_the_caller_does():
+    for name, given in (("base", {"base": 3}), ("search", {"base": print, "search": 3})):
+        with pytest.raises(ValueError, match=f"`{name}` must be a Runnable or a callable, got 3"):
+            langchain.CorrectiveRetriever(**given)
+    with pytest.raises(ValueError, match="`k` must be an integer of at least 1, got 0"):
+        langchain.FitRagRetriever(base=print, k=0)
