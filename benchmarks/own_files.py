@@ -1,56 +1,129 @@
 """Files as users have them: does the excerpt still hold the answer at a budget of tokens?
 
     python benchmarks/own_files.py [--half report] [--budgets 100 200 400 800] [--show 30]
+    python benchmarks/own_files.py --set packages --documents FOLDER [--half choose]
 
-`benchmarks/files` has twice forty: documents, pages, tables, records, mails, tickets, chats,
-transcripts, logs, German and Chinese, written by hand with a question each before anything was
-measured. By those of `choose` defects were found and a weight was set, by those of `report` nothing
-was. They are loaded as LangChain users do (the text of HTML, 800 characters with 100 in
-common), and of all chunks the ten nearest by MiniLM are given to each way. Counted is how many
-answers are left in what a prompt shows, within the budget; lists without the answer are left out
-and named. `--show` prints what is kept at the second budget, to be looked at.
+`written`: `benchmarks/files` has twice forty documents, pages, tables, records, mails, tickets,
+chats, transcripts, logs, German and Chinese, written by hand with a question each. They are loaded
+as LangChain users do (the text of HTML, 800 characters with 100 in common), and of all chunks the
+ten nearest by MiniLM are given to each way.
+
+`packages`: documentation of fifty packages, which `packages.py` fetches into FOLDER, with 110
+questions of `packages.jsonl`: 1,000 characters without overlap, the headings above a chunk of
+Markdown as its title, and of all chunks of the project (for every second question with those of
+two other projects) the 25 first by fusion of MiniLM and BM25.
+
+The questions were written before anything was measured. By those of `choose` defects were found and
+weights were set, by those of `report` nothing was. Counted is how many answers are left in what a
+prompt shows, within the budget; lists without the answer are left out and named. Static vectors are
+a way where `wordllama` is installed. `--show` prints what is kept at the second budget, to be
+looked at.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple, TypeAlias
 
-from compression_rows import Asked
-from langchain_text_splitters import RecursiveCharacterTextSplitter
-from lxml.html import fromstring
+import numpy as np
+from langchain_text_splitters import MarkdownHeaderTextSplitter, RecursiveCharacterTextSplitter
+from lxml.html import HTMLParser, fromstring
+from packages import HALVES, projects
 from worth_peers import Scores
-from worth_rows import Vectors
+from worth_rows import Vectors, titled
 
 from fitrag_integrations import rerank
 from fitrag_integrations.core.jsonl import read_jsonl
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figure import paired_interval
+from fitrag_integrations.evaluation.ranking import reciprocal_rank
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.models.bundled import BundledScorer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.retrieval import Encoder
+from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
 from fitrag_integrations.values.windows import by_score, windows
 
-HOME = Path(__file__).parent / "files"
+HERE = Path(__file__).parent
 OURS = "ours"
+FUSION = 60  # the constant of reciprocal rank fusion (Cormack et al., 2009)
+DEPTH = 25
+Near: TypeAlias = Callable[[str, Sequence[str]], Any]
+Table: TypeAlias = dict[str, dict[tuple[str, int], list[float]]]
+
+
+class Asked(NamedTuple):
+    """A question with its list; an answer may be a list of strings that all have to be there."""
+
+    row: dict[str, Any]
+    passages: tuple[Passage, ...]
+
+    def right(self, text: str) -> bool:
+        """Return whether a text holds an answer."""
+        return any(
+            all(contains_answer(text, [part]) for part in ([one] if isinstance(one, str) else one))
+            for one in self.row["answers"]
+        )
 
 
 def main() -> None:
     """Print how many answers each way keeps, by kind."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--half", choices=("choose", "report"), default="report")
+    parser.add_argument("--set", choices=("written", "packages"), default="written")
+    parser.add_argument("--documents", type=Path, help="what packages.py fetched")
+    parser.add_argument("--half", choices=HALVES, default="report")
     parser.add_argument("--budgets", type=int, nargs="*", default=[100, 200, 400, 800])
     parser.add_argument("--show", type=int, default=0, help="excerpts to print")
     parser.add_argument("--dtype", default=None, help="of the scorer: int8 or float32")
     args = parser.parse_args()
-    files = HOME / args.half
+    vectors, scorer = Vectors(Encoder.embedded()), Scores(BundledScorer(args.dtype))
+    near = {"MiniLM": vectors.near, **static()}
+    found = packages(args, vectors) if args.set == "packages" else written(args, vectors)
+    kept: Table = defaultdict(lambda: defaultdict(list))
+    ranks: dict[str, list[float]] = defaultdict(list)
+    missed, unanswered, shown = [], 0, 0
+    for asked in found:
+        row = asked.row
+        if not row["answers"]:
+            unanswered += 1
+            continue
+        if not any(asked.right(titled(one)) for one in asked.passages):
+            missed.append(f"{row['file']}: {row['question']}")
+            continue
+        for name, order in orders(asked, near, scorer).items():
+            ranks[name].append(reciprocal_rank([asked.right(titled(one)) for one in order]))
+        for budget in args.budgets:
+            for way, excerpts in ways(asked, budget, near, scorer).items():
+                text = render_excerpts(excerpts)
+                assert approximate_tokens(text) <= budget, (way, text)
+                right = asked.right(text)
+                for kind in (row["kind"], "all"):
+                    kept[kind][way, budget].append(float(right))
+                if way == OURS and budget == args.budgets[1] and shown < args.show:
+                    shown += 1
+                    mark = "kept" if right else "lost"
+                    print(f"--- {row['file']}, {mark}: {row['question']}\n{text}\n")
+    print(table(kept, args.budgets))
+    print("\n| order of the passages | MRR | ours less it |\n| --- | --- | --- |")
+    for name, values in ranks.items():
+        print(f"| {name} | {fmean(values):.3f} | {less(ranks[OURS], values)} |")
+    print(f"\n{unanswered} questions have no answer.\nNot retrieved: {'; '.join(missed) or 'none'}")
+
+
+def written(args: argparse.Namespace, vectors: Vectors) -> Iterator[Asked]:
+    """Yield the questions on documents written by hand."""
+    files = HERE / "files" / args.half
     split = RecursiveCharacterTextSplitter(chunk_size=800, chunk_overlap=100)
     chunks = [
         Passage(f"{path.name} {i}", text, source=path.name)
@@ -58,55 +131,116 @@ def main() -> None:
         if path.name != "questions.jsonl"
         for i, text in enumerate(split.split_text(read(path)))
     ]
-    vectors, scorer = Vectors(Encoder.embedded()), Scores(BundledScorer(args.dtype))
-    kept: dict[str, dict[tuple[str, int], list[bool]]] = {}
-    missed, shown = [], 0
     for row in read_jsonl(files / "questions.jsonl"):
         near = vectors.near(row["question"], [one.text for one in chunks])
-        found = [chunks[i] for i in (-near).argsort(kind="stable")[:10]]
-        asked = Asked(row["question"], tuple(row["answers"]), tuple(found))
-        if not asked.holds([Excerpt.whole(one) for one in found]):
-            missed.append(row["file"])
-            continue
-        for budget in args.budgets:
-            for way, excerpts in ways(asked, budget, vectors, scorer).items():
-                text = render_excerpts(excerpts)
-                assert approximate_tokens(text) <= budget, (way, text)
-                right = contains_answer(text, asked.answers)
-                for kind in (row["kind"], "all"):
-                    kept.setdefault(kind, {}).setdefault((way, budget), []).append(right)
-                if way == OURS and budget == args.budgets[1] and shown < args.show:
-                    shown += 1
-                    mark = "kept" if right else "lost"
-                    print(f"--- {row['file']}, {mark}: {row['question']}\n{text}\n")
-    print(table(kept, args.budgets))
-    print(f"\nnot retrieved: {', '.join(missed) or 'none'}")
+        yield Asked(row, tuple(chunks[i] for i in (-near).argsort(kind="stable")[:10]))
+
+
+def packages(args: argparse.Namespace, vectors: Vectors) -> Iterator[Asked]:
+    """Yield the questions on documentation of packages, of one half."""
+    names = [one.name for one in projects(args.half)]
+    chunked = cache(lambda name: chunks_of(args.documents / name))
+    rows = [row for row in read_jsonl(HERE / "packages.jsonl") if row["project"] in names]
+    for i, row in enumerate(rows):
+        place = names.index(row["project"])
+        around = (0, -1, 1) if i % 2 else (0,)
+        chunks = [one for j in around for one in chunked(names[(place + j) % len(names)])]
+        texts = [titled(one) for one in chunks]
+        lexical = BM25(texts)
+        scores = (
+            vectors.near(row["question"], texts),
+            np.array([lexical(row["question"], text) for text in texts]),
+        )
+        fused = sum(1 / (FUSION + 1 + (-each).argsort(kind="stable").argsort()) for each in scores)
+        yield Asked(row, tuple(chunks[j] for j in (-fused).argsort(kind="stable")[:DEPTH]))
+
+
+def chunks_of(folder: Path) -> list[Passage]:
+    """Cut the pages of a project as LangChain users do."""
+    split = RecursiveCharacterTextSplitter(chunk_size=1000, chunk_overlap=0)
+    headers = MarkdownHeaderTextSplitter([("#" * n, str(n)) for n in range(1, 5)])
+    found = []
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        parts = headers.split_text(read(path)) if path.suffix == ".md" else [None]
+        for part in parts:
+            title = " > ".join(part.metadata.values()) if part else ""
+            for text in split.split_text(part.page_content if part else read(path)):
+                source = f"{folder.name}/{path.relative_to(folder)}"
+                found.append(Passage(f"{source} {len(found)}", text, title=title, source=source))
+    return found
 
 
 def read(path: Path) -> str:
     """Return the text of a file as a loader gives it."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix != ".html":
-        return text
-    return "\n".join(part.strip() for part in fromstring(text).itertext() if part.strip())
+        return path.read_text(encoding="utf-8")
+    page = fromstring(path.read_bytes(), parser=HTMLParser(encoding="utf-8"))
+    parts = page.xpath("//text()[not(ancestor::style or ancestor::script)]")
+    return "\n".join(part.strip() for part in parts if part.strip())
 
 
-def ways(row: Asked, budget: int, vectors: Vectors, scorer: Scores) -> dict[str, list[Excerpt]]:
+def static() -> dict[str, Near]:
+    """Return the cosines of wordllama's static vectors, if it is installed."""
+    if not find_spec("wordllama"):
+        return {}
+    import wordllama
+
+    folder = Path(wordllama.__file__).parent  # its tokenizer is elsewhere than where it looks first
+    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+    def near(question: str, texts: Sequence[str]) -> Any:
+        found = model.embed([question, *texts], norm=True)
+        return found[1:] @ found[0]
+
+    return {"static vectors": near}
+
+
+def orders(asked: Asked, near: dict[str, Near], scorer: Scores) -> dict[str, list[Passage]]:
+    """Return the passages in the order of each system."""
+    question, passages = asked.row["question"], list(asked.passages)
+    texts = [titled(one) for one in passages]
+    lexical = BM25(texts)
+    by = {
+        **{name: each(question, texts) for name, each in near.items()},
+        "BM25 in the list": np.array([lexical(question, text) for text in texts]),
+    }
+    return {
+        OURS: [e.passage for e in rerank(question, passages, scorer=scorer)],
+        "ours, prior=0": [e.passage for e in rerank(question, passages, scorer=scorer, prior=0)],
+        "as retrieved": passages,
+        **{name: [passages[i] for i in (-s).argsort(kind="stable")] for name, s in by.items()},
+    }
+
+
+def ways(
+    asked: Asked, budget: int, near: dict[str, Near], scorer: Scores
+) -> dict[str, list[Excerpt]]:
     """Return what each way keeps within a budget, in the order of its prompt."""
+    question, passages = asked.row["question"], list(asked.passages)
     context = run(
         FitRag(scorer, max_tokens=budget)(
-            row.question, Ports(retrieve=lambda asked: [row.passages for _ in asked])
+            question, Ports(retrieve=lambda questions: [passages for _ in questions])
         )
     ).value
-    sentences = [one for passage in row.passages for one in windows(passage, size=1)]
-    near = vectors.near(row.question, [one.text for one in sentences])
-    judged = [replace(one, score=float(score)) for one, score in zip(sentences, near, strict=True)]
-    return {
+    sentences = [one for passage in passages for one in windows(passage, size=1)]
+    bare = [one.text for one in sentences]
+    below = [f"{one.passage.title} {one.text}".strip() for one in sentences]
+    lexical = BM25(bare)
+
+    def best(scores: Any) -> list[Excerpt]:
+        judged = [replace(e, score=float(s)) for e, s in zip(sentences, scores, strict=True)]
+        return filled(by_score(judged), budget)
+
+    found = {
         OURS: list(context.excerpts),
-        "reranked by ours, cut": filled(rerank(row.question, row.passages, scorer=scorer), budget),
-        "MiniLM sentences": filled(by_score(judged), budget),
-        "first passages": filled(list(map(Excerpt.whole, row.passages)), budget),
+        "reranked by ours, cut": filled(rerank(question, passages, scorer=scorer), budget),
+        "first passages": filled(list(map(Excerpt.whole, passages)), budget),
+        **{f"{name} sentences": best(each(question, bare)) for name, each in near.items()},
+        "BM25 sentences": best([lexical(question, text) for text in bare]),
     }
+    if below != bare:
+        found |= {f"{name}, titled": best(each(question, below)) for name, each in near.items()}
+    return found
 
 
 def filled(excerpts: Sequence[Excerpt], budget: int) -> list[Excerpt]:
@@ -126,22 +260,27 @@ def filled(excerpts: Sequence[Excerpt], budget: int) -> list[Excerpt]:
     return kept
 
 
-def table(kept: dict[str, dict[tuple[str, int], list[bool]]], budgets: Sequence[int]) -> str:
+def table(kept: Table, budgets: Sequence[int]) -> str:
     """Return the counts in Markdown, and for all the difference to each other way."""
     names = list(dict.fromkeys(way for way, _ in kept["all"]))
     lines = ["| kind | tokens | " + " | ".join(names) + " |", "| --- " * (len(names) + 2) + "|"]
     for kind, cells in kept.items():
         for budget in budgets:
             of = len(cells[OURS, budget])
-            counts = [str(sum(cells[way, budget])) for way in names]
+            counts = [f"{sum(cells[way, budget]):.0f}" for way in names]
             lines.append(f"| {kind} ({of}) | {budget} | " + " | ".join(counts) + " |")
     for budget in budgets:
-        cells, ours = kept["all"], [float(x) for x in kept["all"][OURS, budget]]
+        cells = kept["all"]
         for way in names[1:]:
-            low, high = paired_interval(ours, [float(x) for x in cells[way, budget]])
-            less = (sum(ours) - sum(cells[way, budget])) / len(ours)
-            lines.append(f"\n{budget} tokens, less {way}: {less:+.3f} [{low:+.3f}, {high:+.3f}]")
+            difference = less(cells[OURS, budget], cells[way, budget])
+            lines.append(f"\n{budget} tokens, less {way}: {difference}")
     return "\n".join(lines)
+
+
+def less(ours: Sequence[float], other: Sequence[float]) -> str:
+    """Return the mean difference with its paired interval."""
+    low, high = paired_interval(ours, other)
+    return f"{fmean(ours) - fmean(other):+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ ALLOWED = {
     "evaluation": VALUES | {"methods"},
     "langchain": VALUES | {"methods", "retrieval"},
     "llama_index": VALUES | {"methods", "retrieval"},
-    "testing": VALUES,
     "training": VALUES | {"methods", "models", "evaluation", "retrieval", "embedded"},
 }
 ABOVE = {"cli", "commands"}  # they may import anything, and nothing but the cli imports them
@@ -156,7 +155,7 @@ def test_frameworks_and_torch_stay_where_they_belong(path):
     if part not in {"models", "training", "retrieval", "evaluation", *ABOVE}:
         assert not tops & TORCH
     homes = {FRAMEWORKS[top] for top in tops if top in FRAMEWORKS}
-    assert homes <= ({part} if part in ADAPTERS else set()) or part in {"testing", *ABOVE}
+    assert homes <= ({part} if part in ADAPTERS else set()) or part in ABOVE
 
 
 def test_every_module_imports_but_for_an_extra_that_is_not_installed():

@@ -1,4 +1,4 @@
-"""Checks of the contracts of ``ports``, for whoever writes a backend, a drop-in or a method.
+"""Checks of the contracts of `fitrag_integrations.ports`; the folder can be copied and used alone.
 
 Each function takes a factory that makes a fresh object and gives its checks, one callable each:
 
@@ -12,9 +12,9 @@ No test framework is needed to call them. A broken promise raises ``ContractErro
 
 from __future__ import annotations
 
-from fitrag_integrations.testing.batches import Check, ContractError
-from fitrag_integrations.testing.methods import compressor_checks, method_checks
-from fitrag_integrations.testing.models import (
+from contracts.batches import Check, ContractError
+from contracts.methods import compressor_checks, method_checks
+from contracts.models import (
     evaluator_checks,
     gate_checks,
     retriever_checks,

@@ -12,7 +12,7 @@ from fitrag_integrations.methods.baselines import GenRead, Vanilla
 from fitrag_integrations.methods.fitrag.functional import compress
 from fitrag_integrations.retrieval import FaissIndex
 from fitrag_integrations.retrieval.index import IndexRetriever
-from fitrag_integrations.testing import (
+from contracts import (
     ContractError,
     compressor_checks,
     evaluator_checks,
@@ -21,7 +21,7 @@ from fitrag_integrations.testing import (
     retriever_checks,
     scorer_checks,
 )
-from fitrag_integrations.testing.batches import PASSAGES
+from contracts.batches import PASSAGES
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt
 
 

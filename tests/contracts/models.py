@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fitrag_integrations.ports import Evaluator, Gate, Pair, Retriever, Scorer
-from fitrag_integrations.testing.batches import (
+from contracts.batches import (
     ODD_PASSAGES,
     ODD_QUESTIONS,
     PASSAGES,

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.ports import Method, Ports
-from fitrag_integrations.testing.batches import (
+from contracts.batches import (
     ODD_PASSAGES,
     PASSAGES,
     QUESTIONS,
