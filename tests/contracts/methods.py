@@ -8,9 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.flow import arun_many, run, run_many
-from fitrag_integrations.ports import Method, Ports
 from contracts.batches import (
     ODD_PASSAGES,
     PASSAGES,
@@ -19,6 +16,9 @@ from contracts.batches import (
     promise,
     tried,
 )
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.flow import arun_many, run, run_many
+from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from fitrag_integrations.ports import Evaluator, Gate, Pair, Retriever, Scorer
 from contracts.batches import (
     ODD_PASSAGES,
     ODD_QUESTIONS,
@@ -16,6 +15,7 @@ from contracts.batches import (
     Check,
     promise,
 )
+from fitrag_integrations.ports import Evaluator, Gate, Pair, Retriever, Scorer
 from fitrag_integrations.types import BiLabelScore, Passage
 
 PAIRS: Sequence[Pair] = [(question, passage) for question in QUESTIONS for passage in PASSAGES]

@@ -7,11 +7,6 @@ import random
 import pytest
 from closed_book import GATE
 
-from fitrag_integrations.methods import ActionThresholds, Crag, FitRag, IKnow
-from fitrag_integrations.methods.baselines import GenRead, Vanilla
-from fitrag_integrations.methods.fitrag.functional import compress
-from fitrag_integrations.retrieval import FaissIndex
-from fitrag_integrations.retrieval.index import IndexRetriever
 from contracts import (
     ContractError,
     compressor_checks,
@@ -22,6 +17,11 @@ from contracts import (
     scorer_checks,
 )
 from contracts.batches import PASSAGES
+from fitrag_integrations.methods import ActionThresholds, Crag, FitRag, IKnow
+from fitrag_integrations.methods.baselines import GenRead, Vanilla
+from fitrag_integrations.methods.fitrag.functional import compress
+from fitrag_integrations.retrieval import FaissIndex
+from fitrag_integrations.retrieval.index import IndexRetriever
 from fitrag_integrations.types import BiLabelScore, Context, Excerpt
 
 
