@@ -13,7 +13,7 @@ from fitrag_integrations import compress, langchain, llama_index, rerank
 from fitrag_integrations.commands.engine.options import Files
 from fitrag_integrations.commands.run.answer import AnswerPlan
 from fitrag_integrations.commands.run.compress import CompressPlan
-from fitrag_integrations.errors import FitRagError, InputError
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, Refiner, approximate_tokens
 from fitrag_integrations.methods.crag.method import DROPPED, KEPT_ANYWAY, WARNING
@@ -202,15 +202,6 @@ def test_odd_nodes_count_as_empty(kind, fields):
         [odd, *nodes([ANSWER])], query_str=QUESTION
     )
     assert ANSWER in [one.text for one in found]
-
-
-@pytest.mark.parametrize(
-    "texts", [None, 7, "one text", b"bytes", [None], [7], [{}], [{"text": None}]]
-)
-@pytest.mark.parametrize("plain", [rerank, compress])
-def test_what_is_no_list_of_texts_is_named(plain, texts):
-    with pytest.raises(FitRagError, match="^`texts"):
-        plain(QUESTION, texts)
 
 
 # --- what a language model is told where nothing was found

@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 from fakes import QUESTIONS, FixedGate
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langchain_fakes import OverlapBase
 from llama_fakes import MockChat, NodeRetriever, ScriptedLLM
@@ -25,7 +25,6 @@ from pydantic import PrivateAttr
 
 from fitrag_integrations import langchain as lc
 from fitrag_integrations import llama_index as li
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods import AskGate, FitRag
 from fitrag_integrations.methods.answering import WROTE_NOTHING
 
@@ -198,18 +197,3 @@ async def test_a_stream_that_breaks_gives_what_came_and_the_error(how):
         assert "".join(seen) == "One"
     fallback = runnable.with_fallbacks([RunnableLambda(lambda question: "Two")])
     assert fallback.invoke(QUESTION) == "Two"
-
-
-@pytest.mark.parametrize(
-    "given",
-    [[], [AIMessage("Hello.")], {"messages": [SystemMessage("Be brief.")]}, {"messages": []}],
-)
-def test_messages_without_a_question_are_refused_by_name(given):
-    for part in (
-        lc.RetrievalGate(gate=FixedGate(0.9)),
-        lc.KnowledgeRouter(gate=FixedGate(0.9), known=len, unknown=len),
-        lc.CorrectiveRouter(base=OverlapBase(), correct=len, incorrect=len),
-        lc.MethodRunnable(method=FitRag(), retriever=OverlapBase()),
-    ):
-        with pytest.raises(InputError, match=r"messages?|input"):
-            part.invoke(given)

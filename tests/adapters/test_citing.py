@@ -150,14 +150,6 @@ def test_a_web_page_stays_fenced_in():
     assert "[web, unverified: a.example] Do this." in langchain.numbered_documents([page])
 
 
-@pytest.mark.parametrize("bad", ["text", [1], None])
-def test_what_is_no_document_or_node_is_named(bad):
-    with pytest.raises(InputError, match="documents"):
-        langchain.cite_documents(bad, "[1]")
-    with pytest.raises(InputError, match="nodes"):
-        llama_index.cite_nodes(bad, "[1]")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_both_explain_what_they_do_alike(kind):
     given, before = documents(), documents()

@@ -139,22 +139,6 @@ async def test_every_kind_of_scorer_serves(framework, kind):
 
 
 @kinds
-@pytest.mark.parametrize("question", ["", " \n", None, 5])
-async def test_a_bad_question_is_told(framework, kind, question):
-    with pytest.raises(ValueError, match="question|query"):
-        framework.keep(made(framework, kind), framework.given(), question)
-    with pytest.raises(ValueError, match="question|query"):
-        await framework.akeep(made(framework, kind), framework.given(), question)
-
-
-@kinds
-@pytest.mark.parametrize("bad", [["text"], [None], "text", None])
-def test_anything_but_documents_or_nodes_is_refused(framework, kind, bad):
-    with pytest.raises(ValueError, match="documents|nodes"):
-        framework.keep(made(framework, kind), bad, QUESTION)
-
-
-@kinds
 def test_a_scorers_failure_is_its_own(framework, kind):
     with pytest.raises(RuntimeError, match="the scorer is broken"):
         framework.keep(made(framework, kind, FailingScorer()), framework.given(), QUESTION)

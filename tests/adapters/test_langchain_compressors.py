@@ -55,12 +55,6 @@ async def test_one_bad_input_of_a_batch_fails_alone():
         runnable.batch(inputs)
 
 
-@pytest.mark.parametrize("bad", [{}, {"query": "q"}, "text", 3])
-def test_a_bad_runnable_input_is_told(bad):
-    with pytest.raises(InputError, match="'documents' and 'question'|a question"):
-        BiLabelReranker(scorer=OverlapScorer()).as_runnable().invoke(bad)
-
-
 def test_a_piece_of_a_nameless_document_has_an_id_too():
     compressor = SubDocumentCompressor(window=1, scorer=OverlapScorer())
     nameless = [Document(page_content=document.page_content) for document in documents()]

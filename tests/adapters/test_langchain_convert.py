@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.convert import (
     to_document,
     to_documents,
@@ -94,12 +93,6 @@ def test_search_results_of_many_shapes(found, texts):
     if texts == ["s"]:
         assert (pages[0].id, pages[0].title, pages[0].source) == ("http://a", "T", "http://a")
         assert pages[0].metadata == {"title": "T", "url": "http://a"}
-
-
-@pytest.mark.parametrize("bad", [3, None, [3]])
-def test_what_is_no_search_result_is_named(bad):
-    with pytest.raises(InputError, match="search result"):
-        to_pages(bad)
 
 
 def test_a_documents_own_metadata_is_kept_and_a_note_names_it():

@@ -13,7 +13,7 @@ from langchain_core.runnables import (
 )
 from langchain_fakes import OverlapBase, Recorder, called, documents
 
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import ThresholdMismatchError
 from fitrag_integrations.langchain import CorrectiveRouter, RetrievalJudge
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 
@@ -114,26 +114,6 @@ async def test_the_judge_by_itself():
     assert strict.invoke(given)["action"] == "ambiguous"
     with pytest.raises(ThresholdMismatchError):
         RetrievalJudge(evaluator=OverlapEvaluator(), thresholds="arc")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        CORRECT,
-        None,
-        {"question": CORRECT},
-        {"question": " "},
-        {"documents": []},
-        {"question": CORRECT, "documents": None},
-        {"question": CORRECT, "documents": "text"},
-        {"question": CORRECT, "documents": ["text"]},
-    ],
-)
-def test_inputs_without_documents_or_question_are_told(given):
-    with pytest.raises(InputError, match="input|question|documents"):
-        router().invoke(given)
-    with pytest.raises(InputError, match="input|question|documents"):
-        RetrievalJudge(evaluator=OverlapEvaluator()).invoke(given)
 
 
 def test_what_is_ambiguous_goes_with_what_is_incorrect():
