@@ -11,13 +11,13 @@ ten nearest by MiniLM are given to each way.
 `packages`: documentation of fifty packages, which `packages.py` fetches into FOLDER, with 110
 questions of `packages.jsonl`: 1,000 characters without overlap, the headings above a chunk of
 Markdown as its title, and of all chunks of the project (for every second question with those of
-two other projects) the 25 first by fusion of MiniLM and BM25.
+two other projects) the 25 first by fusion of MiniLM and BM25. The lists are kept in FOLDER.
 
 The questions were written before anything was measured. By those of `choose` defects were found and
 weights were set, by those of `report` nothing was. Counted is how many answers are left in what a
 prompt shows, within the budget; lists without the answer are left out and named. Static vectors are
-a way where `wordllama` is installed. `--show` prints what is kept at the second budget, to be
-looked at.
+a way where `wordllama` is installed; `--alone` leaves the rivals out, which is fast. `--show`
+prints what is kept at the second budget, to be looked at.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from worth_peers import Scores
 from worth_rows import Vectors, titled
 
 from fitrag_integrations import rerank
-from fitrag_integrations.core.jsonl import read_jsonl
+from fitrag_integrations.core.jsonl import dump, read_jsonl
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.ranking import reciprocal_rank
@@ -85,10 +85,11 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, default="report")
     parser.add_argument("--budgets", type=int, nargs="*", default=[100, 200, 400, 800])
     parser.add_argument("--show", type=int, default=0, help="excerpts to print")
+    parser.add_argument("--alone", action="store_true", help="no rival but the order given")
     parser.add_argument("--dtype", default=None, help="of the scorer: int8 or float32")
     args = parser.parse_args()
     vectors, scorer = Vectors(Encoder.embedded()), Scores(BundledScorer(args.dtype))
-    near = {"MiniLM": vectors.near, **static()}
+    near = {} if args.alone else {"MiniLM": vectors.near, **static()}
     found = packages(args, vectors) if args.set == "packages" else written(args, vectors)
     kept: Table = defaultdict(lambda: defaultdict(list))
     ranks: dict[str, list[float]] = defaultdict(list)
@@ -137,10 +138,24 @@ def written(args: argparse.Namespace, vectors: Vectors) -> Iterator[Asked]:
 
 
 def packages(args: argparse.Namespace, vectors: Vectors) -> Iterator[Asked]:
-    """Yield the questions on documentation of packages, of one half."""
+    """Yield the questions on documentation of packages, of one half, and keep their lists."""
     names = [one.name for one in projects(args.half)]
-    chunked = cache(lambda name: chunks_of(args.documents / name))
     rows = [row for row in read_jsonl(HERE / "packages.jsonl") if row["project"] in names]
+    stored = args.documents / f".{args.half}.jsonl"
+    if not stored.exists():
+        found = lists(args.documents, names, rows, vectors)
+        stored.write_bytes(
+            b"".join(dump({"passages": [one.to_dict() for one in each]}) for each in found)
+        )
+    for row, found in zip(rows, read_jsonl(stored), strict=True):
+        yield Asked(row, tuple(map(Passage.from_dict, found["passages"])))
+
+
+def lists(
+    folder: Path, names: Sequence[str], rows: Sequence[dict[str, Any]], vectors: Vectors
+) -> Iterator[list[Passage]]:
+    """Yield what a retriever finds for each question."""
+    chunked = cache(lambda name: chunks_of(folder / name))
     for i, row in enumerate(rows):
         place = names.index(row["project"])
         around = (0, -1, 1) if i % 2 else (0,)
@@ -152,7 +167,7 @@ def packages(args: argparse.Namespace, vectors: Vectors) -> Iterator[Asked]:
             np.array([lexical(row["question"], text) for text in texts]),
         )
         fused = sum(1 / (FUSION + 1 + (-each).argsort(kind="stable").argsort()) for each in scores)
-        yield Asked(row, tuple(chunks[j] for j in (-fused).argsort(kind="stable")[:DEPTH]))
+        yield [chunks[j] for j in (-fused).argsort(kind="stable")[:DEPTH]]
 
 
 def chunks_of(folder: Path) -> list[Passage]:
@@ -200,10 +215,9 @@ def orders(asked: Asked, near: dict[str, Near], scorer: Scores) -> dict[str, lis
     question, passages = asked.row["question"], list(asked.passages)
     texts = [titled(one) for one in passages]
     lexical = BM25(texts)
-    by = {
-        **{name: each(question, texts) for name, each in near.items()},
-        "BM25 in the list": np.array([lexical(question, text) for text in texts]),
-    }
+    by = {name: each(question, texts) for name, each in near.items()}
+    if near:
+        by["BM25 in the list"] = np.array([lexical(question, text) for text in texts])
     return {
         OURS: [e.passage for e in rerank(question, passages, scorer=scorer)],
         "ours, prior=0": [e.passage for e in rerank(question, passages, scorer=scorer, prior=0)],
@@ -224,7 +238,7 @@ def ways(
     ).value
     sentences = [one for passage in passages for one in windows(passage, size=1)]
     bare = [one.text for one in sentences]
-    below = [f"{one.passage.title} {one.text}".strip() for one in sentences]
+    headed = [f"{one.passage.title} {one.text}".strip() for one in sentences]
     lexical = BM25(bare)
 
     def best(scores: Any) -> list[Excerpt]:
@@ -236,10 +250,11 @@ def ways(
         "reranked by ours, cut": filled(rerank(question, passages, scorer=scorer), budget),
         "first passages": filled(list(map(Excerpt.whole, passages)), budget),
         **{f"{name} sentences": best(each(question, bare)) for name, each in near.items()},
-        "BM25 sentences": best([lexical(question, text) for text in bare]),
     }
-    if below != bare:
-        found |= {f"{name}, titled": best(each(question, below)) for name, each in near.items()}
+    if near:
+        found["BM25 sentences"] = best([lexical(question, text) for text in bare])
+    if "project" in asked.row:  # the others have no titles
+        found |= {f"{name}, titled": best(each(question, headed)) for name, each in near.items()}
     return found
 
 

@@ -91,7 +91,7 @@ CALLS = [  # what is called, with which values, and what says so
         for each, kind in COMPRESSORS
     ),
     *ways("KnowledgeRouter", ROUTED, *BLANK, *NO_TEXT, *NO_QUESTION),
-    *ways("CorrectiveRouter", CORRECTIVE, None, *NO_QUESTION, *UNGRADED),
+    *ways("CorrectiveRouter", CORRECTIVE, QUESTION, None, *NO_QUESTION, *UNGRADED),
     *ways("MethodRunnable", langchain.MethodRunnable(**METHOD), "", *NO_TEXT, *NO_QUESTION),
     *ways("MethodRunnable, llm", langchain.MethodRunnable(**METHOD, llm=str.upper), "", *NO_TEXT),
     ("RetrievalGate", GATE, (*NO_TEXT, *NO_QUESTION), TOLD),
