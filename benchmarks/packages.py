@@ -44,7 +44,7 @@ def projects(half: str | None = None) -> list[Project]:
     """Return the projects of a half, None for all, neighbors beside each other."""
     lines = (HOME / "packages.tsv").read_text(encoding="utf-8").splitlines()[1:]
     rows = [line.split("\t") for line in lines]
-    found = [Project(*row[:6], tuple(row[6].split())) for row in rows]
+    found = [Project._make([*row[:6], tuple(row[6].split())]) for row in rows]
     return [one for one in found if half in (None, one.half)]
 
 
