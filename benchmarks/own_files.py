@@ -147,8 +147,8 @@ def packages(args: argparse.Namespace, vectors: Vectors) -> Iterator[Asked]:
         stored.write_bytes(
             b"".join(dump({"passages": [one.to_dict() for one in each]}) for each in found)
         )
-    for row, found in zip(rows, read_jsonl(stored), strict=True):
-        yield Asked(row, tuple(map(Passage.from_dict, found["passages"])))
+    for row, kept in zip(rows, read_jsonl(stored), strict=True):
+        yield Asked(row, tuple(map(Passage.from_dict, kept["passages"])))
 
 
 def lists(
@@ -166,7 +166,8 @@ def lists(
             vectors.near(row["question"], texts),
             np.array([lexical(row["question"], text) for text in texts]),
         )
-        fused = sum(1 / (FUSION + 1 + (-each).argsort(kind="stable").argsort()) for each in scores)
+        places = [(-each).argsort(kind="stable").argsort() for each in scores]
+        fused = np.sum([1 / (FUSION + 1 + each) for each in places], axis=0)
         yield [chunks[j] for j in (-fused).argsort(kind="stable")[:DEPTH]]
 
 
@@ -174,7 +175,7 @@ def chunks_of(folder: Path) -> list[Passage]:
     """Cut the pages of a project as LangChain users do."""
     split = RecursiveCharacterTextSplitter(chunk_size=1000, chunk_overlap=0)
     headers = MarkdownHeaderTextSplitter([("#" * n, str(n)) for n in range(1, 5)])
-    found = []
+    found: list[Passage] = []
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         parts = headers.split_text(read(path)) if path.suffix == ".md" else [None]
         for part in parts:
