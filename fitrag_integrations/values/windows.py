@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from operator import attrgetter
 
 from fitrag_integrations.core.checks import check_many, check_whole
@@ -83,48 +82,6 @@ def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
             spans = tuple(merge_spans(passage.text, lead)) if lead else ()
             merged.append(replace(best, start=start, end=end, lead=spans))
     return merged
-
-
-def fit(
-    excerpts: Sequence[Excerpt],
-    *,
-    max_tokens: int | None,
-    cost: Callable[[Sequence[Excerpt]], float],
-) -> list[Excerpt]:
-    """Return the longest prefix that costs at most ``max_tokens``.
-
-    ``cost`` counts the very text that a prompt shows; ``methods.budget`` fills what is left.
-
-    Where adding an excerpt can lower the count (a tokenizer that merges across the seam, a gap
-    that closes) there may be several prefixes that fit and are too long with the next excerpt;
-    one of them is kept. It never costs more than ``max_tokens``, because it was itself counted.
-    """
-    if max_tokens is None or not excerpts:
-        return list(excerpts)
-    most = check_whole("max_tokens", max_tokens, low=1)
-    if (whole := cost(excerpts)) <= most:
-        return list(excerpts)
-    lengths = list(accumulate(one.end - one.start for one in excerpts))
-    guess = bisect_right(lengths, lengths[-1] * most / whole)  # as many characters a token
-    fits = lambda length: cost(excerpts[:length]) <= most  # noqa: E731
-    return list(excerpts[: _longest(guess, len(excerpts), fits)])
-
-
-def _longest(guess: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Find a length below ``high`` that fits while the next does not, around a guess.
-
-    Each look renders and counts a whole prefix, so the steps double.
-    """
-    low, at, step = 0, guess, 1  # low fits, high does not
-    while high - low > 1:
-        if not low < at < high:
-            at = (low + high) // 2
-        if fits(at):
-            low, at = at, at + step
-        else:
-            high, at = at, at - step
-        step *= 2
-    return low
 
 
 def with_text(passages: Sequence[Passage]) -> list[Passage]:
