@@ -71,7 +71,9 @@ def test_every_door_fills_the_budget_behind_what_does_not_fit(door, found):
 
 
 def test_a_note_names_a_few_of_what_was_skipped():
-    long = [Excerpt.whole(Passage(f"long {n}", "word " * 50, score)) for n, score in enumerate("ab")]
+    long = [
+        Excerpt.whole(Passage(f"long {n}", "word " * 50, score)) for n, score in enumerate("ab")
+    ]
     long += [Excerpt.whole(Passage(f"long {n}", "word " * 50, "c")) for n in range(2, 5)]
     short = [Excerpt.whole(Passage(f"{n}", "So.")) for n in range(9)]
     first, answer = Excerpt.whole(FIRST), Excerpt.whole(ANSWER)

@@ -195,7 +195,7 @@ class Reranking(RankingOptions):
         scored = yield from cast(Windows, reading.asked).wholes(reading.passages)
         selection, ordered = reading.asked.selection, reading.ranked(reading.once(scored))
         if self.deduplicate:
-            ordered = apart(ordered, selection=selection)
+            ordered = apart(ordered, trim=False, selection=selection)
         able = at_least(self.min_score, ordered, selection)
         kept = selection.first(able, self.top_n, "top_n")
         details = {"weight": self.weight, "top_n": self.top_n}
