@@ -93,6 +93,7 @@ READERS = {
     "units_of": lambda text: units_of(text, split_sentences(text)),
     "under_heading": under_heading,
     "identifiers": identifiers,
+    "named_exactly": lambda text: named_exactly(text, text.splitlines()),
     "named_by": lambda text: named_by(text, text.splitlines()),
     "is_links": is_links.__wrapped__,
     "is_table": is_table,

@@ -11,6 +11,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import log
 from typing import TypeAlias
 
 from fitrag_integrations.text.blocks import (
@@ -44,7 +45,10 @@ which who why will with you your
 """
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
-_JOINED = re.compile(r"[a-z0-9](?:[\w./-]*[a-z0-9])?")
+_JOINED = re.compile(r"[a-z0-9](?:[\w.,/-]*[a-z0-9])?")
+_PARTED = re.compile(r"[^\w.]|_|(?<!\d)\.|\.(?!\d)")
+_SMALL = re.compile(r"\d{1,2}|(?:1[5-9]|20)\d\d")
+_NUMBER = re.compile(r"\d{3,}")
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
 _MARKED = re.compile(r"\A\s{0,3}#|([^\w\s])\1\1\s*\Z")  # hashes before, or signs under a heading
 _RULE = re.compile(r"^[\W_]+$", re.MULTILINE)  # what parts the header row of a table from the rest
@@ -229,16 +233,38 @@ class _Leads:
         return (*lead, span) if span[1] - span[0] <= most else lead
 
 
-def identifiers(text: str) -> frozenset[str]:
-    """Return the words that name one thing exactly, such as tx-4240 or 3.12.1, in lower case.
+def identifiers(text: str, *, parts: bool = False) -> frozenset[str]:
+    """Return the words with a digit that may name one thing, such as tx4241 or 3.12.1.
 
-    They have digits, and letters or more than one point.
+    However a word is spelled apart, it is the same: TX-4241, tx4241 and TX 4241; 12,500 and 12500.
+    Years and numbers below 100 name nothing by themselves.
+
+    Args:
+        text: A question or a text.
+        parts: Whether the numbers inside longer words are returned too.
     """
-    return frozenset(
-        word
-        for word in _JOINED.findall(text.casefold())
-        if any(map(str.isdigit, word)) and (any(map(str.isalpha, word)) or word.count(".") > 1)
-    )
+    found, before = set[str](), ("", 0)
+    for word in _JOINED.finditer(text.casefold()):
+        key = _PARTED.sub("", word[0])
+        if any(map(str.isdigit, key)) and not _SMALL.fullmatch(key):
+            found.add(key)
+            found.update(_NUMBER.findall(key) if parts else ())
+            if key[0].isdigit() and before[0].isalpha() and word.start() == before[1] + 1:
+                found.add(before[0] + key)
+        before = key, word.end()
+    return frozenset(found)
+
+
+def named_exactly(question: str, texts: Sequence[str]) -> list[float]:
+    """Return for each text how much an identifier of the question tells it from the others.
+
+    It is 1 where no other text holds it, less the more do, and 0 where all do or it has none.
+    """
+    asked, total = identifiers(question), max(2, len(texts))
+    held = [asked & identifiers(text, parts=True) if asked else asked for text in texts]
+    counts = Counter(word for words in held for word in words)
+    rare = {word: log(total / count) / log(total) for word, count in counts.items()}
+    return [max((rare[word] for word in words), default=0.0) for words in held]
 
 
 def named_by(question: str, texts: Sequence[str]) -> list[int]:

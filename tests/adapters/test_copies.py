@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
-from llama_index.core import Document as LlamaDocument
 from langchain_text_splitters import RecursiveCharacterTextSplitter
+from llama_index.core import Document as LlamaDocument
 from llama_index.core.node_parser import SentenceSplitter, TokenTextSplitter
 from llama_index.core.schema import NodeWithScore
 

@@ -23,7 +23,7 @@ from fitrag_integrations.methods.fitrag.scoring import (
 )
 from fitrag_integrations.ports import Scorer, model_name
 from fitrag_integrations.text.bm25 import BM25
-from fitrag_integrations.text.layout import identifiers
+from fitrag_integrations.text.layout import named_exactly
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import (
@@ -159,7 +159,7 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     A passage ranks by ``(1 - prior) * score + prior * (1 / a + 1 / b) / 2``, where ``a`` is its
     place, from 1, in the order given and ``b`` that by BM25 among all. A scorer of meanings hardly
     reads an identifier: a passage that holds one of the question ranks by ``NAMING * prior`` more,
-    if at most half of the passages do.
+    the less the more passages do.
 
     Args:
         question: The question.
@@ -172,12 +172,10 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     shared = BM25(texts)
     lexical = sorted(range(len(texts)), key=lambda at: -shared(question, texts[at]))
     places = {at: place for place, at in enumerate(lexical, 1)}
-    asked = identifiers(question)
-    named = {at for at, text in enumerate(texts) if asked and asked & identifiers(text)}
-    more = NAMING if 2 * len(named) <= len(texts) else 0.0
+    named = named_exactly(question, texts)
     mixed = [
         (1 - prior) * one.score
-        + prior * ((1 / (at + 1) + 1 / places[at]) / 2 + more * (at in named))
+        + prior * ((1 / (at + 1) + 1 / places[at]) / 2 + NAMING * named[at])
         for at, one in enumerate(wholes)
     ]
     order = sorted(range(len(wholes)), key=lambda at: (only_links(wholes[at]), -mixed[at]))

@@ -23,7 +23,8 @@ from fitrag_integrations.flow.ask import ask_able
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, embedded_detector
 from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Detector, Pair, Scorer, model_name, port_of, scorer_of
-from fitrag_integrations.text.layout import identifiers, named_by
+from fitrag_integrations.text.layout import named_by, named_exactly
+from fitrag_integrations.text.records import records_of
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.excerpt import SPAN, grouped
 from fitrag_integrations.values.score import labels_of
@@ -143,7 +144,7 @@ class OnePass(Scoring):
     with all from the innermost part of its lead on, and gets the mean of the two logits: a row of
     cells says little without the header. Of the windows that share a lead, those named by the
     question (``named_by``) get ``NAMED`` more: a key in a cell is no sentence to be understood. A
-    window that holds an identifier of the question exactly gets ``EXACT`` more.
+    window that holds an identifier of the question gets ``EXACT`` more where few others do.
     """
 
     def passages(
@@ -179,15 +180,16 @@ class OnePass(Scoring):
         ]
         pairs = list(zip(cut, led, strict=True))
         able, answers = yield from self.ask(items, pairs, lambda pair: Excerpt.whole(pair[0][0]))
-        judged, exact = [], identifiers(self.question)
-        for ((_, own), more), (_, spans) in zip(able, answers, strict=True):
+        bodies = [window.body for (_, own), _ in able for window in own]
+        judged, exact = [], iter(named_exactly(self.question, bodies))
+        for ((passage, own), more), (_, spans) in zip(able, answers, strict=True):
             labels = labels_of(spans)
             both = dict(zip(map(SPAN, more), labels[len(own) :], strict=True))
-            named = self._named(more)
+            named = self._named(own if records_of(passage.text) else more)
             means = []
             for window, one in zip(own, labels, strict=False):
-                at, found = SPAN(window), exact and exact & identifiers(window.body)
-                extra = EXACT if found else NAMED * (at in named)
+                at = SPAN(window)
+                extra = max(EXACT * next(exact), NAMED * (at in named))
                 means.append(one.mixed(both.get(at, one), extra) if extra or at in both else one)
             judged.append(self.labelled(own, means))
         wholes = [Excerpt.whole(passage) for (passage, _), _ in able]
@@ -198,6 +200,7 @@ class OnePass(Scoring):
         return {
             SPAN(group[at])
             for group in grouped(windows, attrgetter("lead")).values()
+            if group[0].lead or len(group) > 2  # not a header row
             for at in named_by(self.question, [one.body for one in group])
         }
 
