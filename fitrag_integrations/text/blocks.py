@@ -22,6 +22,7 @@ _ITEM = re.compile(
     r"\s*(?:[-*+•‣◦▪▫●○■□►✓✔✗–—]\s|\(?\d{1,3}[.)]\s|\(?[a-zA-Z]\)\s|\(?[ivxlcIVXLC]+\)\s"
     r"|\d{1,2}(?:\.\d{1,2})+\.?\s+[A-ZÀ-Þ]|[(（]?[一二三四五六七八九十]{1,3}[)）、]|[①-⑳]"
     r"|:[A-Za-z][^:\n]{0,80}:(?:\s|\Z))"  # the last is a field, such as `:param x: its width`
+    r"|\s*\.\. (?!code|sourcecode|parsed-literal|prompt|doctest|testcode|ipython|math)[\w:+-]+::\s*\S"
     r"|\s{2,}\*{0,2}[A-Za-z_][\w.]{0,40}(?:\s\([^()\n]{1,80}\))?:\s+\S"  # ... under `Args:`
 )
 _OPTION = re.compile(r"\s*--?[A-Za-z?]")
@@ -135,7 +136,7 @@ class _Reader:
         if self.above < 0 or at == 0 or self.indents[at - 1] >= 0:
             return 0
         opener, base = self.lines[self.above_last].rstrip(), self.indents[self.above]
-        if opener.endswith("::"):
+        if opener.endswith("::") and not opener.lstrip().startswith(".. "):
             return self._indented(at, indent) if indent > base else 0
         if indent < base + 4 or self._is_item(at):
             return 0

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Annotated, Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_callable, check_text
-from fitrag_integrations.text.blocks import BLANK, CODE, LINE, blocks_of
+from fitrag_integrations.text.blocks import BLANK, CODE, HEADER, LINE, ROW, blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.records import records_of
 from fitrag_integrations.text.spans import trimmed
@@ -33,6 +33,8 @@ MAX_CHARACTERS = 800
 """No piece is longer; a word beyond it (a long URL, a text without blanks) is cut inside."""
 MAX_CODE = 2000
 """A block of code of at most so many characters stays whole; a longer one is cut at blank lines."""
+MAX_ROW = 240
+"""A table row of at most so many characters stays whole; a longer one is cut into sentences."""
 TEXTS, LONGEST = 2048, 4096
 """Of so many texts met last, none of more characters, the spans are kept: passages come again."""
 
@@ -79,7 +81,7 @@ def _split(text: str) -> tuple[Span, ...]:
     for start, end, kind, body in [part[:4] for part in records_of(text)] or blocks:
         if kind == CODE:
             spans.extend(_code(text, start, end))
-        elif kind == LINE:
+        elif kind == LINE or (kind in (HEADER, ROW) and end - start <= MAX_ROW):
             spans.extend(_pieces(text, start, end))
         elif kind != BLANK:
             begun = (body + at for at in starts_of(text[body:end])[1:])
