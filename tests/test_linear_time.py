@@ -35,9 +35,11 @@ from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, has_text, site_of
 from fitrag_integrations.text.layout import (
     identifiers,
+    is_blob,
     is_links,
     leads_of,
     named_by,
+    named_exactly,
     under_heading,
     units_of,
 )
@@ -95,6 +97,7 @@ READERS = {
     "identifiers": identifiers,
     "named_exactly": lambda text: named_exactly(text, text.splitlines()),
     "named_by": lambda text: named_by(text, text.splitlines()),
+    "is_blob": is_blob.__wrapped__,
     "is_links": is_links.__wrapped__,
     "is_table": is_table,
     "clean_text": clean_text,

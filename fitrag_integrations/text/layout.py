@@ -63,9 +63,9 @@ _TERM = re.compile(r"\s*\.\. [\w:+-]+::\s*\S")  # a directive that names somethi
 _NAME = re.compile(r"[#=~^*\s]*`?[-/$@.]*\w[\w.:/@$()\[\]-]*`?[#=~^*\s-]*|[^`]*`[^`\n]+`[^`]*")
 _VALUE = re.compile(r"\W{0,3}[A-Za-z][\w ]{0,24}\W{0,3}:\W{0,3}\s.{1,60}", re.DOTALL)
 _REVERSES = re.compile(
-    r"\W*(?:But|However|Instead|Otherwise|Unless|Except|Nevertheless|Yet|Still|Aber|Jedoch|Stattdessen"
-    r"|Sonst|Allerdings|Mais|Cependant|Sauf|Pero|Sin embargo)\b|\W*(?:This|That|These|Those|It|They)\b"
-    r".{0,160}\b(?:instead\b(?! of)|no longer\b)",
+    r"\W*(?:But|However|Instead|Otherwise|Unless|Except|Nevertheless|Yet|Still|Aber|Jedoch"
+    r"|Stattdessen|Sonst|Allerdings|Mais|Cependant|Sauf|Pero|Sin embargo)\b"
+    r"|\W*(?:This|That|These|Those|It|They)\b.{0,160}\b(?:instead\b(?! of)|no longer\b)",
     re.DOTALL,
 )
 _CELL = re.compile(r"\s*\|?[^|\t\n]*?\w[^|\t\n]*?(?=\s*[|\t\n]|\s{2}|\Z)")
@@ -90,6 +90,12 @@ _LINKS = re.compile(
     re.MULTILINE,
 )
 _DOTS = re.compile(r"(?:\.\s?){4,}\s*\d{1,4}\s*\Z")  # an entry in a table of contents
+# A run of base64 or of hexadecimal digits, which have small letters or none, and what it is in.
+_RUN = re.compile(r"(?:data:[\w/+.-]+;base64,|sha\d+[-:])?[A-Za-z0-9+/]{32,}=*")
+_MIXED = re.compile(r"\d"), re.compile(r"[A-Z].*[a-z]|[a-z].*[A-Z]|\A[^G-Zg-z/+=]+\Z|:")
+_SIGN = re.compile(r"[;{}()=]")
+MINIFIED = 150
+"""Characters of the shortest line of code without blanks that is a blob."""
 _LETTER = re.compile(r"[^\W\d_]")
 _LINE_OF_LINKS = re.compile(r"https?:|\[|!\[|\.\. |<a\s|<img\s|^\s*:(?:target|alt)|\|\w|`", re.M)
 
@@ -217,12 +223,14 @@ class _Leads:
         asks = len(own) == 1 and words[0].endswith(("?", "？")) and not self.items
         if own[-1][1] - own[-1][0] <= LONG_LEAD and (_COLON.search(words[-1]) or asks):
             self.roles[own[-1]] = HEADING
-        few = [len(one.split()) < FEW_WORDS > len(one) / 9 and not _DIGIT.search(one) for one in words]
+        few = [
+            len(one.split()) < FEW_WORDS > len(one) / 9 and not _DIGIT.search(one) for one in words
+        ]
         if len(own) > 1 and few[0] and words[0][0].islower() and not own[0][0]:
             self.roles[own[0]] = TORN
-        if len(own) > 1 and few[-1] and not _ENDED.search(words[-1]):
-            if own[-1][1] == len(self.text.rstrip()):
-                self.roles[own[-1]] = TORN
+        at_end = own[-1][1] == len(self.text.rstrip())
+        if len(own) > 1 and few[-1] and at_end and not _ENDED.search(words[-1]):
+            self.roles[own[-1]] = TORN
 
     def _name(self, block: Block, first: Span) -> Span | None:
         """Return what names the further sentences of an item or a row."""
@@ -380,3 +388,15 @@ def is_links(text: str) -> bool:
         return False
     rest, linked = len(_LETTER.findall(outside)), len(_LETTER.findall(inside))
     return rest <= FEW_LETTERS * (rest + linked)
+
+
+@lru_cache(maxsize=256)
+def is_blob(text: str) -> bool:
+    """Return whether a text is data and no words: base64, hashes, minified code."""
+    runs = [run for run in _RUN.findall(text) if all(kind.search(run) for kind in _MIXED)]
+    if runs:
+        words = len(_WORD.findall(text)) - sum(len(_WORD.findall(run)) for run in runs)
+        return words <= max(1, sum(map(len, runs)) // 80)
+    line = text.strip()
+    dense = len(line) >= MINIFIED and text.isascii() and 25 * len(line.split()) < len(line)
+    return dense and len(_SIGN.findall(line)) > max(len(line) / 12, 4 * line.count('":'))

@@ -4,8 +4,8 @@
 cuts what would be too long. Every span is non-empty, inside the text, after the one before, and
 free of blanks at its ends; together they cover every character that is not blank.
 
-Left out: languages that write neither blanks nor a sign at the end of a sentence, such as Thai;
-their texts are cut by length alone, three signs counted as a word.
+Thai and its neighbors write a blank and no sign at the end of a sentence: their texts are cut at
+blanks, into pieces of up to 120 signs.
 
 Methods cut passages with it, and retrieval cuts files; users find it in ``methods``.
 """
@@ -55,7 +55,12 @@ _LAST = (
 _DENSE = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai, Lao, Burmese, Khmer
 _BLANK_LINES = re.compile(r"\n(?=[^\S\n]*\n)")
 # Where a piece is best cut: between lines, after a stop, or else after a pause.
-_GAPS = (re.compile(r"\s*\n"), re.compile(r"(?<=[.!?;:…])\s"), re.compile(r"(?<=[,،、，])\s"))
+_GAPS = (
+    re.compile(r"\s*\n"),
+    re.compile(rf"(?<={_DENSE.pattern})\s(?={_DENSE.pattern})"),
+    re.compile(r"(?<=[.!?;:…])\s"),
+    re.compile(r"(?<=[,،、，])\s"),
+)
 
 
 def split_sentences(text: str) -> list[Span]:
@@ -141,14 +146,14 @@ def _cut(text: str, words: Sequence[Span], at: int) -> int:
 
 def _dense(text: str) -> int:
     """Return how many words the signs of a script without blanks and stops count for."""
-    return 0 if text.isascii() else len(_DENSE.findall(text)) // 3
+    return 0 if text.isascii() else 2 * len(_DENSE.findall(text)) // 3
 
 
 def _words(text: str, start: int, end: int, longest: int = 0) -> Iterator[Span]:
     """Yield the words of a span; a longer one is cut after a mark or a tag, or between signs."""
     for word in _WORD.finditer(text, start, end):
         at = word.start()
-        most = longest or (3 * MAX_WORDS if _dense(word[0]) else MAX_CHARACTERS)
+        most = longest or (2 * MAX_WORDS if _dense(word[0]) else MAX_CHARACTERS)
         while word.end() - at > most:
             marks = [mark.end() for mark in _mark().finditer(text, at + most // 2, at + most)]
             cut = marks[-1] if marks else _between_signs(text, at, at + most)

@@ -16,7 +16,7 @@ from operator import attrgetter
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.record import remade
 from fitrag_integrations.text.cleaning import has_text
-from fitrag_integrations.text.layout import is_links, units_of
+from fitrag_integrations.text.layout import is_blob, is_links, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
 from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.values.excerpt import SPAN, Excerpt, grouped, place
@@ -99,8 +99,9 @@ def with_text(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def same_text(text: str) -> str:
-    """Return what copies of a text have in common: its words and numbers, with the signs that change
-    what they mean, but not their case, punctuation, emphasis or tags.
+    """Return what copies of a text have in common: its words, and signs that change the meaning.
+
+    Their case, punctuation, emphasis and tags are no part of it.
     """
     words = _TOKEN.findall(_TAGS.sub(" ", unescape(text.replace("\\", ""))).casefold())
     return " ".join(words) or " ".join(text.split())
@@ -244,7 +245,7 @@ def apart(
 ) -> list[Excerpt]:
     """Keep of excerpts, best first, what no better one shows already.
 
-    An excerpt that overlaps a better one of its passage is dropped.
+    An excerpt that overlaps a better one of its passage is dropped, and so is a blob of data.
 
     Args:
         ordered: Excerpts, best first.
@@ -253,7 +254,8 @@ def apart(
             one source share (`Passage.origin`) once: of two excerpts that overlap in the source,
             one that holds the other stays, at the better score; else the worse loses the sentences
             that the better one shows whole.
-        trim: Whether an excerpt may lose sentences; without, only what is shown whole is dropped.
+        trim: Whether an excerpt may lose sentences, and blobs be dropped; without, only what is
+            shown whole is dropped.
         selection: Records what is dropped.
     """
     selection, shown = selection or Selection(), _Shown()
@@ -261,6 +263,9 @@ def apart(
     counts: Counter[int] = Counter()
     for number, one in enumerate(ordered):
         own, text = id(one.passage), copied(one.passage, one.text) if deduplicate else number
+        if trim and is_blob(one.body):
+            selection.drop([one], "blob", "data, no words")
+            continue
         if per_passage is not None and counts[own] >= per_passage:
             selection.drop([one], "per_passage", f"per_passage={per_passage}")
             continue

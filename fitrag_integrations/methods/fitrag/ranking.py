@@ -174,8 +174,7 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     places = {at: place for place, at in enumerate(lexical, 1)}
     named = named_exactly(question, texts)
     mixed = [
-        (1 - prior) * one.score
-        + prior * ((1 / (at + 1) + 1 / places[at]) / 2 + NAMING * named[at])
+        (1 - prior) * one.score + prior * ((1 / (at + 1) + 1 / places[at]) / 2 + NAMING * named[at])
         for at, one in enumerate(wholes)
     ]
     order = sorted(range(len(wholes)), key=lambda at: (only_links(wholes[at]), -mixed[at]))
