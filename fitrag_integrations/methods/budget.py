@@ -140,9 +140,7 @@ class Budget:
         kept = [excerpts[rank] for rank in ranks]
         if order and not kept:
             part = yield from self._narrowed(excerpts[order[0]], ask)
-            if part is None:
-                notes.append(f"nothing to refer to: not one word fits {self.limit}")
-            else:
+            if part is not None:
                 kept, ranks = [part], order[:1]
                 fits = f"the best excerpt was narrowed to fit {self.limit}"
                 over = f"the best sentence alone costs more than {self.limit}"
@@ -154,16 +152,18 @@ class Budget:
             if more := len(skipped) - len(named):
                 named.append(f"{more} more")
             notes.append(f"{note}, skipped for shorter ones: {'; '.join(named)}" if named else note)
+        if order and not kept:
+            notes.append(f"nothing to refer to: not one word fits {self.limit}")
         return BudgetFit(kept, tuple(notes), tuple(excerpts[rank] for rank in left))
 
     def _order(self, excerpts: Sequence[Excerpt]) -> list[int]:
-        """Return the order in which excerpts are bought: the best first, but one that is LONG
-        beside the others waits until those before it cost as much together.
+        """Return the order in which excerpts are bought: the best first, but a later one that is
+        LONG beside the others waits until those before it cost as much together.
         """
         if self.max_tokens is None and self.share is None:
             return list(range(len(excerpts)))
         sizes = [self._count(one.text) for one in excerpts]
-        usual, spent = LONG * median(sizes or [0]), 0
+        usual, spent = max([LONG * median(sizes), sizes[0]] if sizes else [0]), 0
         order, waiting = list[int](), list[tuple[int, int]]()
         for ranked in enumerate(sizes):
             heappush(waiting, ranked[::-1])

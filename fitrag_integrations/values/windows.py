@@ -263,7 +263,7 @@ def apart(
     counts: Counter[int] = Counter()
     for number, one in enumerate(ordered):
         own, text = id(one.passage), copied(one.passage, one.text) if deduplicate else number
-        if trim and is_blob(one.body):
+        if trim and is_blob(one.passage.text[one.start : one.end]):
             selection.drop([one], "blob", "data, no words")
             continue
         if per_passage is not None and counts[own] >= per_passage:
