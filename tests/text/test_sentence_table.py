@@ -72,11 +72,12 @@ Il sig. Rossi abita qui.| È nato nel 1911.| Cfr. Besk.| Scrisse musica per film
 သူသည် မီလန်တွင် မွေးဖွားသည်။| သူသည် ဂီတ ရေးသားသည်။
 គាត់កើតនៅមីឡាន។| គាត់សរសេរភ្លេង។
 ཁོང་མི་ལན་ལ་སྐྱེས།| ཁོང་གིས་རོལ་དབྱངས་བྲིས།
-กรุงเทพมหานครเป็นเมืองหลวงของไทย แม่น้ำเจ้าพระยาไหลผ่านกรุงเทพลงสู่อ่าวไทย สูง 2,565 เมตร| พริกขี้หนูปลูกมากในภาคใต้
 เขาเกิดที่มิลาน เขาเขียนเพลงประกอบภาพยนตร์ เขาเสียชีวิตที่กรุงโรม
 """.strip().split("\n")
 
 LINES = [
+    "เมืองหลวงของไทยคือกรุงเทพมหานคร แม่น้ำเจ้าพระยาไหลผ่านกรุงเทพลงสู่อ่าวไทย "
+    "ดอยอินทนนท์สูงที่สุดในประเทศไทย สูง 2,565 เมตร| พริกขี้หนูปลูกมากในภาคใต้",
     "# Life|\nHe was born.|\n- one|\n- two|\n1. First|\n2. Second",
     "Early life|\nHe was born in Milan.",
     "He wrote it\nin 1973.",
@@ -122,7 +123,7 @@ def test_sentences_end_where_they_are_marked(marked):
 
 
 PARAGRAPHS = [
-    "The pump must be cleaned every two weeks by hand. Use water that is not hotter than 60 "
+    "The pump must be cleaned every two weeks by hand. Use water of at most 60 "
     "degrees and never soap, as it leaves a film on the seals. The Model 500 needs at least 3 liters.",
     "Wer das Haus im Winter heizt und darin wohnt, zahlt nur 40 Euro mehr im Monat, was auch im "
     "Vertrag von 1998 steht. Der Rest ist frei und bleibt es bis zum Ende der Miete.",
