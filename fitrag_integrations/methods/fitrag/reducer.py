@@ -62,9 +62,9 @@ class ReducerOptions(Counting, RankingOptions):
     Every passage is cut into windows of `window` sentences, and all windows are scored. The best
     `per_passage` of each passage that do not overlap represent it. Of these, best first, those
     below `min_score` go, then all after the shortest prefix that `detector` finds sufficient, then
-    what is over the budget. What does not fit is skipped, and the budget filled with what fits
-    behind it. An excerpt too long by itself is shortened, sentence by sentence and then by clause
-    and word, to the part that scores best. Windows that touch are joined.
+    what is over the budget. They are bought in an order that no budget changes; where not even the
+    first fits, it is shortened, sentence by sentence and then by clause and word, to the part that
+    scores best. Windows that touch are joined.
 
     What is left open is settled by `fitrag_integrations.defaults`: single sentences in one pass for
     a scorer that can, such as the bundled one, else windows of three, one a passage; of both,
