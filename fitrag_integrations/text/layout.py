@@ -70,11 +70,11 @@ _REVERSES = re.compile(
 )
 _CELL = re.compile(r"\s*\|?[^|\t\n]*?\w[^|\t\n]*?(?=\s*[|\t\n]|\s{2}|\Z)")
 _ENDED = re.compile(r"[.!?…。！？;:\"'”’»)\]`*_|]\Z|\d")
-_DIGIT = re.compile(r"\d")
+_TORN = re.compile(r"[A-Za-z ,;'’-]+(?:\.|)", re.ASCII)  # words alone, of which a chunk may tear
 JOINED, TORN = -1, -2  # roles of a sentence, beside kinds of blocks
 MOST_JOINED = 600
 """Characters of two sentences that stay together."""
-FEW_WORDS = 5  # words, of nine characters at most, of a sentence that a chunk tore
+FEW_WORDS = 5  # of a sentence that a chunk tore
 _RULE = re.compile(r"^[\W_]+$", re.MULTILINE)  # what parts the header row of a table from the rest
 _LABEL = 60  # characters of a line without a stop that may be a lead-in
 # What is linked or drawn: the first group is what a reader sees of it.
@@ -223,9 +223,7 @@ class _Leads:
         asks = len(own) == 1 and words[0].endswith(("?", "？")) and not self.items
         if own[-1][1] - own[-1][0] <= LONG_LEAD and (_COLON.search(words[-1]) or asks):
             self.roles[own[-1]] = HEADING
-        few = [
-            len(one.split()) < FEW_WORDS > len(one) / 9 and not _DIGIT.search(one) for one in words
-        ]
+        few = [len(one.split()) < FEW_WORDS and _TORN.fullmatch(one) for one in words]
         if len(own) > 1 and few[0] and words[0][0].islower() and not own[0][0]:
             self.roles[own[0]] = TORN
         at_end = own[-1][1] == len(self.text.rstrip())
