@@ -185,7 +185,7 @@ class Budget:
         while high < len(ordered) and self.fits(ordered[:high]):
             low, high = high, 2 * high
         rest = range(low + 1, min(high, len(ordered)))
-        return low + bisect(rest, 1, key=lambda length: self.load(ordered[:length]))
+        return low + bisect(rest, False, key=lambda length: not self.fits(ordered[:length]))
 
     def _narrowed(self, excerpt: Excerpt, ask: Scored | None) -> Flow[Excerpt | None]:
         """Shorten an excerpt step by step, each step a part of the one before.

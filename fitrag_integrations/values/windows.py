@@ -350,7 +350,10 @@ def _without(
         return one
     spans = deque(split_sentences(one.body) if trim else [(0, one.end - one.start)])
     base += one.start
-    seen = lambda at: any(a <= base + at[0] and base + at[1] <= b for _, a, b, _ in over)  # noqa: E731
+
+    def seen(at: tuple[int, int]) -> bool:
+        return any(a <= base + at[0] and base + at[1] <= b for _, a, b, _ in over)
+
     whole = len(spans)
     while spans and seen(spans[0]):
         spans.popleft()
