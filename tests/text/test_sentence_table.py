@@ -124,7 +124,8 @@ def test_sentences_end_where_they_are_marked(marked):
 
 PARAGRAPHS = [
     "The pump must be cleaned every two weeks by hand. Use water of at most 60 "
-    "degrees and never soap, as it leaves a film on the seals. The Model 500 needs at least 3 liters.",
+    "degrees and never soap, as it leaves a film on the seals. The Model 500 "
+    "needs at least 3 liters.",
     "Wer das Haus im Winter heizt und darin wohnt, zahlt nur 40 Euro mehr im Monat, was auch im "
     "Vertrag von 1998 steht. Der Rest ist frei und bleibt es bis zum Ende der Miete.",
     "Call the office before you come, because it closes at noon on days with a market. Bring 12 "
