@@ -35,9 +35,11 @@ from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.cleaning import clean_paragraphs, clean_text, has_text, site_of
 from fitrag_integrations.text.layout import (
     identifiers,
+    is_blob,
     is_links,
     leads_of,
     named_by,
+    named_exactly,
     under_heading,
     units_of,
 )
@@ -93,7 +95,9 @@ READERS = {
     "units_of": lambda text: units_of(text, split_sentences(text)),
     "under_heading": under_heading,
     "identifiers": identifiers,
+    "named_exactly": lambda text: named_exactly(text, text.splitlines()),
     "named_by": lambda text: named_by(text, text.splitlines()),
+    "is_blob": is_blob.__wrapped__,
     "is_links": is_links.__wrapped__,
     "is_table": is_table,
     "clean_text": clean_text,

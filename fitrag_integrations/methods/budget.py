@@ -1,4 +1,4 @@
-"""Fill a token budget with excerpts, best first: what does not fit is skipped, the best shortened.
+"""Fill a token budget with excerpts, best first, so that a larger one never holds less.
 
 `max_tokens` bounds every form in which excerpts are returned: the text that a prompt shows, with
 numbers, titles and ellipses; the numbered lines of documents made of them; and their texts one by
@@ -8,9 +8,10 @@ one. A share bounds the first of these.
 from __future__ import annotations
 
 from bisect import bisect
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from statistics import median
 from typing import TypeAlias
 
 from fitrag_integrations.core.record import remade
@@ -22,6 +23,7 @@ from fitrag_integrations.text.sentences import (
     split_sentences,
     word_ends,
 )
+from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.text.tokens import (
     CountTokens,
     TokenCounter,
@@ -31,15 +33,14 @@ from fitrag_integrations.text.tokens import (
 )
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.excerpt import place
-from fitrag_integrations.values.passage import is_web, titled
+from fitrag_integrations.values.passage import titled
 from fitrag_integrations.values.prompt import render_excerpts
-from fitrag_integrations.values.windows import fit
 
 Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 NAMED = 3
 """Skipped excerpts that a note names."""
-ROUNDING = 2  # tokens by which a text alone may count more than it adds
-TRIES = 8  # texts of as many tokens that did not fit before longer ones are not tried
+LONG = 3
+"""An excerpt of more than so many times the median of tokens waits for shorter ones."""
 
 
 class Counting:
@@ -121,90 +122,76 @@ class Budget:
         return self.load(excerpts) <= 1
 
     def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[BudgetFit]:
-        """Keep the longest prefix that fits, then fill the rest with what fits behind it.
+        """Keep the longest prefix that fits of an order that does not depend on the budget.
 
-        The first excerpt behind the prefix loses its lead and headings where it fits so, and is
-        shortened where it is too long even alone.
+        So what is kept at a budget is kept at every larger one. Tokens that are left stay empty: no
+        excerpt is shortened to fill them. Only where not even the first excerpt fits, it is
+        shortened, to whole sentences if they fit, else without its lead, to clauses and to words.
 
         Args:
             excerpts: Candidates, best first.
-            ask: Scores the sentences and clauses of an excerpt that is shortened; without it the
-                beginning is kept.
+            ask: Scores the parts of an excerpt that is shortened; None keeps the first of them.
+
+        Returns:
+            The flow that ends in what fits, best first, and what does not.
         """
-        kept = fit(excerpts, max_tokens=1, cost=self.load)
-        rest, notes = list(excerpts[len(kept) :]), list[str]()
-        if rest:
-            part = self._bare(rest[0], kept)
-            if part is None and not self.fits(rest[:1]):
-                part = yield from self._narrowed(rest[0], kept, ask)
+        order, notes = self._order(excerpts), list[str]()
+        ranks = sorted(order[: self._longest([excerpts[rank] for rank in order])])
+        kept = [excerpts[rank] for rank in ranks]
+        if order and not kept:
+            part = yield from self._narrowed(excerpts[order[0]], ask)
             if part is not None:
-                del rest[0]
-                kept.append(part)
-                which = "the best excerpt" if len(kept) == 1 else f"excerpt {len(kept)}"
-                if self.fits(kept):
-                    notes.append(f"{which} was narrowed to fit {self.limit}")
-                else:
-                    notes.append(f"the best sentence alone costs more than {self.limit}")
-        added, left = self._filling(kept, rest)
-        kept += [rest[at] for at in added]
-        if left:
+                kept, ranks = [part], order[:1]
+                fits = f"the best excerpt was narrowed to fit {self.limit}"
+                over = f"the best sentence alone costs more than {self.limit}"
+                notes.append(fits if self.fits(kept) else over)
+        if left := sorted(set(order) - set(ranks)):
             note = f"{len(left)} of {len(excerpts)} excerpts left out by {self.limit}"
-            skipped = [rest[at] for at in left if added and at < max(added)]
+            skipped = [excerpts[rank] for rank in left if ranks and rank < ranks[-1]]
             named = [f"{place(one)}, {self.returned([one])} tokens" for one in skipped[:NAMED]]
             if more := len(skipped) - len(named):
                 named.append(f"{more} more")
             notes.append(f"{note}, skipped for shorter ones: {'; '.join(named)}" if named else note)
-        if excerpts and not kept:
+        if order and not kept:
             notes.append(f"nothing to refer to: not one word fits {self.limit}")
-        return BudgetFit(kept, tuple(notes), tuple(rest[at] for at in left))
+        return BudgetFit(kept, tuple(notes), tuple(excerpts[rank] for rank in left))
 
-    def _filling(
-        self, kept: Sequence[Excerpt], rest: Sequence[Excerpt]
-    ) -> tuple[list[int], list[int]]:
-        """Return the places in ``rest`` of what still fits behind ``kept``, and of what does not.
-
-        Most are too long by themselves, or as long as some that did not fit, and are not rendered
-        among the others.
+    def _order(self, excerpts: Sequence[Excerpt]) -> list[int]:
+        """Return the order in which excerpts are bought: the best first, but a later one that is
+        LONG beside the others waits until those before it cost as much together.
         """
-        shown, added, left = list(kept), list[int](), list[int]()
-        room, failed = self._room(shown), Counter[int]()
-        for at, one in enumerate(rest):
-            # in a merged text only its own characters are new; the rule of the web stands once
-            line = self.max_tokens and not is_web(one.passage)
-            text = render_excerpts([one]) if line else one.body
-            overlaps = not line and any(
-                each.passage is one.passage and each.start < one.end and one.start < each.end
-                for each in shown
-            )
-            tokens = 0 if overlaps else self._count(text)
-            if tokens <= room and self.fits([*shown, one]):
-                shown.append(one)
-                added.append(at)
-                room = min(room, self._room(shown))
-                continue
-            left.append(at)
-            if 0 < tokens <= room:
-                failed[tokens] += 1
-                room = tokens - 1 if failed[tokens] == TRIES else room
-        return added, left
+        if self.max_tokens is None and self.share is None:
+            return list(range(len(excerpts)))
+        sizes = [self._count(one.text) for one in excerpts]
+        usual, spent = max([LONG * median(sizes), sizes[0]] if sizes else [0]), 0
+        order, waiting = list[int](), list[tuple[int, int]]()
+        for ranked in enumerate(sizes):
+            heappush(waiting, ranked[::-1])
+            while waiting and waiting[0][0] <= max(usual, spent):
+                size, rank = heappop(waiting)
+                order.append(rank)
+                spent += size
+        return order + sorted(rank for _, rank in waiting)
 
-    def _room(self, shown: Sequence[Excerpt]) -> int:
-        """Return the tokens that are left, a few more: counts of parts do not quite add up."""
-        if self.max_tokens:
-            return self.max_tokens - self.returned(shown) + ROUNDING
-        return (self.share or 0) - self.cost(shown) + ROUNDING
+    def _longest(self, ordered: Sequence[Excerpt]) -> int:
+        """Return how many of the first excerpts fit.
 
-    def _bare(self, excerpt: Excerpt, before: Sequence[Excerpt]) -> Excerpt | None:
-        """Return an excerpt without what it is shown under, if it has that and fits without."""
-        bare = replace(excerpt, lead=(), start=excerpt.start + under_heading(excerpt.body))
-        return bare if bare != excerpt and self.fits([*before, bare]) else None
+        The search looks at the same numbers of them at every budget, so that a larger one never
+        finds fewer, also where one more excerpt lowers the count because a gap closes.
+        """
+        if self.fits(ordered):
+            return len(ordered)
+        low, high = 0, 1
+        while high < len(ordered) and self.fits(ordered[:high]):
+            low, high = high, 2 * high
+        rest = range(low + 1, min(high, len(ordered)))
+        return low + bisect(rest, False, key=lambda length: not self.fits(ordered[:length]))
 
-    def _narrowed(
-        self, excerpt: Excerpt, before: Sequence[Excerpt], ask: Scored | None
-    ) -> Flow[Excerpt | None]:
-        """Shorten an excerpt to whole sentences; the first of all, if need be, to clauses or words.
+    def _narrowed(self, excerpt: Excerpt, ask: Scored | None) -> Flow[Excerpt | None]:
+        """Shorten an excerpt step by step, each step a part of the one before.
 
-        Of the outer parts the worse goes, until the rest fits.
+        Of the outer sentences the worse goes, until the rest fits; then the lead and the headings;
+        then clauses and words. A share gives way to the best sentence.
         """
         for spans in (self.split or split_sentences, split_clauses):
             base = excerpt.start
@@ -220,19 +207,15 @@ class Budget:
             if len(parts) > 1:
                 if ask is not None:
                     parts = yield from ask(parts)
-                while len(parts) > 1 and not self.fits([*before, _joined(parts)]):
+                while len(parts) > 1 and not self.fits([_joined(parts)]):
                     parts = parts[1:] if parts[0].score < parts[-1].score else parts[:-1]
-                excerpt = _joined(parts)
-            if self.fits([*before, excerpt]):
-                return excerpt
-            if (bare := self._bare(excerpt, before)) is not None:
-                return bare
-            if before:
-                return None  # a fragment beside better ones is not worth its tokens
-            if self.max_tokens is None or self.returned([excerpt]) <= self.max_tokens:
-                return excerpt
-        excerpt = replace(excerpt, start=excerpt.start + under_heading(excerpt.body))
-        return self._first_words(excerpt) or self._first_words(replace(excerpt, lead=()))
+            excerpt = _joined(parts) if parts else excerpt
+            bare = replace(excerpt, lead=(), start=excerpt.start + under_heading(excerpt.body))
+            for part in (excerpt, bare):
+                if self.max_tokens is None or self.returned([part]) <= self.max_tokens:
+                    return part
+            excerpt = bare
+        return self._first_words(excerpt)
 
     def _first_words(self, excerpt: Excerpt) -> Excerpt | None:
         for signs in (False, True):
@@ -245,5 +228,7 @@ class Budget:
 
 
 def _joined(parts: Sequence[Excerpt]) -> Excerpt:
-    best = max(parts, key=lambda part: part.score)
-    return replace(best, start=parts[0].start, end=parts[-1].end, lead=parts[0].lead)
+    best, start = max(parts, key=lambda part: part.score), parts[0].start
+    leads = [(a, min(b, start)) for part in parts for a, b in part.lead if a < start]
+    lead = tuple(merge_spans(best.passage.text, leads))
+    return replace(best, start=start, end=parts[-1].end, lead=lead)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 WRAPPED = 50
@@ -22,6 +22,7 @@ _ITEM = re.compile(
     r"\s*(?:[-*+•‣◦▪▫●○■□►✓✔✗–—]\s|\(?\d{1,3}[.)]\s|\(?[a-zA-Z]\)\s|\(?[ivxlcIVXLC]+\)\s"
     r"|\d{1,2}(?:\.\d{1,2})+\.?\s+[A-ZÀ-Þ]|[(（]?[一二三四五六七八九十]{1,3}[)）、]|[①-⑳]"
     r"|:[A-Za-z][^:\n]{0,80}:(?:\s|\Z))"  # the last is a field, such as `:param x: its width`
+    r"|\s*\.\. (?!code|source|parsed|prompt|doctest|testcode|ipython|math)[\w:+-]+::\s*\S"
     r"|\s{2,}\*{0,2}[A-Za-z_][\w.]{0,40}(?:\s\([^()\n]{1,80}\))?:\s+\S"  # ... under `Args:`
 )
 _OPTION = re.compile(r"\s*--?[A-Za-z?]")
@@ -93,6 +94,7 @@ class _Reader:
         self.indents = [_indent(line) for line in lines]  # -1 where a line is blank
         self.fences = dict(_fences(lines))
         self.records = dict(_records(lines))
+        self.wrapped = set(_wrapped(lines, self.indents))
         self.above = -1  # the first line of the last block that is not blank
         self.above_last = -1  # and its last
 
@@ -135,7 +137,7 @@ class _Reader:
         if self.above < 0 or at == 0 or self.indents[at - 1] >= 0:
             return 0
         opener, base = self.lines[self.above_last].rstrip(), self.indents[self.above]
-        if opener.endswith("::"):
+        if opener.endswith("::") and not opener.lstrip().startswith(".. "):
             return self._indented(at, indent) if indent > base else 0
         if indent < base + 4 or self._is_item(at):
             return 0
@@ -284,7 +286,7 @@ class _Reader:
         while after < len(self.lines) and self.indents[after] >= 0 and not self._opens(after):
             colon = after == at + 1 and self.lines[after].lstrip().startswith(": ")
             below = colon or self.indents[after] > indent
-            if not below and _breaks(self.lines[after - 1], self.lines[after]):
+            if not below and self._ends(after - 1):
                 break
             after += 1
         return after
@@ -292,12 +294,15 @@ class _Reader:
     def _paragraph(self, at: int) -> int:
         after = at + 1
         while after < len(self.lines) and self.indents[after] >= 0:
-            line, following = self.lines[after - 1], self.lines[after]
-            signs = after not in self.fences and _LINE_OF_SIGNS.match(following)
-            if _breaks(line, following) or (self._opens(after) and not signs):
+            signs = after not in self.fences and _LINE_OF_SIGNS.match(self.lines[after])
+            if self._ends(after - 1) or (self._opens(after) and not signs):
                 break
             after += 1
         return after
+
+    def _ends(self, at: int) -> bool:
+        """Return whether a paragraph ends with a line, which another follows."""
+        return at not in self.wrapped and _breaks(self.lines[at], self.lines[at + 1])
 
     def _opens(self, at: int) -> bool:
         """Return whether a line can only be the first of a block."""
@@ -341,6 +346,23 @@ def _breaks(line: str, following: str) -> bool:
     if WRAPPED / 2 <= columns < WRAPPED:
         columns += len(_WIDE.findall(body))  # an ideograph takes two
     return columns < WRAPPED and not following.lstrip()[:1].islower()
+
+
+def _wrapped(lines: Sequence[str], indents: Sequence[int]) -> Iterator[int]:
+    """Yield the lines of paragraphs that were wrapped, also at a narrow width.
+
+    There nearly every line is too full for the next word, and some go on in lower case.
+    """
+    for indent, run in groupby(range(len(lines)), indents.__getitem__):
+        rows = [(at, lines[at].split()) for at in run]
+        if indent < 0 or len(rows) < 3:
+            continue
+        sizes = {at: len(lines[at].strip()) for at, _ in rows}
+        width = max(sizes.values())
+        full = [at for (at, _), (_, words) in pairwise(rows) if sizes[at] + len(words[0]) >= width]
+        lower = sum(words[0][0].islower() for _, words in rows[1:])
+        if len(full) >= 0.8 * (len(rows) - 1) and 3 * lower >= len(rows) - 1:
+            yield from full
 
 
 def _records(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -11,6 +11,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import log
 from typing import TypeAlias
 
 from fitrag_integrations.text.blocks import (
@@ -27,6 +28,7 @@ from fitrag_integrations.text.blocks import (
 )
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.records import records_of
+from fitrag_integrations.text.spans import trimmed
 
 Span: TypeAlias = tuple[int, int]  # [start, end) in the text
 Lead: TypeAlias = tuple[Span, ...]
@@ -44,9 +46,35 @@ which who why will with you your
 """
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
+_THOUSANDS = re.compile(r"(?<![\w,.-])\d{1,3}(?:,\d{3})+(?![\w,-])")
 _JOINED = re.compile(r"[a-z0-9](?:[\w./-]*[a-z0-9])?")
+_PARTED = re.compile(r"[^\w.]|_|(?<!\d)\.|\.(?!\d)")
+_SMALL = re.compile(r"\d{1,2}|(?:1[5-9]|20)\d\d")
+_NUMBER = re.compile(r"\d{3,}")
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
-_MARKED = re.compile(r"\A\s{0,3}#|([^\w\s])\1\1\s*\Z")  # hashes before, or signs under a heading
+# What names or announces: hashes before or signs under a heading, a colon.
+_COLON = re.compile(r"[^\W_][^\w\s]{0,4}?[:：]{1,2}[*_ ]*\Z")
+_MARKED = re.compile(rf"\A\s{{0,3}}#|([^\w\s])\1\1\s*\Z|{_COLON.pattern}")
+# What says nothing by itself: signs, and a directive or an admonition without its content.
+_EMPTY = re.compile(
+    r"[\W_]+|\.\. [\w:+-]+::\s*|(?:>\s*)?\[![A-Za-z]+\]\s*|:::+\s*\w*\s*|!!!\s*\w+\s*"
+)
+_TERM = re.compile(r"\s*\.\. [\w:+-]+::\s*\S")  # a directive that names something
+_NAME = re.compile(r"[#=~^*\s]*`?[-/$@.]*\w[\w.:/@$()\[\]-]*`?[#=~^*\s-]*|[^`]*`[^`\n]+`[^`]*")
+_VALUE = re.compile(r"\W{0,3}[A-Za-z][\w ]{0,24}\W{0,3}:\W{0,3}\s.{1,60}", re.DOTALL)
+_REVERSES = re.compile(
+    r"\W*(?:But|However|Instead|Otherwise|Unless|Except|Nevertheless|Yet|Still|Aber|Jedoch"
+    r"|Stattdessen|Sonst|Allerdings|Mais|Cependant|Sauf|Pero|Sin embargo)\b"
+    r"|\W*(?:This|That|These|Those|It|They)\b.{0,160}\b(?:instead\b(?! of)|no longer\b)",
+    re.DOTALL,
+)
+_CELL = re.compile(r"\s*\|?[^|\t\n]*?\w[^|\t\n]*?(?=\s*[|\t\n]|\s{2}|\Z)")
+_ENDED = re.compile(r"[.!?…。！？;:\"'”’»)\]`*_|]\Z|\d")
+_TORN = re.compile(r"[A-Za-z ,;'’-]+(?:\.|)", re.ASCII)  # words alone, of which a chunk may tear
+JOINED, TORN = -1, -2  # roles of a sentence, beside kinds of blocks
+MOST_JOINED = 600
+"""Characters of two sentences that stay together."""
+FEW_WORDS = 5  # of a sentence that a chunk tore
 _RULE = re.compile(r"^[\W_]+$", re.MULTILINE)  # what parts the header row of a table from the rest
 _LABEL = 60  # characters of a line without a stop that may be a lead-in
 # What is linked or drawn: the first group is what a reader sees of it.
@@ -62,6 +90,12 @@ _LINKS = re.compile(
     re.MULTILINE,
 )
 _DOTS = re.compile(r"(?:\.\s?){4,}\s*\d{1,4}\s*\Z")  # an entry in a table of contents
+# A run of base64 or of hexadecimal digits, which have small letters or none, and what it is in.
+_RUN = re.compile(r"(?:data:[\w/+.-]+;base64,|sha\d+[-:])?[A-Za-z0-9+/]{32,}=*")
+_MIXED = re.compile(r"\d"), re.compile(r"[A-Z].*[a-z]|[a-z].*[A-Z]|\A[^G-Zg-z/+=]+\Z|:")
+_SIGN = re.compile(r"[;{}()=]")
+MINIFIED = 150
+"""Characters of the shortest line of code without blanks that is a blob."""
 _LETTER = re.compile(r"[^\W\d_]")
 _LINE_OF_LINKS = re.compile(r"https?:|\[|!\[|\.\. |<a\s|<img\s|^\s*:(?:target|alt)|\|\w|`", re.M)
 
@@ -86,26 +120,32 @@ def leads_of(text: str, spans: Iterable[Span]) -> list[Lead | None]:
 def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]:
     """Return the spans with their leads, each heading joined to what stands under it.
 
-    A heading by itself answers nothing. One with nothing under it is left out, unless the text has
-    nothing else; a line in bold or in capitals at the end of a text is text.
+    What only names or announces answers nothing: a heading, a question, a line that ends in a colon
+    belong to what follows, and are left out where nothing does, unless the text has nothing else.
+    So are rulers, bare directives, and the few words of a sentence that a chunk tore. A sentence
+    that takes back the one before ("However, ...") stays with it.
     """
     given = tuple(spans)
     units, above = list[tuple[Span, Lead | None]](), list[Span]()
-    for span, (lead, heading) in zip(given, _walked(text, given), strict=True):
-        if not has_text(text[slice(*span)]):
+    for span, (lead, role) in zip(given, _walked(text, given), strict=True):
+        words = text[slice(*span)]
+        if not has_text(words) or (_EMPTY.fullmatch(words) and len(given) > 1):
             continue
-        if heading:
+        if role == HEADING:
             above.append(span)
             if lead is None:  # it is shown with what it leads
                 units += [(one, None) for one in above]
                 above.clear()
-            continue
-        start = above[0][0] if above else span[0]
-        units.append(((start, span[1]), lead))
-        above.clear()
+        elif role == JOINED and units and not above and span[1] - units[-1][0][0] <= MOST_JOINED:
+            units[-1] = (units[-1][0][0], span[1]), units[-1][1]
+        elif role != TORN or len(given) == 1:
+            start = above[0][0] if above else span[0]
+            before = lead and tuple(one for one in lead if one[1] <= start)
+            units.append(((start, span[1]), before))
+            above.clear()
     marked = [span for span in above if _MARKED.search(text[slice(*span)])]
     last = [span for span in above if span not in marked or not units]
-    return units + [(span, ()) for span in last]
+    return units + [(span, ()) for span in last or (given[:1] if not units else ())]
 
 
 def under_heading(text: str) -> int:
@@ -120,17 +160,17 @@ def under_heading(text: str) -> int:
 
 
 @lru_cache(maxsize=2048)
-def _walked(text: str, spans: tuple[Span, ...]) -> tuple[tuple[Lead | None, bool], ...]:
-    """Return the lead of each span, and whether it is a heading."""
+def _walked(text: str, spans: tuple[Span, ...]) -> tuple[tuple[Lead | None, int], ...]:
+    """Return the lead of each span, and whether it is a HEADING, JOINED, TORN or else PROSE."""
     if members := records_of(text, longest=0):
         starts = [one.start for one in members]
         own = (members[max(0, bisect(starts, start) - 1)].lead for start, _ in spans)
         above = zip(own, spans, strict=True)
-        return tuple((tuple(s for s in lead if s[1] <= at), False) for lead, (at, _) in above)
+        return tuple((tuple(s for s in lead if s[1] <= at), PROSE) for lead, (at, _) in above)
     walk = _Leads(text)
     leads = list(walk.of(spans))
     return tuple(
-        (None if span in walk.openers else lead, span in walk.headings)
+        (None if span in walk.openers else lead, walk.roles.get(span, PROSE))
         for span, lead in zip(spans, leads, strict=True)
     )
 
@@ -147,7 +187,7 @@ class _Leads:
         self.table: Lead | None = None
         self.columns: Span | None = None  # the header row, where a line of signs sets it off
         self.openers: set[Span] = set()  # headings and lead-in lines that lead something
-        self.headings: set[Span] = set()
+        self.roles: dict[Span, int] = {}
 
     def of(self, spans: Sequence[Span]) -> Iterator[Lead]:
         at = 0
@@ -158,17 +198,53 @@ class _Leads:
             if block.kind == BLANK or first == at:
                 yield from ((),) * (at - first)
                 continue
-            lead = self._lead(block, spans[first])
-            if block.kind == HEADING:
-                self.headings.update(span for span in spans[first:at] if span[1] <= block.end)
+            own = spans[first:at]
+            lead = self._lead(block, own)
+            self._note_roles(block, own)
             yield lead
-            further = self._with(lead, spans[first]) if block.kind == ITEM else lead
-            for start, _ in spans[first + 1 : at]:  # in a list run together, they are items too
+            name = self._name(block, own[0])
+            further = self._with(lead, name) if name else lead
+            for start, _ in own[1:]:  # in a list run together, they are items too
                 yield lead if _RUN_IN.match(self.text, start) else further
-            self.above, self.last = block, spans[at - 1]
+            self.above, self.last = block, own[-1]
 
-    def _lead(self, block: Block, first: Span) -> Lead:
+    def _note_roles(self, block: Block, own: Sequence[Span]) -> None:
+        """Note what of a block belongs to what follows or to what comes before."""
+        words = [self.text[slice(*span)] for span in own]
+        if block.kind == HEADING:
+            self.roles |= {span: HEADING for span in own if span[1] <= block.end}
+        if block.kind not in (PROSE, ITEM):
+            return
+        self.roles |= {
+            span: JOINED
+            for span, one in zip(own[1:], words[1:], strict=True)
+            if _REVERSES.match(one)
+        }
+        asks = len(own) == 1 and words[0].endswith(("?", "？")) and not self.items
+        if own[-1][1] - own[-1][0] <= LONG_LEAD and (_COLON.search(words[-1]) or asks):
+            self.roles[own[-1]] = HEADING
+        few = [len(one.split()) < FEW_WORDS and _TORN.fullmatch(one) for one in words]
+        if len(own) > 1 and few[0] and words[0][0].islower() and not own[0][0]:
+            self.roles[own[0]] = TORN
+        at_end = own[-1][1] == len(self.text.rstrip())
+        if len(own) > 1 and few[-1] and at_end and not _ENDED.search(words[-1]):
+            self.roles[own[-1]] = TORN
+
+    def _name(self, block: Block, first: Span) -> Span | None:
+        """Return what names the further sentences of an item or a row."""
+        if block.kind == ITEM:
+            return first
+        if block.kind == PROSE and self.above and self.roles.get(self.last) == HEADING:
+            heads = self.above.kind == HEADING
+            return None if heads and not _NAME.fullmatch(self.text, *self.last) else self.last
+        if block.kind not in (ROW, LINE):
+            return None
+        cell = _CELL.match(self.text, *first)
+        return cell.span() if cell else None
+
+    def _lead(self, block: Block, own: Sequence[Span]) -> Lead:
         """Return the lead of a block, and note what the block opens and closes."""
+        first = own[0]
         sibling: Lead | None = None
         while self.items and block.indent <= self.items[-1][0]:
             indent, lead, _ = self.items.pop()
@@ -180,9 +256,9 @@ class _Leads:
             self.heading, self.items = first, []
             return ()
         if block.kind == PROSE:
-            return self._chain() if self.items else ()
+            return self._chain() or self._under(block, own)
         if block.kind == CODE:
-            return self._opened()
+            return self._opened(code=True)
         if block.kind == ITEM:
             lead = self._opened() if sibling is None else sibling
             self.items.append((block.indent, lead, first))
@@ -197,21 +273,34 @@ class _Leads:
             self.openers.add(self.columns)
         return self.table
 
-    def _opened(self) -> Lead:
+    def _under(self, block: Block, own: Sequence[Span]) -> Lead:
+        """Return the heading of prose that needs it: of an option, or above a bare value."""
+        if self.heading is None or self.above is None or self.above.kind == HEADING:
+            return ()
+        named = _NAME.fullmatch(self.text, *self.heading)
+        value = _VALUE.fullmatch(self.text, own[0][0], own[-1][1])
+        return self._with((), self.heading) if named or value else ()
+
+    def _opened(self, *, code: bool = False) -> Lead:
         """Return what leads a list, a table or code that begins here."""
         lead = self._chain()
-        opener = self._intro() or (None if lead else self.heading)
-        if opener is None or opener in lead:
-            return lead
-        if (led := self._with(lead, opener)) != lead:
-            self.openers.add(opener)
-        return led
+        if opener := self._intro() or (None if lead else self.heading):
+            led = lead if opener in lead else self._with(lead, opener)
+            if led != lead:
+                self.openers.add(opener)
+            return led
+        if code and self.above and self.above.kind == PROSE:  # what announces it
+            whole = self.above.start, self.last[1]
+            return self._with(lead, trimmed(self.text, *whole)) or self._with(lead, self.last)
+        return lead
 
     def _chain(self) -> Lead:
         """Return the innermost open item after its own lead."""
         if not self.items:
             return ()
         _, lead, first = self.items[-1]
+        if _TERM.match(self.text, *first):
+            self.openers.add(first)
         return self._with(lead, first)
 
     def _intro(self) -> Span | None:
@@ -219,7 +308,9 @@ class _Leads:
         if self.above is None or self.above.kind in (CODE, HEADER, ROW, LINE):
             return None
         words = self.text[slice(*self.last)].rstrip("*_ ")
-        if words.endswith((":", "：")) or self.above.kind == HEADING:
+        if _EMPTY.fullmatch(words):
+            return None
+        if _COLON.search(words) or self.above.kind == HEADING:
             return self.last
         label = self.above.kind == PROSE and len(words) < _LABEL and "\n" not in words
         alone = label and not self.text[self.above.start : self.last[0]].strip()
@@ -229,16 +320,39 @@ class _Leads:
         return (*lead, span) if span[1] - span[0] <= most else lead
 
 
-def identifiers(text: str) -> frozenset[str]:
-    """Return the words that name one thing exactly, such as tx-4240 or 3.12.1, in lower case.
+def identifiers(text: str, *, parts: bool = False) -> frozenset[str]:
+    """Return the words with a digit that may name one thing, such as tx4241 or 3.12.1.
 
-    They have digits, and letters or more than one point.
+    However a word is spelled apart, it is the same: TX-4241, tx4241 and TX 4241; 12,500 and 12500.
+    Years and numbers below 100 name nothing by themselves.
+
+    Args:
+        text: A question or a text.
+        parts: Whether the numbers inside longer words are returned too.
     """
-    return frozenset(
-        word
-        for word in _JOINED.findall(text.casefold())
-        if any(map(str.isdigit, word)) and (any(map(str.isalpha, word)) or word.count(".") > 1)
-    )
+    found, before = set[str](), ("", 0)
+    plain = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), text.casefold())
+    for word in _JOINED.finditer(plain):
+        key = _PARTED.sub("", word[0])
+        if any(map(str.isdigit, key)) and not _SMALL.fullmatch(key):
+            found.add(key)
+            found.update(_NUMBER.findall(key) if parts else ())
+            if key[0].isdigit() and before[0].isalpha() and word.start() == before[1] + 1:
+                found.add(before[0] + key)
+        before = key, word.end()
+    return frozenset(found)
+
+
+def named_exactly(question: str, texts: Sequence[str]) -> list[float]:
+    """Return for each text how much an identifier of the question tells it from the others.
+
+    It is 1 where no other text holds it, less the more do, and 0 where all do or it has none.
+    """
+    asked, total = identifiers(question), max(2, len(texts))
+    held = [asked & identifiers(text, parts=True) if asked else asked for text in texts]
+    counts = Counter(word for words in held for word in words)
+    rare = {word: log(total / count) / log(total) for word, count in counts.items()}
+    return [max((rare[word] for word in words), default=0.0) for words in held]
 
 
 def named_by(question: str, texts: Sequence[str]) -> list[int]:
@@ -272,3 +386,15 @@ def is_links(text: str) -> bool:
         return False
     rest, linked = len(_LETTER.findall(outside)), len(_LETTER.findall(inside))
     return rest <= FEW_LETTERS * (rest + linked)
+
+
+@lru_cache(maxsize=256)
+def is_blob(text: str) -> bool:
+    """Return whether a text is data and no words: base64, hashes, minified code."""
+    runs = [run for run in _RUN.findall(text) if all(kind.search(run) for kind in _MIXED)]
+    if runs:
+        words = len(_WORD.findall(text)) - sum(len(_WORD.findall(run)) for run in runs)
+        return words <= max(1, sum(map(len, runs)) // 80)
+    line = text.strip()
+    dense = len(line) >= MINIFIED and text.isascii() and 25 * len(line.split()) < len(line)
+    return dense and len(_SIGN.findall(line)) > max(len(line) / 12, 4 * line.count('":'))

@@ -22,6 +22,7 @@ LEADS, LONG_LEAD = 4, 160  # spans of a lead, and the characters of one
 
 Span: TypeAlias = tuple[int, int]
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|"')
+_INSIDE = re.compile(r'[{,\[](?=\s*")')  # where a text that was torn inside a value goes on
 _PLAIN = re.compile(r"-?\d[\d.eE+-]*|true|false|null")
 _YAML = re.compile(
     r"(?P<indent>[ ]*)(?P<items>(?:-[ ]+|-(?=\n|\Z))*)"
@@ -115,11 +116,16 @@ def _is_header(node: _Node) -> bool:
 
 def _json(text: str) -> _Node | None:
     """Read a text that is mostly strings, numbers and signs of JSON, with two names or more."""
-    if text.lstrip()[:1] not in ("{", "[", '"', "}", "]", ","):
+    if text.count('":') + text.count('" :') < 2:
         return None
     path, start, key, names, other = [_Node(0, 0, len(text))], -1, 0, 0, 0
-    tree = path[0]
-    for token in _TOKEN.finditer(text):
+    tree, whole = path[0], text.lstrip()[:1] in ("{", "[", '"', "}", "]", ",")
+    torn = None if whole else _INSIDE.search(text, 0, 2 * MAX_RECORD)
+    if torn:
+        tree.below.append(_Node(0, 0, torn.start()))
+    elif not whole:
+        return None
+    for token in _TOKEN.finditer(text, torn.start() if torn else 0):
         sign, below = token[0], path[-1].below
         if sign == ":" and below and not below[-1].below:
             names += 1
@@ -144,7 +150,7 @@ def _json(text: str) -> _Node | None:
 
 def _elements(text: str) -> _Node | None:
     """Read a text of elements, a third of it tags."""
-    if text.lstrip()[:1] != "<":
+    if not _TAG.search(text, 0, MAX_RECORD):
         return None
     path, signs = [_Node(0, 0, len(text))], 0
     tree, nodes = path[0], path[:]

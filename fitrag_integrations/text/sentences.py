@@ -4,8 +4,8 @@
 cuts what would be too long. Every span is non-empty, inside the text, after the one before, and
 free of blanks at its ends; together they cover every character that is not blank.
 
-Left out: languages that write neither blanks nor a sign at the end of a sentence, such as Thai;
-their texts are cut by length alone, three signs counted as a word.
+Thai and its neighbors write a blank and no sign at the end of a sentence: their texts are cut at
+blanks, into pieces of up to 120 signs.
 
 Methods cut passages with it, and retrieval cuts files; users find it in ``methods``.
 """
@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Annotated, Any, TypeAlias
 
 from fitrag_integrations.core.checks import check_callable, check_text
-from fitrag_integrations.text.blocks import BLANK, CODE, LINE, blocks_of
+from fitrag_integrations.text.blocks import BLANK, CODE, HEADER, LINE, ROW, blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.records import records_of
 from fitrag_integrations.text.spans import trimmed
@@ -33,6 +33,8 @@ MAX_CHARACTERS = 800
 """No piece is longer; a word beyond it (a long URL, a text without blanks) is cut inside."""
 MAX_CODE = 2000
 """A block of code of at most so many characters stays whole; a longer one is cut at blank lines."""
+MAX_ROW = 240
+"""A table row of at most so many characters stays whole; a longer one is cut into sentences."""
 TEXTS, LONGEST = 2048, 4096
 """Of so many texts met last, none of more characters, the spans are kept: passages come again."""
 
@@ -53,7 +55,12 @@ _LAST = (
 _DENSE = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai, Lao, Burmese, Khmer
 _BLANK_LINES = re.compile(r"\n(?=[^\S\n]*\n)")
 # Where a piece is best cut: between lines, after a stop, or else after a pause.
-_GAPS = (re.compile(r"\s*\n"), re.compile(r"(?<=[.!?;:…])\s"), re.compile(r"(?<=[,،、，])\s"))
+_GAPS = (
+    re.compile(r"\s*\n"),
+    re.compile(rf"(?<={_DENSE.pattern})\s(?={_DENSE.pattern})"),
+    re.compile(r"(?<=[.!?;:…])\s"),
+    re.compile(r"(?<=[,،、，])\s"),
+)
 
 
 def split_sentences(text: str) -> list[Span]:
@@ -79,7 +86,7 @@ def _split(text: str) -> tuple[Span, ...]:
     for start, end, kind, body in [part[:4] for part in records_of(text)] or blocks:
         if kind == CODE:
             spans.extend(_code(text, start, end))
-        elif kind == LINE:
+        elif kind == LINE or (kind in (HEADER, ROW) and end - start <= MAX_ROW):
             spans.extend(_pieces(text, start, end))
         elif kind != BLANK:
             begun = (body + at for at in starts_of(text[body:end])[1:])
@@ -139,14 +146,14 @@ def _cut(text: str, words: Sequence[Span], at: int) -> int:
 
 def _dense(text: str) -> int:
     """Return how many words the signs of a script without blanks and stops count for."""
-    return 0 if text.isascii() else len(_DENSE.findall(text)) // 3
+    return 0 if text.isascii() else 2 * len(_DENSE.findall(text)) // 3
 
 
 def _words(text: str, start: int, end: int, longest: int = 0) -> Iterator[Span]:
     """Yield the words of a span; a longer one is cut after a mark or a tag, or between signs."""
     for word in _WORD.finditer(text, start, end):
         at = word.start()
-        most = longest or (3 * MAX_WORDS if _dense(word[0]) else MAX_CHARACTERS)
+        most = longest or (2 * MAX_WORDS if _dense(word[0]) else MAX_CHARACTERS)
         while word.end() - at > most:
             marks = [mark.end() for mark in _mark().finditer(text, at + most // 2, at + most)]
             cut = marks[-1] if marks else _between_signs(text, at, at + most)

@@ -27,10 +27,11 @@ class Selected(Record):
         end: Character after the last.
         score: What the method ranked by; None where nothing scored it.
         kept: Whether it is in the context, whole or in part.
-        reason: Empty where kept, else what dropped it: "blank", "duplicate", "max_passages",
-            "max_sentences", "refused" (by the scorer or evaluator), "top_n", "k", "min_score",
-            "threshold", "per_passage", "detector", "budget", "decision" (the question needs no
-            retrieval), "action" (CRAG's), or "method" for any other choice of a method.
+        reason: Empty where kept, else what dropped it: "blank", "blob" (data without words),
+            "duplicate", "max_passages", "max_sentences", "refused" (by the scorer or evaluator),
+            "top_n", "k", "min_score", "threshold", "per_passage", "detector", "budget",
+            "decision" (the question needs no retrieval), "action" (CRAG's), or "method" for any
+            other choice of a method.
         detail: The limit, or the copy that was kept instead, in a few words.
         whole: Whether it is a document; False for a part of one.
     """

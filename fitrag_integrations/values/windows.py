@@ -5,22 +5,30 @@ Sub-documents are FIT-RAG's (section 4.4.2): windows of three sentences, one sen
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+import re
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from html import unescape
 from operator import attrgetter
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.record import remade
 from fitrag_integrations.text.cleaning import has_text
-from fitrag_integrations.text.layout import is_links, units_of
+from fitrag_integrations.text.layout import is_blob, is_links, units_of
 from fitrag_integrations.text.sentences import SentenceSplitter, split_sentences
-from fitrag_integrations.text.spans import merge_spans, trimmed
+from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.values.excerpt import SPAN, Excerpt, grouped, place
 from fitrag_integrations.values.passage import Passage, named
 from fitrag_integrations.values.selected import Selection
+
+_TAGS = re.compile(r"</?[a-z][^<>]{0,200}>|^[ \t>]*>", re.IGNORECASE | re.MULTILINE)
+# A word, with the sign of a number and what is joined inside; a sign that compares or measures.
+_TOKEN = re.compile(
+    r"(?:(?<![^\s(])[-+−](?=\d))?[^\W_]+(?:[\w.,:'’/@-]*[^\W_])?(?:\+\+|\#)?"
+    r"|[<>≤≥≠≈±%$€£°](?!>)|(?<![=<>!])!?={1,2}(?!=)"
+)
 
 
 def windows(
@@ -85,58 +93,18 @@ def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
     return merged
 
 
-def fit(
-    excerpts: Sequence[Excerpt],
-    *,
-    max_tokens: int | None,
-    cost: Callable[[Sequence[Excerpt]], float],
-) -> list[Excerpt]:
-    """Return the longest prefix that costs at most ``max_tokens``.
-
-    ``cost`` counts the very text that a prompt shows; ``methods.budget`` fills what is left.
-
-    Where adding an excerpt can lower the count (a tokenizer that merges across the seam, a gap
-    that closes) there may be several prefixes that fit and are too long with the next excerpt;
-    one of them is kept. It never costs more than ``max_tokens``, because it was itself counted.
-    """
-    if max_tokens is None or not excerpts:
-        return list(excerpts)
-    most = check_whole("max_tokens", max_tokens, low=1)
-    if (whole := cost(excerpts)) <= most:
-        return list(excerpts)
-    lengths = list(accumulate(one.end - one.start for one in excerpts))
-    guess = bisect_right(lengths, lengths[-1] * most / whole)  # as many characters a token
-    fits = lambda length: cost(excerpts[:length]) <= most  # noqa: E731
-    return list(excerpts[: _longest(guess, len(excerpts), fits)])
-
-
-def _longest(guess: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Find a length below ``high`` that fits while the next does not, around a guess.
-
-    Each look renders and counts a whole prefix, so the steps double.
-    """
-    low, at, step = 0, guess, 1  # low fits, high does not
-    while high - low > 1:
-        if not low < at < high:
-            at = (low + high) // 2
-        if fits(at):
-            low, at = at, at + step
-        else:
-            high, at = at, at - step
-        step *= 2
-    return low
-
-
 def with_text(passages: Sequence[Passage]) -> list[Passage]:
     """Leave out passages whose text is blank: there is nothing to score, and scorers refuse it."""
     return [one for one in passages if has_text(one.text)]
 
 
 def same_text(text: str) -> str:
-    """Return what equal texts have in common: all but their blanks."""
-    if text.isascii() and text.isprintable() and "  " not in text:  # as most are
-        return text.strip()
-    return " ".join(text.split())
+    """Return what copies of a text have in common: its words, and signs that change the meaning.
+
+    Their case, punctuation, emphasis and tags are no part of it.
+    """
+    words = _TOKEN.findall(_TAGS.sub(" ", unescape(text.replace("\\", ""))).casefold())
+    return " ".join(words) or " ".join(text.split())
 
 
 def copied(passage: Passage, text: str | None = None) -> tuple[str, str]:
@@ -160,8 +128,8 @@ def usable(
 
     Args:
         found: Passages, in the order of retrieval.
-        deduplicate: Leave out copies: passages whose text and title are those of an earlier one
-            but for blanks, whatever their ids.
+        deduplicate: Leave out copies: passages with the words and the title of an earlier one,
+            whatever their ids.
         scored: Whether `best_copies` follows, so that scores decide which copy stays: only the very
             same passage, found again, is left out.
         k: Maximum number of passages returned; None is no limit.
@@ -276,90 +244,130 @@ def apart(
     *,
     per_passage: int | None = None,
     deduplicate: bool = True,
+    trim: bool = True,
     selection: Selection | None = None,
 ) -> list[Excerpt]:
     """Keep of excerpts, best first, what no better one shows already.
 
-    An excerpt that overlaps a better one of its passage is dropped.
+    An excerpt that overlaps a better one of its passage is dropped, and so is a blob of data.
 
     Args:
         ordered: Excerpts, best first.
         per_passage: Maximum number of excerpts of a passage; None is no limit.
-        deduplicate: Also drop excerpts whose text and title are those of a better one but for
-            blanks, and show text that chunks of one source share (`Passage.origin`) once: of two
-            excerpts that overlap in the source, one that holds the other stays, at the better
-            score; else the worse loses the part that the better one shows.
+        deduplicate: Also drop copies of a better one (`copied`), and show sentences that chunks of
+            one source share (`Passage.origin`) once: of two excerpts that overlap in the source,
+            one that holds the other stays, at the better score; else the worse loses the sentences
+            that the better one shows whole.
+        trim: Whether an excerpt may lose sentences, and blobs be dropped; without, only what is
+            shown whole is dropped.
         selection: Records what is dropped.
     """
-    selection = selection or Selection()
-    kept: dict[int, Excerpt] = {}
+    selection, shown = selection or Selection(), _Shown()
     texts: dict[Hashable, Excerpt] = {}
-    taken: dict[Hashable, list[tuple[int, int, int]]] = {}  # [start, end) and number, in order
     counts: Counter[int] = Counter()
-    for number, given in enumerate(ordered):
-        one, own = given, id(given.passage)
-        text = copied(one.passage, one.text) if deduplicate else ()
-        if text in texts and deduplicate:
-            selection.drop([given], "duplicate", f"same text as {place(texts[text])}")
+    for number, one in enumerate(ordered):
+        own, text = id(one.passage), copied(one.passage, one.text) if deduplicate else number
+        if trim and is_blob(one.passage.text[one.start : one.end]):
+            selection.drop([one], "blob", "data, no words")
             continue
         if per_passage is not None and counts[own] >= per_passage:
-            selection.drop([given], "per_passage", f"per_passage={per_passage}")
+            selection.drop([one], "per_passage", f"per_passage={per_passage}")
             continue
-        key, base = (one.passage.origin if deduplicate else None) or (own, 0)
-        over = _over(taken.get(key, []), base + one.start, base + one.end)
-        if not all(_agree(one, base, kept[n], start) for start, _, n in over):
-            key, base = own, 0  # the offsets do not count in one text
-            over = _over(taken.get(key, []), one.start, one.end)
-        others = [kept[n] for *_, n in over]
-        if any(other.passage is one.passage for other in others):
-            selection.drop([given], "per_passage", f"overlaps {place(others[0])}")
+        origin = (one.passage.origin if deduplicate else None) or (own, 0)
+        over = shown.over(one, origin)
+        if not all(_agree(one, origin[1], *each) for each in over):
+            origin = own, 0  # the offsets do not count in one text
+            over = shown.over(one, origin)
+        span = origin[1] + one.start, origin[1] + one.end
+        held = [e for e in over if span[0] <= e[1] and e[2] <= span[1] and e[1:3] != span]
+        if (copy := texts.get(text)) and not any(copy is each[0] for each in held):
+            selection.drop([one], "duplicate", f"same text as {place(copy)}")
             continue
-        if others:
-            (start, end, n), part = over[0], _rest(one, base, over)
-            inside = base + one.start <= start and end <= base + one.end
-            if len(over) == 1 and inside and end - start < one.end - one.start:
-                taken[key].remove(over[0])
-                counts[id(kept[n].passage)] -= 1
-                one = remade(one, score=others[0].score, labels=others[0].labels)
-                selection.drop([kept[n]], "duplicate", f"part of {place(one)}")
-                number = min(number, n)  # noqa: PLW2901 - it takes the place of the better one
-            elif part is None:
-                selection.drop([given], "duplicate", f"part of {place(others[0])}")
-                continue
-            else:
-                one = part
-        kept[number] = texts[text] = one
+        if same := next((other for other, *_ in over if other.passage is one.passage), None):
+            selection.drop([one], "per_passage", f"overlaps {place(same)}")
+            continue
+        part = _without(one, origin[1], [e for e in over if e not in held], trim=trim)
+        if part is None:
+            selection.drop([one], "duplicate", f"part of {place(over[0][0])}")
+            continue
+        span = origin[1] + part.start, origin[1] + part.end
+        held = [each for each in held if span[0] <= each[1] and each[2] <= span[1]]
+        for other, _, _, n in held:
+            shown.remove(origin[0], n)
+            counts[id(other.passage)] -= 1
+            if other.score > part.score:
+                part = remade(part, score=other.score, labels=other.labels)
+            selection.drop([other], "duplicate", f"part of {place(part)}")
+        number = min(number, *(n for *_, n in held), number)  # noqa: PLW2901 - it takes their place
+        texts[text] = part
         counts[own] += 1
-        insort(taken.setdefault(key, []), (base + one.start, base + one.end, number))
-    return [kept[number] for number in sorted(kept)]
+        shown.add(part, origin, number)
+    return shown.excerpts
 
 
-def _over(taken: list[tuple[int, int, int]], start: int, end: int) -> list[tuple[int, int, int]]:
-    """Return those of spans, in order and apart, that share a character with ``[start, end)``."""
-    at = bisect_right(taken, (start, end, 0))
-    first = at - 1 if at and taken[at - 1][1] > start else at
-    after = next((n for n in range(at, len(taken)) if taken[n][0] >= end), len(taken))
-    return taken[first:after]
+class _Shown:
+    """Excerpts by their place in the text that they were cut from, which several may share."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Excerpt, int, int, int]] = {}  # with [start, end) and number
+        self._starts: dict[Hashable, list[tuple[int, int]]] = {}  # and number, in order
+        self._longest = 0
+
+    @property
+    def excerpts(self) -> list[Excerpt]:
+        return [self._kept[number][0] for number in sorted(self._kept)]
+
+    def over(
+        self, one: Excerpt, origin: tuple[Hashable, int]
+    ) -> list[tuple[Excerpt, int, int, int]]:
+        """Return what shares a character with an excerpt, in order."""
+        starts, base = self._starts.get(origin[0], []), origin[1]
+        first = bisect_right(starts, (base + one.start - self._longest, 0))
+        near = (self._kept[n] for _, n in starts[first : bisect_left(starts, (base + one.end, 0))])
+        return [each for each in near if each[2] > base + one.start]
+
+    def add(self, one: Excerpt, origin: tuple[Hashable, int], number: int) -> None:
+        start, end = origin[1] + one.start, origin[1] + one.end
+        self._kept[number] = one, start, end, number
+        self._longest = max(self._longest, end - start)
+        insort(self._starts.setdefault(origin[0], []), (start, number))
+
+    def remove(self, key: Hashable, number: int) -> None:
+        self._starts[key].remove((self._kept.pop(number)[1], number))
 
 
-def _agree(one: Excerpt, base: int, other: Excerpt, start: int) -> bool:
+def _agree(one: Excerpt, base: int, other: Excerpt, start: int, end: int, _: int) -> bool:
     """Check that two excerpts have the same text where they are said to overlap."""
-    first, shift = max(base + one.start, start), start - other.start
-    last = min(base + one.end, shift + other.end)
+    first, last, shift = max(base + one.start, start), min(base + one.end, end), start - other.start
     here = one.passage.text[first - base : last - base]
     return here == other.passage.text[first - shift : last - shift]
 
 
-def _rest(one: Excerpt, base: int, over: Sequence[tuple[int, int, int]]) -> Excerpt | None:
-    """Return the longest part that none of the spans covers, None where no word is left."""
-    edges = [base + one.start, *(at for start, end, _ in over for at in (start, end))]
-    edges.append(base + one.end)
-    spans = [(a - base, b - base) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
-    start, end = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))
-    if not any(sign.isalnum() for sign in one.passage.text[start:end]):
+def _without(
+    one: Excerpt, base: int, over: Sequence[tuple[Excerpt, int, int, int]], *, trim: bool
+) -> Excerpt | None:
+    """Return an excerpt without the sentences at its ends that others show whole, None without any.
+
+    No sentence is torn: one that is shown in part stays whole.
+    """
+    if not over:
+        return one
+    spans = deque(split_sentences(one.body) if trim else [(0, one.end - one.start)])
+    base += one.start
+
+    def seen(at: tuple[int, int]) -> bool:
+        return any(a <= base + at[0] and base + at[1] <= b for _, a, b, _ in over)
+
+    whole = len(spans)
+    while spans and seen(spans[0]):
+        spans.popleft()
+    while spans and seen(spans[-1]):
+        spans.pop()
+    if len(spans) == whole:
+        return one
+    if not any(sign.isalnum() for span in spans for sign in one.body[slice(*span)]):
         return None
-    start, end = trimmed(one.passage.text, start, end)
-    return replace(one, start=start, end=end, lead=())
+    return replace(one, start=one.start + spans[0][0], end=one.start + spans[-1][1])
 
 
 def at_least(

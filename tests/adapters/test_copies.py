@@ -1,14 +1,19 @@
 """Copies and overlapping chunks through the drop-ins of both frameworks."""
 
+import re
+from pathlib import Path
+
 import pytest
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
+from langchain_text_splitters import RecursiveCharacterTextSplitter
 from llama_index.core import Document as LlamaDocument
-from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.node_parser import SentenceSplitter, TokenTextSplitter
 from llama_index.core.schema import NodeWithScore
 
 from fitrag_integrations import langchain, llama_index
 from fitrag_integrations.methods.explaining import Compression
+from fitrag_integrations.text.sentences import split_sentences
 
 QUESTION = "Which cheese is made in Brannoch?"
 ANSWER = "The dairy of Brannoch makes a blue cheese called Kerrin from the milk of its own goats."
@@ -27,6 +32,8 @@ COMPRESSORS = {
 }
 
 
+ALL = {"max_share": None, "top_n": None, "per_passage": None, "detector": False}
+WORD = re.compile(r"(?!#)[\s\S]*\w")
 AS_THEY_ARE = {"deduplicate": False}
 
 
@@ -85,12 +92,55 @@ def test_five_copies_come_back_once(framework, door):
 
 
 @doors
-def test_overlapping_chunks_come_back_without_what_they_share(framework, door):
+def test_overlapping_chunks_come_back_in_whole_sentences(framework, door):
     pieces = found(framework, door, "chunks")
     assert pieces and all(TEXT[piece.start :].startswith(piece.text) for piece in pieces)
-    spans = sorted((piece.start, piece.start + len(piece.text)) for piece in pieces)
-    assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
-    assert any("Kerrin" in piece.text for piece in pieces)
+    given_texts = [piece.text for piece in framework.pieces(given(framework, "chunks"))]
+    texts = [piece.text for piece in pieces]
+    assert any("Kerrin" in text for text in texts)
+    if door == "reranker":
+        assert set(texts) <= set(given_texts)
+    else:
+        assert all(sum(one in text for text in texts) < 2 for one in (ANSWER, *REST))
+
+
+FILES = [
+    path
+    for folder in ("benchmarks/files/choose", "fitrag_integrations/embedded/handbook/documents")
+    for path in sorted((Path(__file__).parents[2] / folder).rglob("*"))
+    if path.suffix in (".md", ".txt") and path.stat().st_size > 1500
+][:20]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_sentence_that_was_whole_in_a_chunk_is_lost(path, framework):
+    text, at = path.read_text(encoding="utf-8")[:6000], FILES.index(path)
+    if framework.ours is langchain:
+        splitter = RecursiveCharacterTextSplitter(
+            chunk_size=500,
+            chunk_overlap=150,
+            add_start_index=True,
+            separators=[["\n\n", " "], [" "]][at % 2],
+        )
+        pages = splitter.create_documents([text], [{"source": path.name}])
+        texts = [page.page_content for page in pages]
+    else:
+        made = [SentenceSplitter, TokenTextSplitter][at % 2](
+            chunk_size=120, chunk_overlap=40, tokenizer=str.split
+        )
+        nodes = made.get_nodes_from_documents([LlamaDocument(text=text, id_=path.name)])
+        pages, texts = [NodeWithScore(node=node) for node in nodes], [n.text for n in nodes]
+    assert len(pages) > 2
+    whole = {text[a:b] for a, b in split_sentences(text) if any(text[a:b] in t for t in texts)}
+    for name, options in (("BiLabelReranker", {"top_n": None}), ("SubDocumentCompressor", ALL)):
+        kept = framework.pieces(
+            framework.keep(getattr(framework.ours, name)(**options), pages, "What is due?")
+        )
+        shown = "\n".join(piece.text for piece in kept)
+        if name == "BiLabelReranker":
+            assert {piece.text for piece in kept} <= set(texts)
+        lost = [one for one in whole if WORD.match(one) and one not in shown]
+        assert lost == []
 
 
 @pytest.mark.parametrize("door", COMPRESSORS)

@@ -5,7 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.text.blocks import CODE, HEADER, ITEM, blocks_of, is_table
-from fitrag_integrations.text.layout import is_links, leads_of, named_by, under_heading, units_of
+from fitrag_integrations.text.layout import (
+    is_blob,
+    is_links,
+    leads_of,
+    named_by,
+    under_heading,
+    units_of,
+)
 from fitrag_integrations.text.sentences import MAX_CODE, split_sentences
 
 
@@ -153,6 +160,118 @@ def test_rows_that_a_question_names(question, texts, places):
     assert named_by(question, texts) == places
 
 
+OPTION = "### `timeout`"
+ADMONITION = "> [!NOTE]\n> Mind it.\n\n====\n\n.. note::\n\n   Be careful.\n\n.. warning::\n"
+SHOWN = {
+    # what names it: a heading, an option, a term, a row
+    "a value under a heading": (
+        f"{OPTION}\n\nHow long to wait.\n\n*Default*: 30\n",
+        [((), f"{OPTION}\n\nHow long to wait."), ((OPTION,), "*Default*: 30")],
+    ),
+    "a further sentence of an option": (
+        f"{OPTION}\n\nHow long to wait. In seconds.",
+        [((), f"{OPTION}\n\nHow long to wait."), ((OPTION,), "In seconds.")],
+    ),
+    "a value under a heading of words": (
+        "## How to wait\n\nIt waits for a reply.\n\nDefault: 30\n\nIt is a long story.",
+        [((), "## How to wait\n\nIt waits for a reply."), (("## How to wait",), "Default: 30"),
+         ((), "It is a long story.")],
+    ),
+    "an option of reStructuredText": (
+        ".. option:: --jobs N\n\n   Jobs at once.\n\n   Default: 4\n\nThe end is here.",
+        [((".. option:: --jobs N",), "Jobs at once."), ((".. option:: --jobs N",), "Default: 4"),
+         ((), "The end is here.")],
+    ),
+    "its fields": (
+        ".. confval:: jobs\n   :type: int\n   :default: 4\n",
+        [((".. confval:: jobs",), ":type: int"), ((".. confval:: jobs",), ":default: 4")],
+    ),
+    "a row with two sentences": (
+        f"{PIPES}\n| 80 | It is. For web. |\n| 25 | Mail. Old. |",
+        [((PIPES,), "| 80 | It is. For web. |"), ((PIPES,), "| 25 | Mail. Old. |")],
+    ),
+    "a long row": (
+        f"{PIPES}\n| 80 | It is {'very ' * 50}long. Rarely used. |\n| 25 | Mail. |",
+        [((PIPES,), f"| 80 | It is {'very ' * 50}long."), ((PIPES, "| 80"), "Rarely used. |"),
+         ((PIPES,), "| 25 | Mail. |")],
+    ),
+    # what announces or asks is shown with what follows
+    "a command": (
+        "This starts it again.\n\n```\nmake x\n```",
+        [((), "This starts it again."), (("This starts it again.",), "```\nmake x\n```")],
+    ),
+    "a label": ("Notes:\n\nIt is fast.\n\nSteps:\n", [((), "Notes:\n\nIt is fast.")]),
+    "a question": (
+        "Q: What is it?\nA: A pump. It is red.",
+        [((), "Q: What is it?\nA: A pump."), (("Q: What is it?",), "It is red.")],
+    ),
+    "a question as a heading": (
+        "**Where?**\n\nIn the cellar.", [((), "**Where?**\n\nIn the cellar.")]
+    ),
+    # what says nothing
+    "rulers and bare directives": (ADMONITION, [((), "> Mind it."), ((), "Be careful.")]),
+    "torn ends": (
+        "ing of the town. It has forty pupils. The", [((), "It has forty pupils.")]
+    ),
+    "no torn end": ("It is so. In 1912", [((), "It is so."), ((), "In 1912")]),
+    "nothing else": ("====", [((), "====")]),
+    # what takes back the sentence before stays with it
+    "instead": (
+        "It copies files. This option makes links instead. It is fast.",
+        [((), "It copies files. This option makes links instead."), ((), "It is fast.")],
+    ),
+    "however": ("It is on. However, it may be off.", [((), "It is on. However, it may be off.")]),
+    "unless": (
+        "It waits. Unless you say so. Fine.",
+        [((), "It waits. Unless you say so."), ((), "Fine.")],
+    ),
+    "instead of": (
+        "It is old. Use it instead of X.", [((), "It is old."), ((), "Use it instead of X.")]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_no_piece_is_shown_without_what_names_it(name):
+    text, shown = SHOWN[name]
+    units = units_of(text, split_sentences(text))
+    found = [
+        (tuple(text[slice(*one)] for one in lead), text[slice(*span)])
+        for span, lead in units
+        if lead is not None
+    ]
+    assert found == shown
+
+
+HASH = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
+BASE64 = "RCCCPP3m8cJrMPkOx90B5Ih1NKIPCw0Ew27YDnHg/XewdnDrlA+t" * 12
+SCRIPT = "!function(e,t){var n=e.a;for(var i=0;i<n.length;i++){t.push(n[i])}}(this,{});" * 9
+BLOBS = [
+    BASE64,
+    f"![x](data:image/png;base64,{BASE64}",
+    "-----BEGIN CERTIFICATE-----\n" + "\n".join(BASE64[at : at + 64] for at in range(0, 600, 64)),
+    f"sha256:{HASH}",
+    f'"integrity": "sha512-{BASE64[:86]}=="',
+    SCRIPT[:800],
+    ".a{color:red;margin:0}.b>c{display:none;width:10px}" * 9,
+]
+NO_BLOBS = [
+    f"{HASH}  pump-1.0.tar.gz",
+    '{"logger":"X23","lot":"L-851"},' * 8,
+    "<tr><td>a</td><td>b</td></tr>" * 12,
+    "https://example.org/docs/how-to-install-the-new-version-of-the-tool/2024/index.html",
+    "/usr/local/lib/python3/dist-packages/pumps_of_the_town/embedded/handbook",
+    "他写了配乐。" * 40,
+    "x = foo(bar(1), baz=2)\ny = {1: 2}\n" * 8,
+    "",
+]
+
+
+@pytest.mark.parametrize("text", [*BLOBS, *NO_BLOBS])
+def test_data_is_told_from_text(text):
+    assert is_blob(text) is (text in BLOBS)
+
+
 LINKS = [
     "[![Build](https://a.b/c.svg)](https://a.b) [![Cover](https://d.e/f.svg)](https://d.e)",
     "- [Install](#install)",
@@ -231,7 +350,7 @@ def test_blocks_are_the_whole_text_and_leads_stand_before(text):
     for (start, _), lead in zip(spans, leads, strict=True):
         before = 0
         for first, last in lead or ():
-            assert before <= first < last <= start and (first, last) in spans
+            assert before <= first < last <= start and {first} <= {at for at, _ in spans}
             before = last
     assert not spans or any(lead is not None for lead in leads)
 

@@ -1,5 +1,7 @@
 """Short texts and the sentences in them: ``|`` stands where one ends and the next begins."""
 
+import textwrap
+
 import pytest
 
 from fitrag_integrations.text.sentences import split_sentences
@@ -74,6 +76,8 @@ Il sig. Rossi abita qui.| È nato nel 1911.| Cfr. Besk.| Scrisse musica per film
 """.strip().split("\n")
 
 LINES = [
+    "เมืองหลวงของไทยคือกรุงเทพมหานคร แม่น้ำเจ้าพระยาไหลผ่านกรุงเทพลงสู่อ่าวไทย "
+    "ดอยอินทนนท์สูงที่สุดในประเทศไทย สูง 2,565 เมตร| พริกขี้หนูปลูกมากในภาคใต้",
     "# Life|\nHe was born.|\n- one|\n- two|\n1. First|\n2. Second",
     "Early life|\nHe was born in Milan.",
     "He wrote it\nin 1973.",
@@ -116,6 +120,24 @@ def sentences(text):
 @pytest.mark.parametrize("marked", [*PROSE, *QUOTES, *LANGUAGES, *LINES])
 def test_sentences_end_where_they_are_marked(marked):
     assert sentences(marked.replace("|", "")) == [each.strip() for each in marked.split("|")]
+
+
+PARAGRAPHS = [
+    "The pump must be cleaned every two weeks by hand. Use water of at most 60 "
+    "degrees and never soap, as it leaves a film on the seals. The Model 500 "
+    "needs at least 3 liters.",
+    "Wer das Haus im Winter heizt und darin wohnt, zahlt nur 40 Euro mehr im Monat, was auch im "
+    "Vertrag von 1998 steht. Der Rest ist frei und bleibt es bis zum Ende der Miete.",
+    "Call the office before you come, because it closes at noon on days with a market. Bring 12 "
+    "copies and a list of all that is due. Nobody is let in without one.",
+]
+
+
+@pytest.mark.parametrize("width", [30, 34, 38, 42, 46])
+@pytest.mark.parametrize("text", PARAGRAPHS)
+def test_wrapping_changes_no_sentence(text, width):
+    wrapped = [" ".join(one.split()) for one in sentences(textwrap.fill(text, width))]
+    assert wrapped == sentences(text)
 
 
 @pytest.mark.parametrize("rows", TABLES)

@@ -5,20 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.types import Excerpt, Passage
-from fitrag_integrations.values.windows import fit, merge, windows
+from fitrag_integrations.values.windows import merge, windows
 
 FIVE = Passage("p", "One is. Two is. Three is. Four is. Five is.", "Numbers")
 OTHER = Passage("o", "Alpha is. Beta is.")
-
-
-def count_words(text):
-    return len(text.split())
-
-
-def cost_by(count_tokens):
-    return lambda excerpts: count_tokens(render_excerpts(excerpts))
 
 
 @pytest.mark.parametrize(
@@ -60,32 +51,6 @@ some_excerpts = st.lists(
     ),
     max_size=6,
 )
-
-
-@settings(max_examples=100)
-@given(some_excerpts, st.integers(1, 40), st.integers(2, 9))
-def test_with_any_counter_what_is_kept_fits_and_one_more_does_not(excerpts, max_tokens, odd):
-    def count(text):  # no sum of its parts, and not even growing with the text
-        return len(text) * 7 % odd + len(text) // odd
-
-    kept = fit(excerpts, max_tokens=max_tokens, cost=cost_by(count))
-    assert kept == excerpts[: len(kept)]
-    assert not kept or count(render_excerpts(kept)) <= max_tokens
-    if len(kept) < len(excerpts):
-        assert count(render_excerpts(excerpts[: len(kept) + 1])) > max_tokens
-
-
-@pytest.mark.parametrize("max_tokens", [100, 2_000, 100_000])
-def test_a_hundred_passages_are_fitted_in_a_few_counts(max_tokens):
-    lengths = []
-
-    def count(text):
-        lengths.append(len(text))
-        return count_words(text)
-
-    excerpts = [Excerpt.whole(Passage(str(n), "word " * (20 + n % 9))) for n in range(100)]
-    fit(excerpts, max_tokens=max_tokens, cost=cost_by(count))
-    assert sum(lengths) <= 4 * len(render_excerpts(excerpts))
 
 
 @settings(max_examples=80)

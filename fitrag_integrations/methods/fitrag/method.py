@@ -94,7 +94,7 @@ def reduction(
     order = ranked(question, wholes, plan.prior)
     selection.scored(order)
     if not plan.window:
-        order = apart(order, selection=selection) if plan.deduplicate else order
+        order = apart(order, trim=False, selection=selection) if plan.deduplicate else order
         order = at_least(plan.min_score, order, selection)
     chosen = selection.first(order, plan.top_n, "top_n")
     if left := len(order) - len(chosen):

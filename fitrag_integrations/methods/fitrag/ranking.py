@@ -7,7 +7,7 @@ from math import nextafter
 
 from fitrag_integrations.core.record import remade
 from fitrag_integrations.text.bm25 import BM25
-from fitrag_integrations.text.layout import identifiers
+from fitrag_integrations.text.layout import named_exactly
 from fitrag_integrations.types import Excerpt
 from fitrag_integrations.values.windows import by_score, only_links
 
@@ -21,8 +21,8 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     A passage ranks by ``(1 - prior) * score + prior * (1 / a + 1 / b) / 2``, where ``a`` is its
     place, from 1, in the order given and ``b`` that by BM25 among all. A scorer of meanings hardly
     reads an identifier: a passage that holds one of the question ranks by ``NAMING * prior`` more,
-    if at most half of the passages do. Its score becomes that of the best behind it, if that is
-    higher (`falling`).
+    the less the more passages do. Its score becomes that of the best behind it, if that is higher
+    (`falling`).
 
     Args:
         question: The question.
@@ -35,12 +35,9 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     shared = BM25(texts)
     lexical = sorted(range(len(texts)), key=lambda at: -shared(question, texts[at]))
     places = {at: place for place, at in enumerate(lexical, 1)}
-    asked = identifiers(question)
-    named = {at for at, text in enumerate(texts) if asked and asked & identifiers(text)}
-    more = NAMING if 2 * len(named) <= len(texts) else 0.0
+    named = named_exactly(question, texts)
     mixed = [
-        (1 - prior) * one.score
-        + prior * ((1 / (at + 1) + 1 / places[at]) / 2 + more * (at in named))
+        (1 - prior) * one.score + prior * ((1 / (at + 1) + 1 / places[at]) / 2 + NAMING * named[at])
         for at, one in enumerate(wholes)
     ]
     order = sorted(range(len(wholes)), key=lambda at: (only_links(wholes[at]), -mixed[at]))

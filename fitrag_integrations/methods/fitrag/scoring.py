@@ -19,7 +19,8 @@ from fitrag_integrations.flow.ask import ask_able
 from fitrag_integrations.methods.fitrag.options import STRIDE, Plan, detect_port
 from fitrag_integrations.methods.ik.decider import limit_of
 from fitrag_integrations.ports import Detector
-from fitrag_integrations.text.layout import identifiers, named_by
+from fitrag_integrations.text.layout import named_by, named_exactly
+from fitrag_integrations.text.records import records_of
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.excerpt import SPAN, grouped
 from fitrag_integrations.values.score import labels_of
@@ -120,8 +121,8 @@ class Scoring:
         together with all from the innermost part of its lead on, and gets the mean of the two
         logits: a row of cells says little without the header. Of the windows that share a lead,
         those named by the question (``named_by``) score ``NAMED`` more: a key in a cell is no
-        sentence to be understood. A window that holds an identifier of the question exactly scores
-        ``EXACT`` more. Labels stay without either.
+        sentence to be understood. A window that holds an identifier of the question scores
+        ``EXACT`` more where few others do. Labels stay without either.
         """
         led = [[w for w in own if w.lead and w.end - w.lead[-1][0] <= FAR] for _, own in cut]
         items = [
@@ -134,15 +135,16 @@ class Scoring:
         ]
         pairs = list(zip(cut, led, strict=True))
         able, answers = yield from self._ask(items, pairs, lambda pair: Excerpt.whole(pair[0][0]))
-        judged, exact = WindowsOf(), identifiers(self.question)
+        bodies = [window.body for (_, own), _ in able for window in own]
+        judged, exact = WindowsOf(), iter(named_exactly(self.question, bodies))
         for ((passage, own), more), (_, spans) in zip(able, answers, strict=True):
             labels = labels_of(spans)
             both = dict(zip(map(SPAN, more), labels[len(own) :], strict=True))
-            named = self._named(more)
+            named = self._named(own if records_of(passage.text) else more)
             scored = []
             for window, label in zip(own, labels, strict=False):
-                at, found = SPAN(window), exact and exact & identifiers(window.body)
-                extra = EXACT if found else NAMED * (at in named)
+                at = SPAN(window)
+                extra = max(EXACT * next(exact), NAMED * (at in named))
                 mean = label.mixed(both[at]) if at in both else label
                 score = (mean.mixed(mean, extra) if extra else mean).relevance(self.plan.weight)
                 scored.append(remade(window, score=score, labels=mean))
@@ -155,6 +157,7 @@ class Scoring:
         return {
             SPAN(group[at])
             for group in grouped(windows, attrgetter("lead")).values()
+            if group[0].lead or len(group) > 2  # not a header row
             for at in named_by(self.question, [one.body for one in group])
         }
 
