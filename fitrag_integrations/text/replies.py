@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 
-_NAMES = r"(?:(?:\w{1,9}:)?think(?:ing)?|thoughts?|reasoning|reflection|inner_monologue)"
+_NAMES = (
+    r"(?:(?:\w{1,9}:)?think(?:ing)?|thoughts?|reasoning|reflection|inner_monologue|scratch_?pad"
+    r"|analysis|rationale|chain_of_thought|plan(?:ning)?)"
+)
 _CHANNEL = r"(?:[^<\n]{0,60}<\|message\|>)?"
 # A mark between quotes or backticks is written about, not used. "inner" closes a thought, but means
 # nothing without one; "wrapper" goes only where a thought was.
@@ -129,7 +132,27 @@ def refuses(text: str) -> bool:
     return _REFUSAL.match(text.replace("’", "'")) is not None
 
 
-_VERDICT = re.compile(r"\W*(?:(yes|true)|no|false)\b", re.IGNORECASE)
+_THINKS = re.compile(rf"\W*(?:my |the )?{_NAMES}\W*:", re.IGNORECASE)
+
+
+def begins_to_think(text: str) -> bool:
+    """Check whether a reply begins with thoughts under a label, such as `**Thinking:**`."""
+    return _THINKS.match(text) is not None
+
+
+_VERDICT = re.compile(
+    r"\W*(?:(?:[a-z']+\W+){0,3}?(?:answer|verdict|response)\b\W*(?:is\b\W*)?)??"
+    r"(?:(yes|true)|no|false)\b",
+    re.IGNORECASE,
+)
+# What takes a Yes back, or leaves it open.
+_DOUBTS = re.compile(
+    r"n't\b|\b(?:but|however|(?:al)?though|yet|except|unless|not|never|cannot|nothing|neither"
+    r"|wrong|incorrect|inaccurate|mistaken|(?:un|in)(?:sure|certain|likely|clear|true|correct)"
+    r"|may(?:be)?|might|could|perhaps|possibl[ey]|probabl[ey]|likely|part(?:ly|ially)?|guess"
+    r"|suppose|assume|(?:i|we) (?:think|believe)|(?<!no )(?<!any )doubt\w*)\b",
+    re.IGNORECASE,
+)
 _SAID = re.compile(
     r"(?<!\bnot )(?<!n't )\b(yes|no|true|false)\b(?=[^\w\n]*(?:$|[.,;:!?/|)\]]|\b(?:or|and)\b))",
     re.IGNORECASE | re.MULTILINE,
@@ -139,14 +162,17 @@ _SAID = re.compile(
 def read_yes_no(text: str) -> bool | None:
     """Return whether a reply says Yes (or True); None for one that says neither, or both.
 
-    The reply has to begin with the word. A "no" within a sentence ("Yes, there is no doubt") is
-    not a second verdict.
+    The reply has to begin with the word, or with "The answer is" and the like. A Yes that the reply
+    limits or takes back ("Yes, but I am not sure") is none: what follows may not negate, contrast
+    or doubt. A "no" within a sentence ("Yes, there is no doubt") is not a second verdict.
     """
-    reply = strip_thoughts(text)
+    reply = strip_thoughts(text).replace("’", "'")
     first = _VERDICT.match(reply)
     if first is None:
         return None
     said = first[1] is not None
+    if said and _DOUBTS.search(reply, first.end()):
+        return None
     others = (found[1].lower() in ("yes", "true") for found in _SAID.finditer(reply))
     return said if all(other == said for other in others) else None
 

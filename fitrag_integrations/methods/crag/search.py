@@ -24,7 +24,12 @@ from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import clean_text
 from fitrag_integrations.text.question import asked_of
-from fitrag_integrations.text.replies import found_nothing, refuses, strip_thoughts
+from fitrag_integrations.text.replies import (
+    begins_to_think,
+    found_nothing,
+    refuses,
+    strip_thoughts,
+)
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.windows import with_text
@@ -33,7 +38,9 @@ _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 MOST = 3
 LONGEST_KEYWORD = 80  # characters; what is longer is prose
 UNREADABLE = "it wrote no list of keywords"
-_LABEL = re.compile(r"[^,\n]{0,60}?\b(?:key ?words?|quer(?:y|ies))\W*:\s*", re.IGNORECASE)
+_LABEL = re.compile(r"\b(?:key ?words?|quer(?:y|ies)|search(?:es)?)\W{0,4}:\s*", re.IGNORECASE)
+_BLOCK = re.compile(r"<([a-z]\w{0,30})>(.{0,4000}?)</\1>\s*", re.IGNORECASE | re.DOTALL)
+MOST_READ = 4000  # characters of a reply
 _AROUND = " \t\"'`´“”‘’«»„*_-•[]{}<>:.!"
 _EXAMPLES = frozenset(re.findall(r"(?m)^query: (\w.*)$", CRAG_KEYWORDS.text.casefold()))
 
@@ -67,13 +74,16 @@ def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
 def parse_keywords(text: object) -> tuple[str, ...]:
     """Read the first three keywords out of a reply, split at commas and lines; none out of others.
 
-    A refusal, prose, the prompt's own examples and thoughts are no keywords.
+    A refusal, prose, the prompt's own examples and thoughts are no keywords: nothing before the
+    last label ("Keywords:") is read, and nothing in tags that stands beside something else.
     """
     body = _UNPRINTABLE.sub(" ", strip_thoughts(text).strip()) if isinstance(text, str) else ""
-    if refuses(body) or body.casefold() in _EXAMPLES:
+    body = body[:MOST_READ]
+    body = _BLOCK.sub("", body).strip() or _BLOCK.sub(r"\2", body)
+    labels = [found.end() for found in _LABEL.finditer(body)]
+    if refuses(body) or body.casefold() in _EXAMPLES or (begins_to_think(body) and not labels):
         return ()
-    label = _LABEL.match(body)
-    pieces = re.split(r"(?<!\d),|,(?!\d)|[;\n、，；]", body[label.end() :] if label else body)
+    pieces = re.split(r"(?<!\d),|,(?!\d)|[;\n、，；]", body[labels[-1] :] if labels else body)
     words = (
         " ".join(re.sub(r"^\W*\d[.)]\s", "", piece).strip(_AROUND).split()) for piece in pieces
     )
