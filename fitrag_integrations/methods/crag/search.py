@@ -26,6 +26,7 @@ from fitrag_integrations.text.cleaning import clean_text
 from fitrag_integrations.text.question import asked_of
 from fitrag_integrations.text.replies import (
     begins_to_think,
+    failure_of,
     found_nothing,
     refuses,
     strip_thoughts,
@@ -111,7 +112,8 @@ def search_web(
 
     With ``on_error="degrade"`` a failed search gives no passages, a note, and
     ``details["web_error"]`` with kind and message; the kind is that of a ``SearchError``, else the
-    name of the exception. With ``"raise"`` it is raised. Without a search port nothing is asked.
+    name of the exception. An error that a tool tells in text is one too. With ``"raise"`` it is
+    raised. Without a search port nothing is asked.
     """
     if not ports.search:
         return Searched(notes=(NO_PORT,))
@@ -122,6 +124,10 @@ def search_web(
     try:
         (found,) = yield from ports.search.ask([asked.query])
         pages = check_many("searched", found, Passage)
+        said = _said(pages)
+        told = failure_of(said[0]) if said and len(said) == len(pages) else ""
+        if told and on_error == "raise":
+            raise SearchError(said[0], kind=told)
     except Exception as error:
         if on_error == "raise":
             raise
@@ -130,6 +136,9 @@ def search_web(
         note = f"the web search failed ({kind}): {failed['message']}"
         details = {**searched.details, "web_error": failed}
         return replace(searched, notes=(*searched.notes, note), details=details)
+    if told:  # an error in the place of results
+        failed = {"kind": told, "message": shortened(said[0])}
+        searched = replace(searched, details={**searched.details, "web_error": failed})
     return _found(searched, pages)
 
 
@@ -145,9 +154,18 @@ def as_web(passage: Passage) -> Passage:
     return replace(passage, text=text, title=title, metadata=marks)
 
 
+def _said(pages: Sequence[Passage]) -> list[str]:
+    """Return what a search said of itself in the place of results, or of its only one."""
+    return [
+        page.text
+        for page in pages
+        if (len(pages) == 1 or not page.source) and found_nothing(page.text)
+    ]
+
+
 def _found(searched: Searched, pages: Sequence[Passage]) -> Searched:
-    said = [page.text for page in pages if not page.source and found_nothing(page.text)]
-    pages = [page for page in pages if page.source or page.text not in said]
+    said = _said(pages)
+    pages = [page for page in pages if page.text not in said or (page.source and pages[1:])]
     readable = with_text([as_web(page) for page in pages])
     notes = [*searched.notes, *(f"the search tool found nothing: {shortened(one)}" for one in said)]
     counts = [page.metadata.get("left_out") for page in pages]

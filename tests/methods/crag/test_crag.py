@@ -1,6 +1,7 @@
 """CRAG driven by hand, every ask in its order; then its ablations, its failures and lock step."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -139,6 +140,8 @@ def test_incorrect_by_hand():
         "No results found for 'Amarcord'.",
         "DuckDuckGoSearchException: 202 Ratelimit",
         "{'results': []}",
+        "Keine Ergebnisse gefunden.",
+        "Your search did not match any documents.",
     ],
 )
 @pytest.mark.parametrize("read", [search_port, lambda tool: Offer.of(None, tool).search.port({})])
@@ -155,6 +158,39 @@ def test_a_tool_that_says_it_found_nothing_is_an_empty_search(read, said):
     )
     world.pages = [Passage("p", said, "", "https://x.org"), Passage("text-1", said)]
     assert [one.passage.id for one in corrected(world).excerpts] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Error: 401 Unauthorized", "auth"),
+        ("Request timed out.", "transient"),
+        ("HTTP 503: Service Unavailable", "transient"),
+        ("Invalid API key provided.", "auth"),
+        ("429 Client Error: Too Many Requests for url: https://api.example", "quota"),
+    ],
+)
+@pytest.mark.parametrize("read", [search_port, lambda tool: Offer.of(None, tool).search.port({})])
+def test_an_error_that_a_tool_tells_in_text_is_a_failed_search(read, said, kind):
+    def search(query: str) -> str:
+        return said
+
+    tool = {search_port: search}.get(read, RunnableLambda(search))
+    world = World(BAD)
+    context = corrected(world, Ports(world, read(tool), world))
+    assert [excerpt.passage for excerpt in context.excerpts] == [BAD]
+    assert context.details["web_error"] == {"kind": kind, "message": said}
+    assert f"the search tool found nothing: {said}" in context.notes
+    with pytest.raises(SearchError, match=re.escape(said)):
+        run(Crag(ByEye(), on_web_error="raise")(QUESTION, Ports(world, read(tool), world))).value
+
+
+def test_one_result_that_says_there_is_none_is_none():
+    world = World(BAD)
+    world.pages = [Passage("p", "No results found", "Search", "https://x.org/search")]
+    context = corrected(world)
+    assert [excerpt.passage for excerpt in context.excerpts] == [BAD]
+    assert "the search tool found nothing: No results found" in context.notes
 
 
 def test_web_passages_are_marked_and_fenced():
