@@ -133,6 +133,33 @@ def test_incorrect_by_hand():
     assert context.notes[0].startswith("the language model did not rewrite the question")
 
 
+def test_what_is_graded_higher_than_the_web_is_kept_beside_it():
+    """Grades of the passages -0.9 and -0.51; those of the web's strips decide."""
+    for web, kept in (([-0.6, -0.7], True), ([-0.6, -0.51], False), ([0.4, -0.9], False)):
+        flow = Crag(ByEye())(QUESTION, World().ports)
+        flow.send(None)
+        flow.send([[BAD, FAIR]])
+        flow.send([-0.9, -0.51])
+        flow.send(["Amarcord, composer"])
+        assert asked(flow.send([[PAGE]])) == ("evaluate", ["On the page <0.4>.", "An advert."])
+        if kept:
+            again = flow.send(web)
+            assert asked(again)[1] == [BAD.text, FAIR.text, "On the page <0.4>.", "An advert."]
+            context = finished(flow, [-0.9, -0.51, *web])
+        else:
+            context = finished(flow, web)
+        (note,) = [each for each in context.notes if "of the web is graded" in each] or [""]
+        own = [one.passage for one in context.excerpts if one.passage in (BAD, FAIR)]
+        assert (own, bool(note)) == (([FAIR], True) if kept else ([], False))
+        assert own or context.excerpts
+        assert ("warning" in context.details) is kept
+    world = World(BAD)
+    world.pages = [passage("advert", -0.95)]
+    both = corrected(world)
+    assert {one.passage.id for one in both.excerpts} == {"bad", "advert"}
+    assert {one.passage.id for one in corrected(world, on_incorrect="drop").excerpts} == {"advert"}
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -157,7 +184,7 @@ def test_a_tool_that_says_it_found_nothing_is_an_empty_search(read, said):
         f"the search tool found nothing: {said}" in context.notes and KEPT_ANYWAY in context.notes
     )
     world.pages = [Passage("p", said, "", "https://x.org"), Passage("text-1", said)]
-    assert [one.passage.id for one in corrected(world).excerpts] == ["p"]
+    assert [one.passage.id for one in corrected(world).excerpts] == ["bad", "p"]  # graded -1
 
 
 @pytest.mark.parametrize(
