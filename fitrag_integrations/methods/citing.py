@@ -50,9 +50,7 @@ _CODE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 # What stands before a mark without a blank, within its word; many scripts write no blanks.
-_GLUED = re.compile(
-    r"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+\Z"
-)
+_GLUED = re.compile(r"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+\Z")
 _LIKE_CODE = re.compile(
     r"[_`\[\]{}=$\\]|[a-z0-9]\(|->|::|[^\W\d]{2}\.\w|\w\.[^\W\d]{2}", re.IGNORECASE
 )

@@ -205,13 +205,12 @@ _FAILED = re.compile(
     r"sorry\b|unfortunately\b|search\b|result\b|there (?:are|were|is|was)\b)?",
     re.IGNORECASE,
 )
-_IN_ERROR = re.compile(r"rate[ -]?limit|too many requests|\b429\b|\bquota\b", re.IGNORECASE)
 
 
 # "No results" in further languages: a negation, then what there is none of, as all that is said.
 _NOWHERE = re.compile(
-    r"\W*(?:[\w']+ ){0,5}?(?:keine?|nichts|aucune?|rien|ning[uú]na?|nada|no se|nessun[oa]?|nenhuma?|geen|"
-    r"inga?|ingen|nie|brak|žádn\w+|не|нет|ничего|ніч\w+)\b (?:[\w'-]+ ){0,4}?"
+    r"\W*(?:[\w']+ ){0,5}?(?:keine?|nichts|aucune?|rien|ning[uú]na?|nada|no se|nessun[oa]?|nenhuma?|"
+    r"geen|inga?|ingen|nie|brak|žádn\w+|не|нет|ничего|ніч\w+)\b (?:[\w'-]+ ){0,4}?"
     r"(?:ergebniss?e?|treffer|gefunden|r[ée]sultats?|trouv\w+|resultados?|encontr\w+|risultat[io]|"
     r"trovat\w+|resultat\w*|gevonden|fund\w*|hittad\w*|wynik\w*|znaleziono|výsledk\w*|"
     r"результат\w*|найден\w*|знайден\w*)\b(?: [\w'-]+){0,4}\W*\Z"
@@ -226,8 +225,8 @@ _ERROR = re.compile(
     rf"|.{{0,60}}?\b(?P<status>[45]\d\d)\W{{0,3}}(?:(?:client|server) error|{_PHRASES})\b"
     r"|\W*(?:\w+ )?[\w.]*(?:error|exception|fehler|erreur)\b(?: ?[:(\[]|\W*\d{3}\b|\W*\Z)"
     r"|\W*(?:[\w'-]+ ){0,5}(?:timed out|time-?out|(?:request|search|connection|query|call|api|tool|"
-    r"service|server)s? (?:has |have |could )?(?:failed|(?:was |were |is |not be )(?:refused|denied|"
-    r"blocked|unavailable|reached|completed|processed)))\b(?: (?:after|while|with|for|because"
+    r"service|server)s? (?:has |have |could )?(?:failed|(?:was |were |is |not be )(?:refused|"
+    r"denied|blocked|unavailable|reached|completed|processed)))\b(?: (?:after|while|with|for|because"
     r"|at)\b[^.]*)?(?:[.!:;]|\W*\Z)"
     r"|\W*(?:(?:invalid|missing|wrong|expired) (?:\w+ ){0,2}(?:key|token|credentials?)"
     r"|something went wrong)\b",
@@ -261,6 +260,4 @@ def found_nothing(text: str) -> bool:
     head = _FAILED.match(body)
     rest = body[head.end() :].lstrip(" \t\n:,;-'\"([{") if head else body
     says = any(pattern.match(each) for pattern in (_NOTHING, _LIMITED) for each in (body, rest))
-    is_error = head is not None and re.search(r"error|exception", head[0], re.IGNORECASE)
-    says = says or failure_of(body) != "" or _NOWHERE.match(body) is not None
-    return says or bool(is_error and _IN_ERROR.search(body))
+    return says or failure_of(body) != "" or _NOWHERE.match(body) is not None

@@ -37,7 +37,8 @@ __all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
 KEPT_ANYWAY = "nothing came from the web: what was retrieved is kept, though graded low"
 LOWER = (
-    "the best of the web is graded {:.2f}, lower than the {:.2f} of what was retrieved, which stays too"
+    "the best of the web is graded {:.2f}, lower than the {:.2f} of what was retrieved, "
+    "which stays too"
 )
 DROPPED = "nothing to refer to: all that was retrieved is graded incorrect, and dropped"
 WARNING = (

@@ -209,7 +209,7 @@ def test_an_error_that_a_tool_tells_in_text_is_a_failed_search(read, said, kind)
     assert context.details["web_error"] == {"kind": kind, "message": said}
     assert f"the search tool found nothing: {said}" in context.notes
     with pytest.raises(SearchError, match=re.escape(said)):
-        run(Crag(ByEye(), on_web_error="raise")(QUESTION, Ports(world, read(tool), world))).value
+        corrected(world, Ports(world, read(tool), world), on_web_error="raise")
 
 
 def test_one_result_that_says_there_is_none_is_none():
