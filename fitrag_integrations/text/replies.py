@@ -142,7 +142,7 @@ def begins_to_think(text: str) -> bool:
 
 
 _VERDICT = re.compile(
-    r"\W*(?:(?:[a-z']+\W+){0,3}?(?:answer|verdict|response)\b\W*(?:is\b\W*)?)??"
+    r"\W*(?:(?:[a-z]+\W+){0,3}?(?:answer|verdict|response)\b\W*(?:is\b\W*)?)??"
     r"(?:(yes|true)|no|false)\b",
     re.IGNORECASE,
 )
@@ -209,8 +209,8 @@ _FAILED = re.compile(
 
 # "No results" in further languages: a negation, then what there is none of, as all that is said.
 _NOWHERE = re.compile(
-    r"\W*(?:[\w']+ ){0,5}?(?:keine?|nichts|aucune?|rien|ning[uú]na?|nada|no se|nessun[oa]?|nenhuma?|"
-    r"geen|inga?|ingen|nie|brak|žádn\w+|не|нет|ничего|ніч\w+)\b (?:[\w'-]+ ){0,4}?"
+    r"\W*(?:[\w']+ ){0,5}?(?:keine?|nichts|aucune?|rien|ning[uú]na?|nada|no se|nessun[oa]?|"
+    r"nenhuma?|geen|inga?|ingen|nie|brak|žádn\w+|не|нет|ничего|ніч\w+)\b (?:[\w'-]+ ){0,4}?"
     r"(?:ergebniss?e?|treffer|gefunden|r[ée]sultats?|trouv\w+|resultados?|encontr\w+|risultat[io]|"
     r"trovat\w+|resultat\w*|gevonden|fund\w*|hittad\w*|wynik\w*|znaleziono|výsledk\w*|"
     r"результат\w*|найден\w*|знайден\w*)\b(?: [\w'-]+){0,4}\W*\Z"
@@ -226,8 +226,8 @@ _ERROR = re.compile(
     r"|\W*(?:\w+ )?[\w.]*(?:error|exception|fehler|erreur)\b(?: ?[:(\[]|\W*\d{3}\b|\W*\Z)"
     r"|\W*(?:[\w'-]+ ){0,5}(?:timed out|time-?out|(?:request|search|connection|query|call|api|tool|"
     r"service|server)s? (?:has |have |could )?(?:failed|(?:was |were |is |not be )(?:refused|"
-    r"denied|blocked|unavailable|reached|completed|processed)))\b(?: (?:after|while|with|for|because"
-    r"|at)\b[^.]*)?(?:[.!:;]|\W*\Z)"
+    r"denied|blocked|unavailable|reached|completed|processed)))\b(?: (?:after|while|with|for|"
+    r"because|at)\b[^.]*)?(?:[.!:;]|\W*\Z)"
     r"|\W*(?:(?:invalid|missing|wrong|expired) (?:\w+ ){0,2}(?:key|token|credentials?)"
     r"|something went wrong)\b",
     re.IGNORECASE,
