@@ -54,7 +54,7 @@ _GLUED = re.compile(r"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u
 _LIKE_CODE = re.compile(
     r"[_`\[\]{}=$\\]|[a-z0-9]\(|->|::|[^\W\d]{2}\.\w|\w\.[^\W\d]{2}", re.IGNORECASE
 )
-_WORD = re.compile(r"\w+")
+_WORDS = re.compile(r"\w+")
 _LEAD = re.compile(r"(\d{1,18})-(\d{1,18})")
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
@@ -121,7 +121,7 @@ def _marks(text: str) -> Iterator[tuple[re.Match[str], tuple[str, ...]]]:
             is_mark = not (is_index or bisect(code, mark.start()) % 2)
         end = mark.end()
         if is_mark:
-            yield mark, (*_WORD.findall(before.casefold())[-2:], mark[1])
+            yield mark, (*_WORDS.findall(before.casefold())[-2:], mark[1])
 
 
 def _numbers(mark: str, shown: int) -> Iterator[int]:
