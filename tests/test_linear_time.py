@@ -46,6 +46,8 @@ from fitrag_integrations.text.layout import (
 from fitrag_integrations.text.question import asked_note, asked_of
 from fitrag_integrations.text.records import records_of
 from fitrag_integrations.text.replies import (
+    begins_to_think,
+    failure_of,
     found_nothing,
     read_yes_no,
     refuses,
@@ -123,6 +125,8 @@ READERS = {
     "streamed": lambda text: list(streamed(iter([text]))),
     "read_yes_no": read_yes_no,
     "refuses": refuses,
+    "begins_to_think": begins_to_think,
+    "failure_of": failure_of,
     "found_nothing": found_nothing,
     "paragraphs": lambda text: list(paragraphs(text)),
     "parse_claims": parse_claims,

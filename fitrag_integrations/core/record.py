@@ -6,9 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields
+from datetime import date, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from functools import cache
+from pathlib import PurePath
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
+from uuid import UUID
 
 from fitrag_integrations.core.show import Shown
 from fitrag_integrations.errors import InputError
@@ -82,9 +86,10 @@ def check_mapping(field: str, value: object) -> dict[str, object]:
 def plain(value: object) -> Any:
     """Return dicts, lists, strings, numbers, booleans and None.
 
-    Values with ``to_dict`` become its result, NumPy and torch scalars their ``item``. A number that
-    is not finite, and anything else, becomes its ``repr``. Raises ``InputError`` for values nested
-    too deeply.
+    Dates and times become ISO texts, decimals floats, UUIDs, paths and durations texts. Values with
+    ``to_dict`` become its result, NumPy and torch scalars their ``item``. A number that is not
+    finite, and anything else, becomes its ``repr``. Raises ``InputError`` for values nested too
+    deeply.
     """
     try:
         return _plain(value)
@@ -96,7 +101,11 @@ def plain(value: object) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return _plain(value.value)
-    if isinstance(value, float):  # also numpy.float64, which frameworks refuse
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, UUID | PurePath | timedelta):
+        return str(value)
+    if isinstance(value, float | Decimal):  # also numpy.float64, which frameworks refuse
         return float(value) if math.isfinite(value) else repr(float(value))
     if value is None or isinstance(value, bool | int | str):
         return value

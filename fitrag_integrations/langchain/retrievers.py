@@ -456,7 +456,7 @@ class FaissRetriever(FlowRetriever):
 
         acall = found if can(index, "asearch") else None
         port = Port.of("search", lambda queries: index.search(queries, most), acall, owner=index)
-        return [searched(query, port) for query in inputs]
+        return [searched(query, port, self) for query in inputs]
 
 
 class WebSearchRetriever(FlowRetriever):

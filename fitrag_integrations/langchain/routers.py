@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import Document
@@ -33,6 +33,8 @@ from fitrag_integrations.methods.prompts import NO_RETRIEVAL
 from fitrag_integrations.ports import Gate, Pair
 from fitrag_integrations.types import Action, Context, RetrievalDecision
 from fitrag_integrations.values.thresholds import ActionThresholds
+
+R = TypeVar("R", bound=FlowRunnable[Any, Any])
 
 
 class Decision(BaseModel):
@@ -65,19 +67,6 @@ class GateFields(FromFitted, Condensing):
     llm: Kept[AnyRunnable | None] = None
     """Language model that is asked whether it knows the answer where there is no gate."""
 
-    def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
-        """Check whether to retrieve for a question, in any form, and why."""
-        return RetrievalDecision.from_dict(self._asker().invoke(question, config))
-
-    async def adecide(
-        self, question: object, config: RunnableConfig | None = None
-    ) -> RetrievalDecision:
-        """Async version of `decide`."""
-        return RetrievalDecision.from_dict(await self._asker().ainvoke(question, config))
-
-    def _asker(self) -> RetrievalGate:
-        return RetrievalGate(**{name: own for name, own in self if name in GateFields.model_fields})
-
     def settings(self, **given: object) -> dict[str, Any]:
         """Return the options as they are now, with ports for the Runnables that are asked.
 
@@ -104,9 +93,6 @@ class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
     """
 
     _gives: ClassVar[type[BaseModel]] = Decision
-
-    def _asker(self) -> RetrievalGate:
-        return self
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
@@ -155,10 +141,6 @@ class JudgeFields(FromFitted, Brief):
     question_key: str | None = None
     """Key of the question in a dict; None tries "question", "input", "query", "messages"."""
 
-    def _judging(self, **others: Any) -> RetrievalJudge:
-        own = {name: value for name, value in self if name in JudgeFields.model_fields}
-        return RetrievalJudge(**{**own, **others})
-
 
 class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
     """Runnable that returns ``{"action", "grades", "thresholds"}`` for ``{"question",
@@ -198,6 +180,12 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         return list(map(judged, inputs))
 
 
+def _with_fields_of(kind: type[R], router: Router, **others: Any) -> R:
+    """Make the runnable that decides for a router, a run of its own under its plain name."""
+    own = {name: value for name, value in router if name in kind.model_fields}
+    return kind(**{**own, "name": None, **others})
+
+
 class KnowledgeRouter(GateFields, Router):
     """Runnable that sends a known question to ``known`` and any other to ``unknown``, with
     streaming (IK).
@@ -223,10 +211,22 @@ class KnowledgeRouter(GateFields, Router):
     """Language model for the defaults of `known`, whose answers are returned as text, and of
     `gate`."""
 
+    def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
+        """Check whether to retrieve for a question, in any form, and why."""
+        gate = _with_fields_of(RetrievalGate, self)
+        return RetrievalDecision.from_dict(gate.invoke(question, config))
+
+    async def adecide(
+        self, question: object, config: RunnableConfig | None = None
+    ) -> RetrievalDecision:
+        """Async version of `decide`."""
+        gate = _with_fields_of(RetrievalGate, self)
+        return RetrievalDecision.from_dict(await gate.ainvoke(question, config))
+
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``known`` or ``unknown``."""
         check_model(Decider(**self.settings()), self.llm if self.known is None else self.known)
-        gate = Backend(self._asker(), name="gate")
+        gate = Backend(_with_fields_of(RetrievalGate, self), name="gate")
         branches = {
             False: self._known(options),
             True: Backend(runnable_of(self.unknown), name="unknown", options=options),
@@ -285,7 +285,7 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
 
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
-        judge = Backend(self._judging(question_key=None), name="judge")  # its plain name
+        judge = Backend(_with_fields_of(RetrievalJudge, self, question_key=None), name="judge")
         base = None if self.base is None else Backend(runnable_of(self.base), name="retrieve")
         ambiguous = self.incorrect if self.ambiguous is None else self.ambiguous
         runnables = (self.correct, ambiguous, self.incorrect)

@@ -335,7 +335,7 @@ class FaissRetriever(FlowRetriever):
         from fitrag_integrations.retrieval.index import searched  # loads NumPy
 
         port = Port.of("search", self._search, self._asearch)
-        return [searched(bundle.query_str, port) for bundle in bundles]
+        return [searched(bundle.query_str, port, self) for bundle in bundles]
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Return the nodes as they were indexed, with their scores."""

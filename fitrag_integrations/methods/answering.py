@@ -101,6 +101,8 @@ class Cited(Record, Checked):
         citations: The numbers it cites, with what they stand for.
         unknown: Numbers it cites under which nothing stood, in order and each once.
         shown: How many numbers there were.
+        copied: Numbers in marks that the answer copied from a passage with the words before them;
+            they are the passage's own and cite nothing.
     """
 
     _nested: ClassVar = {"citations": Citation}
@@ -109,6 +111,7 @@ class Cited(Record, Checked):
     citations: Annotated[tuple[Citation, ...], partial(check_many, kind=Citation)]
     unknown: Annotated[tuple[int, ...], partial(check_many, kind=int)] = ()
     shown: int = 0
+    copied: Annotated[tuple[int, ...], partial(check_many, kind=int)] = ()
 
     @property
     def uncited(self) -> tuple[int, ...]:
@@ -130,6 +133,8 @@ class Cited(Record, Checked):
     def _unresolved(self) -> Iterator[str]:
         if self.unknown:
             yield f"unknown: {_listed(self.unknown)} of {self.shown} shown"
+        if self.copied:
+            yield f"copied from a passage: {_listed(self.copied)}"
         if self.uncited:
             yield f"not cited: {_listed(self.uncited)}"
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.html import folded
+from fitrag_integrations.core.show import visible
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.answering import Citation, Cited
 from fitrag_integrations.text.spans import merge_spans
@@ -48,8 +49,12 @@ _CODE = re.compile(
     r"|(?<!`)(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
     re.DOTALL | re.MULTILINE,
 )
-# The end of a word, in a script that writes blanks between words.
-_WORDLY = re.compile(r"(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])\w")
+# What stands before a mark without a blank, within its word; many scripts write no blanks.
+_GLUED = re.compile(r"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+\Z")
+_LIKE_CODE = re.compile(
+    r"[_`\[\]{}=$\\]|[a-z0-9]\(|->|::|[^\W\d]{2}\.\w|\w\.[^\W\d]{2}", re.IGNORECASE
+)
+_WORDS = re.compile(r"\w+")
 _LEAD = re.compile(r"(\d{1,18})-(\d{1,18})")
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
@@ -65,7 +70,9 @@ RETRIEVAL_CITED = with_citations()
 def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = False) -> Cited:
     """Resolve the marks of an answer against what its prompt showed.
 
-    Marks are numbers in square brackets: `[1]`, `[2, 3]`, `[1-3]`, `[1][2]`, `[Source 4]`.
+    Marks are numbers in square brackets: `[1]`, `[2, 3]`, `[1-3]`, `[1][2]`, `[Source 4]`. None is
+    in code, or directly behind what looks like code. A mark that was copied from a passage, with
+    the two words before it, is that passage's own and cites nothing here.
 
     Args:
         shown: The context whose prompt was answered, or its excerpts.
@@ -80,41 +87,49 @@ def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = F
     if by_source:
         sources = grouped(excerpts, lambda one: (origin_of(one.passage)[0], one.passage.title))
         groups = list(sources.values())
+    own = {key for one in excerpts for _, key in _marks(one.text) if key[1:]}
     places: dict[int, list[tuple[int, int]]] = {}
-    for number, place in marks(answer, len(groups)):
-        places.setdefault(number, []).append(place)
+    copied: dict[int, None] = {}
+    for mark, key in _marks(answer):
+        for number in _numbers(mark[1], len(groups)):
+            if key in own:
+                copied[number] = None
+            else:
+                places.setdefault(number, []).append(mark.span())
     known = {number: found for number, found in places.items() if 1 <= number <= len(groups)}
     citations = tuple(
         Citation(number, tuple(merge(groups[number - 1])), tuple(found))
         for number, found in known.items()
     )
     unknown = tuple(number for number in places if number not in known)
-    return Cited(answer, citations, unknown, len(groups))
+    return Cited(answer, citations, unknown, len(groups), tuple(copied))
 
 
-def marks(answer: str, shown: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Return each number cited with the place of its mark.
+def _marks(text: str) -> Iterator[tuple[re.Match[str], tuple[str, ...]]]:
+    """Yield the marks of a text, each with the two words before it and its numbers.
 
-    Of a range, its ends and the numbers between them that were `shown`. Nothing in code is a mark,
-    and none stands at the end of a word without a blank, as an index does (`ports[2]`), except in
-    scripts that write none.
+    None is in code or behind what looks like code, such as `config.ports[2]`; marks that follow
+    each other (`[1][2]`) are all marks or none.
     """
-    code = [at for found in _CODE.finditer(answer) for at in found.span()]
-    index = -1  # where an index ends
-    for mark in _MARK.finditer(answer):
-        before = answer[mark.start() - 1 : mark.start()]
-        if _WORDLY.match(before) or mark.start() == index:
-            index = mark.end()
-            continue
-        if bisect(code, mark.start()) % 2:
-            continue
-        for found in _RANGE.finditer(mark[1]):
-            first = int(found[1])
-            last = int(found[2] or first)
-            low, high = min(first, last), max(first, last)
-            between = range(max(low, 1), min(high, shown) + 1)
-            for number in dict.fromkeys((low, *between, high)):
-                yield number, mark.span()
+    code = [at for found in _CODE.finditer(text) for at in found.span()]
+    end, is_mark = 0, True
+    for mark in _MARK.finditer(text):
+        before = text[max(0, mark.start() - 60) : mark.start()]
+        if mark.start() != end:
+            glued = _GLUED.search(text, max(mark.start() - 60, end * is_mark), mark.start())
+            is_index = glued and (_LIKE_CODE.search(glued[0]) or mark[1] == "0")
+            is_mark = not (is_index or bisect(code, mark.start()) % 2)
+        end = mark.end()
+        if is_mark:
+            yield mark, (*_WORDS.findall(before.casefold())[-2:], mark[1])
+
+
+def _numbers(mark: str, shown: int) -> Iterator[int]:
+    """Yield the numbers of a mark; of a range, its ends and those between that were `shown`."""
+    for found in _RANGE.finditer(mark):
+        low, high = sorted((int(found[1]), int(found[2] or found[1])))
+        between = range(max(low, 1), min(high, shown) + 1)
+        yield from dict.fromkeys((low, *between, high))
 
 
 def restored(
@@ -149,6 +164,8 @@ def highlight(
 ) -> str:
     """Return the whole text of a source with what is cited, or was kept, marked.
 
+    Characters that cannot be seen, such as terminal escapes, are named.
+
     Args:
         what: One citation or excerpt gives its source's text; several, an answer or a context give
             each source under a line with its number.
@@ -166,11 +183,12 @@ def highlight(
         excerpts = what.excerpts if isinstance(what, Context) else what
         groups = enumerate(by_number(check_many("what", excerpts, Excerpt)), start=1)
     for number, own in groups:
-        title = f"[{number}] {named(own[0].passage)}"
+        title = f"[{number}] {' '.join(named(own[0].passage).split())}"
         if html:
             parts.append(folded(title, excerpts_html(own), shown=True))
-        else:
-            parts.append(f"{title}\n{_between(own, markers)}")
+        else:  # only a title begins a line after the first
+            lines = _between(own, markers).replace("\n", "\n  ")
+            parts.append(f"{visible(title)}\n{lines}")
     return ("" if html else "\n\n").join(parts)
 
 
@@ -179,7 +197,8 @@ def _between(group: Sequence[Excerpt], markers: tuple[str, str]) -> str:
     for excerpts in by_number(group):
         text, parts, last = excerpts[0].passage.text, list[str](), 0
         for start, end in merge_spans(text, [span for one in excerpts for span in one.spans]):
-            parts += [text[last:start], markers[0], text[start:end], markers[1]]
+            before, inside = visible(text[last:start]), visible(text[start:end])
+            parts += [before, markers[0], inside, markers[1]]
             last = end
-        texts.append("".join([*parts, text[last:]]))
+        texts.append("".join([*parts, visible(text[last:])]))
     return ELLIPSIS.join(texts)

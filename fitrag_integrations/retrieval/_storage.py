@@ -11,7 +11,7 @@ import hashlib
 import json
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ def write(
     encoder: dict[str, object],
     *,
     kind: Kind = "flat",
+    turned: Mapping[str, str],
     read_as: str = "",
 ) -> str:
     """Write an index; it takes the place of an older one in one step. Gives its `version`.
@@ -81,6 +82,7 @@ def write(
             "kind": kind,
             "count": len(passages),
             "files": files,
+            "turned": turned,
         }
         write_whole(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
         kept = {file["name"] for file in files.values()}
@@ -191,6 +193,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if any(manifest["files"][part]["name"] not in _NAMES[part] for part in _NAMES):
             raise ValueError(f"files {manifest['files']!r}; allowed names: {_NAMES}")
         manifest["kind"] = checked_kind(manifest.get("kind", "flat"))
+        manifest["turned"] = check_mapping("turned", manifest.get("turned", {}))
         about = manifest["encoder"]
         for field, value in (("count", manifest["count"]), ("width", about["width"])):
             check_whole(field, value, low=0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fitrag_integrations.core.checks import check_one
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.record import plain, remade
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.retrieval._encoding import Vectors
 from fitrag_integrations.text.cleaning import has_text
@@ -49,9 +50,17 @@ def empty(kind: Kind, width: int) -> Any:
 class Store:
     """Passages by row, searched and extended from any thread."""
 
-    def __init__(self, flat: Any, passages: Sequence[Passage] = (), *, kind: Kind = "flat") -> None:
+    def __init__(
+        self,
+        flat: Any,
+        passages: Sequence[Passage] = (),
+        *,
+        kind: Kind = "flat",
+        turned: Mapping[str, str] | None = None,
+    ) -> None:
         self.flat = flat
         self.kind = kind
+        self.turned = dict(turned or {})  # metadata that was no JSON, with what it was
         self.fixed = False  # vectors that are read where they lie on disk
         self._searched: Any = None  # a copy on a GPU, or the same
         self.passages = list(passages)
@@ -106,12 +115,13 @@ class Store:
 
     def __getstate__(self) -> dict[str, object]:
         passages, vectors = self.first()
-        settings = {"width": self.width, "kind": self.kind}
+        settings = {"width": self.width, "kind": self.kind, "turned": self.turned}
         return {**settings, "passages": passages, "vectors": vectors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         kind = state["kind"]
-        self.__init__(empty(kind, state["width"]), kind=kind)  # type: ignore[misc]
+        turned = state["turned"]
+        self.__init__(empty(kind, state["width"]), kind=kind, turned=turned)  # type: ignore[misc]
         if state["passages"]:
             self.add(state["passages"], state["vectors"])
 
@@ -133,8 +143,11 @@ def on_gpu(flat: Any, kind: Kind) -> Any:
 
 def admit(
     passages: Iterable[Any], *, stored: Mapping[str, Passage], on_bad: str
-) -> tuple[list[Passage], int]:
+) -> tuple[list[Passage], int, dict[str, str]]:
     """Return the passages that are new, in order, and how many were skipped as bad.
+
+    Their metadata is plain, as it will be once saved; third come the names of what was not, each
+    with the type that it had.
 
     Bad are blank texts, items that are no `Passage`, errors that `read_corpus` was asked to
     yield, and an id that another text has. An equal id with an equal text is the same passage and
@@ -144,17 +157,21 @@ def admit(
     if isinstance(passages, str | bytes | Mapping | Passage) or not isinstance(passages, Iterable):
         raise InputError.of("passages", given=passages, allowed="an iterable of Passage")
     new: dict[str, Passage] = {}
-    skipped = 0
+    skipped, turned = 0, dict[str, str]()
     for i, item in enumerate(passages):
         other = stored.get(item.id) or new.get(item.id) if isinstance(item, Passage) else None
         error = _fault(f"passages[{i}]", item, other)
         if error is None and other is None:
-            new[item.id] = item
+            metadata = plain(item.metadata)
+            for name, value in item.metadata.items():
+                if repr(value) != repr(metadata[str(name)]):
+                    turned[str(name)] = type(value).__name__
+            new[item.id] = remade(item, metadata=metadata)
         elif error is not None:
             if on_bad == "raise":
                 raise error
             skipped += 1
-    return list(new.values()), skipped
+    return list(new.values()), skipped, turned
 
 
 def _fault(field: str, item: object, other: Passage | None) -> InputError | None:

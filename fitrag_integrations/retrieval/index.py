@@ -133,7 +133,8 @@ class FaissIndex:
         flat, passages, manifest, read_as = _storage.read(Path(folder), mapped=memory_map)
         origin = Origin.read(manifest["encoder"], encoder)
         index = cls.__new__(cls)
-        index._hold(Store(flat, passages, kind=manifest["kind"]), origin)
+        store = Store(flat, passages, kind=manifest["kind"], turned=manifest["turned"])
+        index._hold(store, origin)
         index._store.fixed = memory_map
         index._read = (os.path.realpath(folder), read_as)
         if encoder is not None:
@@ -143,7 +144,7 @@ class FaissIndex:
     def save(self, folder: str | Path) -> None:
         """Write the index into a folder, in the place of an older one.
 
-        Metadata comes back as plain JSON values. A save that is stopped leaves the older index.
+        A save that is stopped leaves the older index.
         Raises `InputError` where another process is writing there, and where the index was loaded
         from this folder and another one has been saved into it since.
         """
@@ -156,6 +157,7 @@ class FaissIndex:
                 store.passages,
                 self._origin.describe(),
                 kind=store.kind,
+                turned=store.turned,
                 read_as=read_as,
             )
             if read_as:
@@ -166,7 +168,9 @@ class FaissIndex:
     ) -> int:
         """Encode and store passages, all or none.
 
-        An equal id with an equal text is stored once. Bad are a blank text, an id whose stored text
+        Metadata is stored as plain JSON values: dates as ISO texts, decimals as floats, UUIDs and
+        paths as texts; `notes` names what was turned into one. An equal id with an equal text is
+        stored once. Bad are a blank text, an id whose stored text
         is another, and an `InputError` among the passages.
 
         Args:
@@ -181,7 +185,7 @@ class FaissIndex:
             InputError: Naming the first bad passage.
         """
         with self._adding:
-            new, skipped = admit(passages, stored=self._store.by_id, on_bad=on_bad)
+            new, skipped, turned = admit(passages, stored=self._store.by_id, on_bad=on_bad)
             if new:
                 self._origin.prove(self._store.first)
                 texts = [written(passage) for passage in new]
@@ -191,6 +195,7 @@ class FaissIndex:
                     for start in tracked(starts, "Encoding passages", show=show_progress)
                 ]
                 self._store.add(new, np.concatenate(vectors))
+                self._store.turned |= turned
             self.skipped += skipped
         return len(new)
 
@@ -241,6 +246,12 @@ class FaissIndex:
         return self._origin.encoder
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a note on metadata that was not plain, or nothing; every search has it."""
+        turned = ", ".join(f"{name} ({kind})" for name, kind in self._store.turned.items())
+        return (f"metadata is stored as plain texts, numbers and lists: {turned}",) * bool(turned)
+
+    @property
     def passages(self) -> tuple[Passage, ...]:
         """List what is stored, in the order added."""
         return tuple(self._store.passages)
@@ -289,7 +300,8 @@ def described(
     return list(zip(kept, metadata, named, strict=True))
 
 
-def searched(query: str, port: Port[str, list[Passage]]) -> Flow[Context]:
-    """Return the flow to what an index has on a query."""
+def searched(query: str, port: Port[str, list[Passage]], owner: Any) -> Flow[Context]:
+    """Return the flow to what the index of a retriever has on a query, with the index's notes."""
     (passages,) = yield from port.ask([check_text("query", query, blank=False)])
-    return Context(query, tuple(map(Excerpt.whole, passages)), method="faiss")
+    notes = getattr(owner.index, "notes", ())
+    return Context(query, tuple(map(Excerpt.whole, passages)), notes=notes, method="faiss")

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
 
-_NAMES = r"(?:(?:\w{1,9}:)?think(?:ing)?|thoughts?|reasoning|reflection|inner_monologue)"
+_NAMES = (
+    r"(?:(?:\w{1,9}:)?think(?:ing)?|thoughts?|reasoning|reflection|inner_monologue|scratch_?pad"
+    r"|analysis|rationale|chain_of_thought|plan(?:ning)?)"
+)
 _CHANNEL = r"(?:[^<\n]{0,60}<\|message\|>)?"
 # A mark between quotes or backticks is written about, not used. "inner" closes a thought, but means
 # nothing without one; "wrapper" goes only where a thought was.
@@ -129,7 +133,27 @@ def refuses(text: str) -> bool:
     return _REFUSAL.match(text.replace("’", "'")) is not None
 
 
-_VERDICT = re.compile(r"\W*(?:(yes|true)|no|false)\b", re.IGNORECASE)
+_THINKS = re.compile(rf"\W*(?:my |the )?{_NAMES}\W*:", re.IGNORECASE)
+
+
+def begins_to_think(text: str) -> bool:
+    """Check whether a reply begins with thoughts under a label, such as `**Thinking:**`."""
+    return _THINKS.match(text) is not None
+
+
+_VERDICT = re.compile(
+    r"\W*(?:(?:[a-z]+\W+){0,3}?(?:answer|verdict|response)\b\W*(?:is\b\W*)?)??"
+    r"(?:(yes|true)|no|false)\b",
+    re.IGNORECASE,
+)
+# What takes a Yes back, or leaves it open.
+_DOUBTS = re.compile(
+    r"n't\b|\b(?:but|however|(?:al)?though|yet|except|unless|not|never|cannot|nothing|neither"
+    r"|wrong|incorrect|inaccurate|mistaken|(?:un|in)(?:sure|certain|likely|clear|true|correct)"
+    r"|may(?:be)?|might|could|perhaps|possibl[ey]|probabl[ey]|likely|part(?:ly|ially)?|guess"
+    r"|suppose|assume|(?:i|we) (?:think|believe)|(?<!no )(?<!any )doubt\w*)\b",
+    re.IGNORECASE,
+)
 _SAID = re.compile(
     r"(?<!\bnot )(?<!n't )\b(yes|no|true|false)\b(?=[^\w\n]*(?:$|[.,;:!?/|)\]]|\b(?:or|and)\b))",
     re.IGNORECASE | re.MULTILINE,
@@ -139,14 +163,17 @@ _SAID = re.compile(
 def read_yes_no(text: str) -> bool | None:
     """Return whether a reply says Yes (or True); None for one that says neither, or both.
 
-    The reply has to begin with the word. A "no" within a sentence ("Yes, there is no doubt") is
-    not a second verdict.
+    The reply has to begin with the word, or with "The answer is" and the like. A Yes that the reply
+    limits or takes back ("Yes, but I am not sure") is none: what follows may not negate, contrast
+    or doubt. A "no" within a sentence ("Yes, there is no doubt") is not a second verdict.
     """
-    reply = strip_thoughts(text)
+    reply = strip_thoughts(text).replace("’", "'")
     first = _VERDICT.match(reply)
     if first is None:
         return None
     said = first[1] is not None
+    if said and _DOUBTS.search(reply, first.end()):
+        return None
     others = (found[1].lower() in ("yes", "true") for found in _SAID.finditer(reply))
     return said if all(other == said for other in others) else None
 
@@ -157,8 +184,9 @@ _NOTHING = re.compile(
     r"(?:\W*\Z|\W*[.!;\n]| (?:found|available|returned|for|matched|matching)\b)"
     r"|no (?:[\w-]+ ){0,2}?(?:matches|pages?|documents|information|answers?) (?:was |were )?found\b"
     r"|nothing (?:was |relevant |useful )*found\b"
-    r"|(?:(?:i|we|the search|search) )?(?:did ?n[o']t|could ?n[o']t|was unable to|failed to) "
-    r"(?:find|return|get|retrieve) (?:any|anything|results)\b"
+    r"|(?:(?:i|we|(?:(?:your|the|this) )?(?:search|query)\b[^.\n]{0,80}?) )?(?:did ?n[o']t|"
+    r"could ?n[o']t|was unable to|failed to) (?:find|return|get|retrieve|match|yield) "
+    r"(?:any|anything|results)\b"
     r"|(?:(?:the|your) )?search returned (?:no|0|zero|nothing)\b"
     r"|(?:(?:web |search )*(?:results?|output|items|documents|organic)\b\W*)?"
     r"(?:\[\s*\]|\{\s*\}|none|null|n/a|empty)\W*\Z",
@@ -177,11 +205,52 @@ _FAILED = re.compile(
     r"sorry\b|unfortunately\b|search\b|result\b|there (?:are|were|is|was)\b)?",
     re.IGNORECASE,
 )
-_IN_ERROR = re.compile(r"rate[ -]?limit|too many requests|\b429\b|\bquota\b", re.IGNORECASE)
+
+
+# "No results" in further languages: a negation, then what there is none of, as all that is said.
+_NOWHERE = re.compile(
+    r"\W*(?:[\w']+ ){0,5}?(?:keine?|nichts|aucune?|rien|ning[uú]na?|nada|no se|nessun[oa]?|"
+    r"nenhuma?|geen|inga?|ingen|nie|brak|žádn\w+|не|нет|ничего|ніч\w+)\b (?:[\w'-]+ ){0,4}?"
+    r"(?:ergebniss?e?|treffer|gefunden|r[ée]sultats?|trouv\w+|resultados?|encontr\w+|risultat[io]|"
+    r"trovat\w+|resultat\w*|gevonden|fund\w*|hittad\w*|wynik\w*|znaleziono|výsledk\w*|"
+    r"результат\w*|найден\w*|знайден\w*)\b(?: [\w'-]+){0,4}\W*\Z"
+    r"|.{0,20}(?:没有|沒有|未|无|無|找不到|没找到|沒找到).{0,6}(?:结果|結果|内容|內容).{0,6}\Z"
+    r"|.{0,20}(?:結果|情報).{0,4}(?:ありません|見つかりません).{0,6}\Z|.{0,12}결과.{0,6}(?:없|못).{0,8}\Z",
+    re.IGNORECASE,
+)
+_PHRASES = "|".join(re.escape(one.phrase) for one in HTTPStatus if one >= 400)
+# A status as services write it, an exception or "Error:" at the beginning, or what has timed out.
+_ERROR = re.compile(
+    rf"\W*(?:(?:http|status|code|error)\W*)*(?P<code>[45]\d\d)?\W*(?:{_PHRASES})\W*\Z"
+    rf"|.{{0,60}}?\b(?P<status>[45]\d\d)\W{{0,3}}(?:(?:client|server) error|{_PHRASES})\b"
+    r"|\W*(?:\w+ )?[\w.]*(?:error|exception|fehler|erreur)\b(?: ?[:(\[]|\W*\d{3}\b|\W*\Z)"
+    r"|\W*(?:[\w'-]+ ){0,5}(?:timed out|time-?out|(?:request|search|connection|query|call|api|tool|"
+    r"service|server)s? (?:has |have |could )?(?:failed|(?:was |were |is |not be )(?:refused|"
+    r"denied|blocked|unavailable|reached|completed|processed)))\b(?: (?:after|while|with|for|"
+    r"because|at)\b[^.]*)?(?:[.!:;]|\W*\Z)"
+    r"|\W*(?:(?:invalid|missing|wrong|expired) (?:\w+ ){0,2}(?:key|token|credentials?)"
+    r"|something went wrong)\b",
+    re.IGNORECASE,
+)
+_KINDS = {
+    "auth": re.compile(r"\b40[137]\b|unauthori|forbidden|\b(?:key|token|credentials?)\b", re.I),
+    "quota": re.compile(r"\b429\b|rate[ -]?limit|too many|quota|\blimit\b", re.I),
+}
+
+
+def failure_of(text: str) -> str:
+    """Return the kind of failure that the text of a search tool reports: "auth", "quota", ...
+
+    It is blank for any other text, also for one that says that nothing was found.
+    """
+    if len(text) > MOST_SAID or not (_ERROR.match(text) or _LIMITED.match(text)):
+        return ""
+    found = (kind for kind, words in _KINDS.items() if words.search(text))
+    return next(found, "transient")
 
 
 def found_nothing(text: str) -> bool:
-    """Check whether the text of a search tool says that nothing was found, or that a limit is hit.
+    """Check whether the text of a search tool says that nothing was found, or that it failed.
 
     Only a short text that begins so counts; a result that is about such words does not.
     """
@@ -191,5 +260,4 @@ def found_nothing(text: str) -> bool:
     head = _FAILED.match(body)
     rest = body[head.end() :].lstrip(" \t\n:,;-'\"([{") if head else body
     says = any(pattern.match(each) for pattern in (_NOTHING, _LIMITED) for each in (body, rest))
-    is_error = head is not None and re.search(r"error|exception", head[0], re.IGNORECASE)
-    return says or bool(is_error and _IN_ERROR.search(body))
+    return says or failure_of(body) != "" or _NOWHERE.match(body) is not None

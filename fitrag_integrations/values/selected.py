@@ -104,6 +104,11 @@ class Selection:
             else:
                 self._dropped.append((one, reason, detail))
 
+    def merge(self, other: Selection) -> None:
+        """Add the parts that another selection recorded as dropped."""
+        self._dropped += other._dropped
+        self.counts.update(other.counts)
+
     def refused(self) -> tuple[str, ...]:
         """Return a note on what a scorer or an evaluator refused, if anything."""
         count = self.counts["refused"]

@@ -12,6 +12,7 @@ from test_equal_frameworks import steps
 
 from fitrag_integrations import langchain, llama_index
 from fitrag_integrations.methods import FitRag, IKnow
+from fitrag_integrations.methods.ik.gates import AskGate
 from fitrag_integrations.types import Draft
 
 METHOD = FitRag(OverlapScorer())
@@ -87,6 +88,26 @@ def test_every_way_takes_the_same_decision_and_gives_the_same_answer(settings):
     for question, decision in zip(given, decisions, strict=True):
         key = {"key": "unknown" if decision["retrieve"] else "known", "input": question}
         assert one.as_key().invoke(question) == key == asyncio.run(one.as_key().ainvoke(question))
+
+
+@pytest.mark.parametrize(
+    ("reply", "known"),
+    [
+        ("The answer is Yes.", True),
+        ("Answer: Yes", True),
+        ("Yes. The draft is not true.", False),
+        ("Yes, but I am not sure", False),
+        ("Yes. That is incorrect.", False),
+        ("**True**, although nobody has confirmed it.", False),
+    ],
+)
+def test_a_yes_that_is_taken_back_does_not_skip_retrieval(reply, known):
+    def says(prompts):
+        return [reply for _ in prompts]
+
+    one, other, _ = pair(lambda: {"gate": AskGate(says, draft_tokens=0)})
+    assert one.decide(QUESTIONS[0]).retrieve is not known
+    assert decided(other.query(QUESTIONS[0]))["retrieve"] is not known
 
 
 def test_streams_are_equal():

@@ -2,6 +2,10 @@
 
 import copy
 import pickle
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import PurePosixPath
+from uuid import UUID
 
 import pytest
 from fakes import PASSAGES, QUESTIONS, OverlapScorer, WordEncoder
@@ -110,6 +114,42 @@ def test_a_saved_index_is_loaded_from_its_folder(framework, tmp_path):
     else:
         lazy = kind(tmp_path)
         assert str(tmp_path) in repr(lazy) and repr(pickle.loads(pickle.dumps(lazy))) == repr(lazy)
+
+
+def test_metadata_is_the_same_plain_values_before_and_after_saving(framework, tmp_path):
+    given = {
+        "published": date(2024, 5, 1),
+        "changed": datetime(2024, 5, 1, 8, 30, tzinfo=UTC),
+        "at": time(8, 30),
+        "key": UUID(int=7),
+        "file": PurePosixPath("docs/a.md"),
+        "price": Decimal("19.90"),
+        "lasts": timedelta(hours=1),
+        "about": {"dates": (date(2024, 5, 1),)},
+        "year": 1973,
+    }
+    plain = {
+        "published": "2024-05-01",
+        "changed": "2024-05-01T08:30:00+00:00",
+        "at": "08:30:00",
+        "key": "00000000-0000-0000-0000-000000000007",
+        "file": "docs/a.md",
+        "price": 19.9,
+        "lasts": "1:00:00",
+        "about": {"dates": ["2024-05-01"]},
+        "year": 1973,
+    }
+    made = texts(framework, given=TEXTS[:1], metadatas=[given])
+    made.index.save(tmp_path / "index")
+    loaded = framework.ours.FaissRetriever.load(tmp_path / "index", encoder=WordEncoder())
+    for each in (made, loaded, pickle.loads(pickle.dumps(made))):
+        (piece,) = found(framework, each)
+        kept = {name: piece.metadata[name] for name in plain}
+        assert kept == plain and list(map(type, kept.values())) == list(map(type, plain.values()))
+        (note,) = each.index.notes
+        assert "published (date)" in note and "about (dict)" in note and "year" not in note
+    if framework.ours is langchain:
+        assert loaded.invoke(QUESTION).context.notes == (note,)
 
 
 @pytest.mark.slow

@@ -178,7 +178,8 @@ def test_a_failed_save_leaves_the_older_index(saved, words):
         def __repr__(self):
             raise OSError("disk full")
 
-    bad = FaissIndex.build([Passage("bad", "x", metadata={"m": Hostile()})], encoder=words)
+    bad = FaissIndex.build([Passage("bad", "x")], encoder=words)
+    bad.passages[0].metadata["m"] = Hostile()
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
     with pytest.raises(OSError, match="disk full"):
         bad.save(saved)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Literal
 
 from fitrag_integrations.core.checks import Checked, Count, Share, check_text
@@ -36,6 +36,10 @@ from fitrag_integrations.values.windows import best_copies, usable
 __all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
 KEPT_ANYWAY = "nothing came from the web: what was retrieved is kept, though graded low"
+LOWER = (
+    "the best of the web is graded {:.2f}, lower than the {:.2f} of what was retrieved, "
+    "which stays too"
+)
 DROPPED = "nothing to refer to: all that was retrieved is graded incorrect, and dropped"
 WARNING = (
     "An evaluator judged that none of these passages answers the question. If that is so, say that "
@@ -59,10 +63,10 @@ class Crag(Checked):
         count_tokens: Tokenizer of the budget, as in ``Refiner``.
         split: Sentence splitter, as in ``Refiner``.
         on_web_error: "degrade" notes a failed search, "raise" raises it.
-        on_incorrect: What to do where all that was retrieved is graded incorrect and the web gave
-            nothing. "warn" keeps the best of it, and the prompt says that it was judged not to
-            answer the question; "drop" keeps nothing, and the prompt says that nothing was found;
-            "keep" keeps it and says so in a note only.
+        on_incorrect: What to do where all that was retrieved is graded incorrect, and the web gave
+            nothing or, in all of its strips, what is graded lower. "warn" keeps the best of what
+            was retrieved, and the prompt says that it was judged not to answer the question; "drop"
+            drops it; "keep" keeps it and says so in a note only.
         allow_other_model: Accept thresholds that were fitted for another evaluator.
         without: Actions that give way to ambiguous (Tables 2 and 11 of the paper); without
             ambiguous, ``upper`` alone parts correct from incorrect.
@@ -168,16 +172,29 @@ class Crag(Checked):
         notes += web.notes
         if action is Action.INCORRECT and graded:
             internal = [] if external or self.on_incorrect == "drop" else graded
-            selection.drop(() if internal else graded, "action", f"graded {action}")
             if not external:
                 notes += (KEPT_ANYWAY if internal else DROPPED,)
 
         # refine both to what matters (section 4.4)
-        sources = [
-            StripSource(internal, "what was retrieved", whole=not self.refine),
-            StripSource(external, "the web", whole=not self.select),
-        ]
-        known = yield from self.refiner.refined(question, sources, judged.thresholds, selection)
+        web_source = StripSource(external, "the web", whole=not self.select)
+        refined = partial(self.refiner.refined, question, thresholds=judged.thresholds)
+        if len(internal) < len(graded):  # the better text stays, which the paper discards
+            trial = Selection()
+            known = yield from refined([web_source], selection=trial)
+            found_best = max(one.score for one in graded)
+            web_best = max((one.score for one in known.graded), default=found_best)
+            if external and self.on_incorrect != "drop" and web_best < found_best:
+                internal = graded
+                notes += (LOWER.format(web_best, found_best),)
+            else:
+                selection.drop(graded, "action", f"graded {action}")
+                selection.merge(trial)
+        if len(internal) == len(graded):
+            sources = [
+                StripSource(internal, "what was retrieved", whole=not self.refine),
+                web_source,
+            ]
+            known = yield from refined(sources, selection=selection)
         notes += known.notes
         if not known.excerpts and not any(note.startswith(NOTHING) for note in notes):
             notes += (f"{NOTHING}: neither retrieval nor the web left anything",)

@@ -24,7 +24,13 @@ from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import clean_text
 from fitrag_integrations.text.question import asked_of
-from fitrag_integrations.text.replies import found_nothing, refuses, strip_thoughts
+from fitrag_integrations.text.replies import (
+    begins_to_think,
+    failure_of,
+    found_nothing,
+    refuses,
+    strip_thoughts,
+)
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.windows import with_text
@@ -33,7 +39,9 @@ _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 MOST = 3
 LONGEST_KEYWORD = 80  # characters; what is longer is prose
 UNREADABLE = "it wrote no list of keywords"
-_LABEL = re.compile(r"[^,\n]{0,60}?\b(?:key ?words?|quer(?:y|ies))\W*:\s*", re.IGNORECASE)
+_LABEL = re.compile(r"\b(?:key ?words?|quer(?:y|ies)|search(?:es)?)\W{0,4}:\s*", re.IGNORECASE)
+_BLOCK = re.compile(r"<([a-z]\w{0,30})>(.{0,4000}?)</\1>\s*", re.IGNORECASE | re.DOTALL)
+MOST_READ = 4000  # characters of a reply
 _AROUND = " \t\"'`´“”‘’«»„*_-•[]{}<>:.!"
 _EXAMPLES = frozenset(re.findall(r"(?m)^query: (\w.*)$", CRAG_KEYWORDS.text.casefold()))
 
@@ -67,13 +75,16 @@ def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
 def parse_keywords(text: object) -> tuple[str, ...]:
     """Read the first three keywords out of a reply, split at commas and lines; none out of others.
 
-    A refusal, prose, the prompt's own examples and thoughts are no keywords.
+    A refusal, prose, the prompt's own examples and thoughts are no keywords: nothing before the
+    last label ("Keywords:") is read, and nothing in tags that stands beside something else.
     """
     body = _UNPRINTABLE.sub(" ", strip_thoughts(text).strip()) if isinstance(text, str) else ""
-    if refuses(body) or body.casefold() in _EXAMPLES:
+    body = body[:MOST_READ]
+    body = _BLOCK.sub("", body).strip() or _BLOCK.sub(r"\2", body)
+    labels = [found.end() for found in _LABEL.finditer(body)]
+    if refuses(body) or body.casefold() in _EXAMPLES or (begins_to_think(body) and not labels):
         return ()
-    label = _LABEL.match(body)
-    pieces = re.split(r"(?<!\d),|,(?!\d)|[;\n、，；]", body[label.end() :] if label else body)
+    pieces = re.split(r"(?<!\d),|,(?!\d)|[;\n、，；]", body[labels[-1] :] if labels else body)
     words = (
         " ".join(re.sub(r"^\W*\d[.)]\s", "", piece).strip(_AROUND).split()) for piece in pieces
     )
@@ -101,7 +112,8 @@ def search_web(
 
     With ``on_error="degrade"`` a failed search gives no passages, a note, and
     ``details["web_error"]`` with kind and message; the kind is that of a ``SearchError``, else the
-    name of the exception. With ``"raise"`` it is raised. Without a search port nothing is asked.
+    name of the exception. An error that a tool tells in text is one too. With ``"raise"`` it is
+    raised. Without a search port nothing is asked.
     """
     if not ports.search:
         return Searched(notes=(NO_PORT,))
@@ -112,6 +124,10 @@ def search_web(
     try:
         (found,) = yield from ports.search.ask([asked.query])
         pages = check_many("searched", found, Passage)
+        said = _said(pages)
+        told = failure_of(said[0]) if said and len(said) == len(pages) else ""
+        if told and on_error == "raise":
+            raise SearchError(said[0], kind=told)
     except Exception as error:
         if on_error == "raise":
             raise
@@ -120,6 +136,9 @@ def search_web(
         note = f"the web search failed ({kind}): {failed['message']}"
         details = {**searched.details, "web_error": failed}
         return replace(searched, notes=(*searched.notes, note), details=details)
+    if told:  # an error in the place of results
+        failed = {"kind": told, "message": shortened(said[0])}
+        searched = replace(searched, details={**searched.details, "web_error": failed})
     return _found(searched, pages)
 
 
@@ -135,9 +154,18 @@ def as_web(passage: Passage) -> Passage:
     return replace(passage, text=text, title=title, metadata=marks)
 
 
+def _said(pages: Sequence[Passage]) -> list[str]:
+    """Return what a search said of itself in the place of results, or of its only one."""
+    return [
+        page.text
+        for page in pages
+        if (len(pages) == 1 or not page.source) and found_nothing(page.text)
+    ]
+
+
 def _found(searched: Searched, pages: Sequence[Passage]) -> Searched:
-    said = [page.text for page in pages if not page.source and found_nothing(page.text)]
-    pages = [page for page in pages if page.source or page.text not in said]
+    said = _said(pages)
+    pages = [page for page in pages if page.text not in said or (page.source and pages[1:])]
     readable = with_text([as_web(page) for page in pages])
     notes = [*searched.notes, *(f"the search tool found nothing: {shortened(one)}" for one in said)]
     counts = [page.metadata.get("left_out") for page in pages]

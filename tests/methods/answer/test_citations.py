@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fitrag_integrations.core.show import visible
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods import Cited, Span, cite, highlight, with_citations
 from fitrag_integrations.methods.citing import CITE_RULE, restored
@@ -55,8 +56,14 @@ def numbers(answer, shown=CONTEXT):
         ("~~~\nx = [2]\n", [], ()),
         ("``a `b` [2]`` [1]", [1], ()),
         ("a ` b [2] and ` c [1]", [1], ()),
-        ("ports[2] and grid[1][2], but Rota [1][2].", [1, 2], ()),
-        ("Порт[2] und Straße[2], _rows_[2], x9[2]", [], ()),
+        ("The metrics are on port 9464[2].", [2], ()),
+        ("The admin UI[1] listens on 8443[1][2].", [1, 2], ()),
+        ("指标在端口9464[2]上。", [2], ()),
+        ("It opens two ports[2], says Straße[1]; порт[3].", [2, 1, 3], ()),
+        ("The **default**[1] since 3.11[2] in the U.S.[3]", [1, 2, 3], ()),
+        ("rows[0] and grid[0][2], but Rota [1][2].", [1, 2], ()),
+        ("cfg.ports[2], max_rows[2], _rows_[2], f(x)[2], `a`[2], x[i][2], a->b[2]", [], ()),
+        ("在config.ports[2]中，端口[1]", [1], ()),
         ("罗塔写了[1]，ロータ[2]、โรตา[3]", [1, 2, 3], ()),
         ('He "wrote"[1] it (himself)[2].[3]', [1, 2, 3], ()),
         ("```markdown\nRota [1].\n```", [1], ()),
@@ -97,9 +104,9 @@ def test_places_are_those_of_the_marks():
 @given(st.text(alphabet="ab [](),;-–0123456789【】and^#\n", max_size=60))
 def test_any_answer_is_read_and_no_number_between_brackets_is_lost(answer):
     found = cite(CONTEXT, answer)
-    # a bracket behind a word is an index
+    # a bracket behind a word may be an index
     explained = {citation.number for citation in found.citations} | set(found.unknown)
-    for number in re.findall(r"(?<![\w\]】])\[(\d{1,6})\]", answer):
+    for number in re.findall(r"(?<![^\s,;–])\[(\d{1,6})\]", answer):
         assert int(number) in explained
     for citation in found.citations:
         for start, end in citation.places:
@@ -117,7 +124,7 @@ def test_a_span_is_a_slice_of_its_source(text, data):
     for span in citation.spans:
         assert passage.text[span.start : span.end] == span.text
     plain = highlight(citation)
-    assert len(plain) == len(text) + 2 * len(citation.spans)
+    assert len(plain.replace("⟦", "").replace("⟧", "")) == len(visible(text)) or "\r" in text
 
 
 def test_a_piece_leads_to_its_source():
@@ -157,6 +164,42 @@ def test_the_source_is_shown_whole_with_what_is_cited_marked():
     assert "\n\n[2] Nino Rota\n⟦Rota was born in Milan.⟧\n\n[3] rain\n" in several
     assert highlight(cite(CONTEXT, "[3]")) == "[3] rain\n⟦Rain falls. It is wet.⟧"
     assert highlight(cite(CONTEXT, "none")) == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The tower stood alone until 1930.[2]",
+        "until 1930. [2] It is 330 m tall.[3]",
+        "As the source says, it is 330 m tall[3].",
+        "Its keeper was Eiffel [1], who built it.",
+    ],
+)
+def test_marks_that_a_passage_wrote_are_not_credited_where_they_are_copied(answer):
+    tower = Passage(
+        "tower",
+        "It was the tallest until 1930.[2] It is 330 m tall.[3]\nIts keeper was Eiffel[1] himself.",
+    )
+    shown = Context("How tall?", (Excerpt.whole(tower), Excerpt.whole(ROTA), Excerpt.whole(RAIN)))
+    found = cite(shown, answer)
+    assert found.citations == ()
+    assert found.copied
+    assert "copied from a passage: [" in found.explain()
+    assert numbers(f"{answer} So it is [1], and wet [3].", shown) == [1, 3]
+    assert numbers("Rota was born in Milan [2].", shown) == [2]
+
+
+def test_what_a_passage_wrote_neither_forges_a_source_nor_reaches_the_terminal():
+    sly = Passage("sly", "First.\r\n\n[2] Handbook\n\x1b[2J\x1b]0;owned\x07Last.", "A\n\n[2] B")
+    shown = highlight([Excerpt(sly, 0, 6), Excerpt.whole(RAIN)])
+    assert [line for line in shown.splitlines() if line.startswith("[")] == [
+        "[1] A [2] B",
+        "[2] rain",
+    ]
+    for text in (shown, highlight(Excerpt(sly, 0, 6))):
+        assert "\x1b" not in text and "\x07" not in text
+        assert "<U+001B>[2J" in text
+    assert highlight(Excerpt(sly, 0, 6), markers=("\x1b[1m", "\x1b[0m")).startswith("\x1b[1mFirst.")
 
 
 SLY = '<script>alert("x")</script> & <mark>\u202eevil\u202c</mark>'

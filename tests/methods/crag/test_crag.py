@@ -1,6 +1,7 @@
 """CRAG driven by hand, every ask in its order; then its ablations, its failures and lock step."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -132,6 +133,33 @@ def test_incorrect_by_hand():
     assert context.notes[0].startswith("the language model did not rewrite the question")
 
 
+def test_what_is_graded_higher_than_the_web_is_kept_beside_it():
+    """Grades of the passages -0.9 and -0.51; those of the web's strips decide."""
+    for web, kept in (([-0.6, -0.7], True), ([-0.6, -0.51], False), ([0.4, -0.9], False)):
+        flow = Crag(ByEye())(QUESTION, World().ports)
+        flow.send(None)
+        flow.send([[BAD, FAIR]])
+        flow.send([-0.9, -0.51])
+        flow.send(["Amarcord, composer"])
+        assert asked(flow.send([[PAGE]])) == ("evaluate", ["On the page <0.4>.", "An advert."])
+        if kept:
+            again = flow.send(web)
+            assert asked(again)[1] == [BAD.text, FAIR.text, "On the page <0.4>.", "An advert."]
+            context = finished(flow, [-0.9, -0.51, *web])
+        else:
+            context = finished(flow, web)
+        (note,) = [each for each in context.notes if "of the web is graded" in each] or [""]
+        own = [one.passage for one in context.excerpts if one.passage in (BAD, FAIR)]
+        assert (own, bool(note)) == (([FAIR], True) if kept else ([], False))
+        assert own or context.excerpts
+        assert ("warning" in context.details) is kept
+    world = World(BAD)
+    world.pages = [passage("advert", -0.95)]
+    both = corrected(world)
+    assert {one.passage.id for one in both.excerpts} == {"bad", "advert"}
+    assert {one.passage.id for one in corrected(world, on_incorrect="drop").excerpts} == {"advert"}
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -139,6 +167,8 @@ def test_incorrect_by_hand():
         "No results found for 'Amarcord'.",
         "DuckDuckGoSearchException: 202 Ratelimit",
         "{'results': []}",
+        "Keine Ergebnisse gefunden.",
+        "Your search did not match any documents.",
     ],
 )
 @pytest.mark.parametrize("read", [search_port, lambda tool: Offer.of(None, tool).search.port({})])
@@ -154,7 +184,40 @@ def test_a_tool_that_says_it_found_nothing_is_an_empty_search(read, said):
         f"the search tool found nothing: {said}" in context.notes and KEPT_ANYWAY in context.notes
     )
     world.pages = [Passage("p", said, "", "https://x.org"), Passage("text-1", said)]
-    assert [one.passage.id for one in corrected(world).excerpts] == ["p"]
+    assert [one.passage.id for one in corrected(world).excerpts] == ["bad", "p"]  # graded -1
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Error: 401 Unauthorized", "auth"),
+        ("Request timed out.", "transient"),
+        ("HTTP 503: Service Unavailable", "transient"),
+        ("Invalid API key provided.", "auth"),
+        ("429 Client Error: Too Many Requests for url: https://api.example", "quota"),
+    ],
+)
+@pytest.mark.parametrize("read", [search_port, lambda tool: Offer.of(None, tool).search.port({})])
+def test_an_error_that_a_tool_tells_in_text_is_a_failed_search(read, said, kind):
+    def search(query: str) -> str:
+        return said
+
+    tool = {search_port: search}.get(read, RunnableLambda(search))
+    world = World(BAD)
+    context = corrected(world, Ports(world, read(tool), world))
+    assert [excerpt.passage for excerpt in context.excerpts] == [BAD]
+    assert context.details["web_error"] == {"kind": kind, "message": said}
+    assert f"the search tool found nothing: {said}" in context.notes
+    with pytest.raises(SearchError, match=re.escape(said)):
+        corrected(world, Ports(world, read(tool), world), on_web_error="raise")
+
+
+def test_one_result_that_says_there_is_none_is_none():
+    world = World(BAD)
+    world.pages = [Passage("p", "No results found", "Search", "https://x.org/search")]
+    context = corrected(world)
+    assert [excerpt.passage for excerpt in context.excerpts] == [BAD]
+    assert "the search tool found nothing: No results found" in context.notes
 
 
 def test_web_passages_are_marked_and_fenced():

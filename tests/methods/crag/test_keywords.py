@@ -33,6 +33,13 @@ QUESTION = "Who wrote the score of Amarcord?"
         "```\nAmarcord, score, composer\n```",
         "<think>The film, by Fellini, hm.</think>\nAmarcord, score, composer",
         "The film, by Fellini.</think>Amarcord, score, composer",
+        "<scratchpad>Fellini, 1973, hm.</scratchpad>Amarcord, score, composer",
+        "<analysis>Who? Rota, perhaps.</analysis>\nKeywords: Amarcord, score, composer",
+        "**Thinking:** A film, so the composer. **Keywords:** Amarcord, score, composer",
+        "Reasoning: It is a film of 1973,\nby Fellini.\nQuery: Amarcord, score, composer",
+        "<keywords>Amarcord, score, composer</keywords>",
+        "<my_notes>Fellini, Rota.</my_notes>Amarcord, score, composer",
+        '{"thinking": "Fellini, Rota.", "keywords": ["Amarcord", "score", "composer"]}',
         "Amarcord, score, amarcord, composer, , !",
         "Amarcord\x00, score\ud800, composer\x1b",
     ],
@@ -57,6 +64,9 @@ def test_keywords_are_split_at_commas(written):
         "with its director before, so that a search for both should find the answer soon.",
         "a" * (LONGEST_KEYWORD + 1),
         "<think>Amarcord, score",
+        "<scratchpad>Amarcord, score",
+        "**Thinking:** The film, by Fellini.",
+        "Analysis: Amarcord, score",
     ],
 )
 def test_what_is_no_list_of_keywords_gives_none(written):
