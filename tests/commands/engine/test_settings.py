@@ -233,7 +233,7 @@ def test_why_rows_failed_is_told(tmp_path, scorer, fitrag, rows, good, bad, said
     given = write(tmp_path / "in.jsonl", [*rows[:good], *bad])
     for _ in range(2):  # of the earlier run, too
         code, _, err = fitrag("score", given, tmp_path / "out.jsonl", *["--quiet"] * (not good))
-        assert code == (not good) and said in err and ("every row failed" in err) is not bool(good)
+        assert code == 1 and said in err and ("every row failed" in err) is not bool(good)
 
 
 def test_a_long_line_is_continued_in_time(tmp_path, scorer, fitrag):
