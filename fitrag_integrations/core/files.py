@@ -26,6 +26,7 @@ from fitrag_integrations.errors import InputError, StorageError
 LARGE = 1 << 20  # bytes; the hash of a larger file is kept
 SETTLED = 2_000_000_000  # nanoseconds after which a file's times show each change
 HASHES = 1000  # kept
+MOST_BYTES = 64 << 20  # of a file of settings or rows that is read whole
 NONBLOCK = 0 if os.name == "nt" else os.O_NONBLOCK  # opening a pipe would wait for its writer
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 _HELD: dict[tuple[int, int], int] = {}  # by device and inode, the thread that holds it
@@ -125,13 +126,20 @@ def write_whole(path: Path, data: str | bytes) -> None:
         beside.write_bytes(data)
 
 
-def read_file(path: Path) -> bytes:
-    """Return what is in a file. Raises `OSError` for a pipe or a device, which may never end."""
+def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the contents of a file of at most `most` bytes.
+
+    Raises `OSError` for a larger one, and for a pipe or a device, which may never end.
+    """
     handle = os.open(path, os.O_RDONLY | NONBLOCK)
     with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        return file.read()
+        if about.st_size > most:
+            size = f"it has {about.st_size:,} bytes, at most {most:,} are read"
+            raise OSError(errno.EINVAL, size, str(path))
+        return file.read(most)
 
 
 @contextlib.contextmanager
