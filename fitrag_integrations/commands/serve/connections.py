@@ -53,11 +53,16 @@ class BoundedProtocol(H11Protocol):
             self.loop.call_later(HEARD_SECONDS, self._make_room)
 
     def _make_room(self) -> None:
-        """Close a connection if there are too many, once what had arrived by then was read."""
+        """Close a connection if there are too many: of the silent, none that was hardly heard."""
         if (over := len(self.connections) - self.most) > 0:
-            silent = [one for one in _WAITING if not one._unread]
-            stalled = [one for one in _WAITING if one._stalled()]
-            newest = [self] if over > ROOM and self in _WAITING else []
+            before = self.loop.time() - HEARD_SECONDS * (over < self.most)
+            silent, stalled = list[BoundedProtocol](), list[BoundedProtocol]()
+            for one, (seconds, timer) in _WAITING.items():
+                if one._unread:
+                    stalled += [one] * one._stalled()
+                elif timer.when() - seconds <= before:
+                    silent.append(one)
+            newest = [self] if over > ROOM and self in _WAITING and not silent else []
             for one in (silent if len(silent) > ROOM else [*stalled, *newest])[:1]:
                 one._abort()
 

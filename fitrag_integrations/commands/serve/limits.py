@@ -47,7 +47,7 @@ HELD = 32  # bodies of the largest size whose bytes all that are being read may 
 CONNECTIONS = 1000  # of a process, and at most half of the files it may open
 ROOM = 8  # of them that may wait for a header beyond that: `/health` is answered
 REPLY_SECONDS = 30.0  # for a client to read a reply
-HEARD_SECONDS = 0.1  # in which what a new client has sent is read
+HEARD_SECONDS = 0.5  # in which what a new client has sent is read
 UNREAD_SECONDS = 5.0  # without reading, after which a reply may be cut where there is no room
 HEALTHCHECK_SECONDS = 30  # for a process to answer uvicorn: a busy one that loads models is slow
 
