@@ -553,7 +553,7 @@ class Arithmetic(Bench):
     WRITTEN = 4  # tokens, of which each takes as many kernels
 
     def __init__(self) -> None:
-        sys.path.append(str(ROOT / "tests" / "gpu" / "rehearsal"))
+        sys.path.append(str(ROOT / "benchmarks"))
         self.simulated: Any = importlib.import_module("pretended")
         super().__init__(self.simulated.NAME, replace(FULL, new_tokens=self.WRITTEN), 3600)
         self.rows = list[str]()

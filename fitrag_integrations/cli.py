@@ -1,9 +1,8 @@
 """The `fitrag` command: batch work on JSON Lines, an index, training, and a look at the machine.
 
 Only a table: each verb is a plan in `commands`, a dataclass whose fields are its options, imported
-when it is called. Exit codes: 0, also where single rows failed; 1 where every row did, and with
-`--strict` where one did; 2 where the command could not run at all; 130 where Ctrl-C stopped it and
-143 where SIGTERM did.
+when it is called. Exit codes: 0; 1 where a row failed (0 with `--keep-going`); 2 where the command
+could not run at all; 130 where Ctrl-C stopped it and 143 where SIGTERM did.
 """
 
 from __future__ import annotations

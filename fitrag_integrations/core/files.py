@@ -11,25 +11,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import secrets
 import shutil
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from fitrag_integrations.errors import InputError, StorageError
 
-LARGE = 1 << 20  # bytes; the hash of a larger file is kept
-SETTLED = 2_000_000_000  # nanoseconds after which a file's times show each change
-HASHES = 1000  # kept
+MOST_BYTES = 64 << 20  # of a file of settings or rows that is read whole
 NONBLOCK = 0 if os.name == "nt" else os.O_NONBLOCK  # opening a pipe would wait for its writer
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
-_HELD: dict[tuple[int, int], int] = {}  # by device and inode, the thread that holds it
-_GUARD = threading.Lock()
+_HELD = set[tuple[int, int, int]]()  # device and inode, and the thread that holds the lock
 
 
 def lock(descriptor: int, output: Path) -> None:
@@ -44,6 +39,8 @@ def lock(descriptor: int, output: Path) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise _busy(output) from None
+        except OSError:  # a file system that has no locks
+            return
 
 
 @contextlib.contextmanager
@@ -52,26 +49,19 @@ def only_writer(path: Path) -> Iterator[None]:
 
     The lock is on what the name leads to and leaves no file behind; what is neither a file nor a
     folder is not locked. Raises `InputError` at once where another thread or process holds it.
-    Where the system cannot lock (Windows, some network file systems), only this process is watched.
+    Where the system cannot lock (Windows, some network file systems), nothing is watched.
     """
     with contextlib.ExitStack() as closing:
-        handle = None
-        with contextlib.suppress(OSError):
-            if path.is_file() or path.is_dir():
+        if path.is_file() or path.is_dir():
+            with contextlib.suppress(PermissionError):
                 handle = os.open(path, os.O_RDONLY)
-        if handle is not None:
-            closing.callback(os.close, handle)  # which releases the lock
-            found = os.fstat(handle)
-            inode, me = (found.st_dev, found.st_ino), threading.get_ident()
-            with _GUARD:
-                holder = _HELD.get(inode)
-                if holder not in (None, me):
-                    raise _busy(path)
-                _HELD[inode] = me
-            if holder is None:
-                closing.callback(_HELD.pop, inode)
-                with contextlib.suppress(OSError):  # a file system that has no locks
+                closing.callback(os.close, handle)  # which releases the lock
+                found = os.fstat(handle)
+                held = found.st_dev, found.st_ino, threading.get_ident()
+                if held not in _HELD:
                     lock(handle, path)
+                    _HELD.add(held)
+                    closing.callback(_HELD.discard, held)
         yield
 
 
@@ -125,13 +115,20 @@ def write_whole(path: Path, data: str | bytes) -> None:
         beside.write_bytes(data)
 
 
-def read_file(path: Path) -> bytes:
-    """Return what is in a file. Raises `OSError` for a pipe or a device, which may never end."""
+def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the contents of a file of at most `most` bytes.
+
+    Raises `OSError` for a larger one, and for a pipe or a device, which may never end.
+    """
     handle = os.open(path, os.O_RDONLY | NONBLOCK)
     with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        return file.read()
+        if about.st_size > most:
+            size = f"it has {about.st_size:,} bytes, at most {most:,} are read"
+            raise OSError(errno.EINVAL, size, str(path))
+        return file.read(most)
 
 
 @contextlib.contextmanager
@@ -152,7 +149,7 @@ def storage_error(
     """Return what an error says of the disk; None if it is about something else.
 
     Libraries that write through C or Rust raise errors of their own with the system's words in
-    them, and numpy counts what it wrote.
+    them.
 
     Args:
         error: What was raised.
@@ -169,8 +166,6 @@ def storage_error(
     else:
         words = str(error)
         reason = next((said for said in map(os.strerror, DISK_ERRORS) if said in words), "")
-        if isinstance(error, OSError) and "requested and" in words:
-            reason = f"not all of it could be written: {words}"
     return StorageError.of(reason, path, needed) if reason else None
 
 
@@ -181,34 +176,9 @@ def sha256_of(path: Path) -> str:
 
 
 def fingerprint(path: Path) -> str:
-    """Hash a file, or a folder by its files' names and contents: SHA-256 in hexadecimal digits.
-
-    The hash of a large file is looked up by its inode, size and times, and so read once; a file in
-    the user's cache folder keeps them, if it can be written.
-    """
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    digest, hashes, known = hashlib.sha256(), Path(cache, "fitrag", "hashes.json"), None
-    fresh = dict[str, str]()
+    """Hash a file, or a folder by its files' names and contents: SHA-256 in hexadecimal digits."""
+    digest = hashlib.sha256()
     for each in sorted(e for e in path.rglob("*") if e.is_file()) if path.is_dir() else [path]:
-        about = each.stat()
-        digest.update(f"{each.relative_to(path)}\0{about.st_size}\0".encode())
-        if about.st_size <= LARGE:
-            digest.update(each.read_bytes())
-            continue
-        if known is None:
-            known = dict[str, object]()
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                known = dict(json.loads(hashes.read_bytes()))
-        times = about.st_mtime_ns, about.st_ctime_ns
-        key = ":".join(map(str, (about.st_dev, about.st_ino, about.st_size, *times)))
-        found = known.get(key)
-        if not isinstance(found, str):
-            found = sha256_of(each)
-            if time.time_ns() - max(times) >= SETTLED:  # a further change shows in its times
-                fresh[key] = found
-        digest.update(found.encode("ascii"))
-    if fresh:
-        with contextlib.suppress(OSError):
-            kept = dict(list({**(known or {}), **fresh}.items())[-HASHES:])
-            write_whole(hashes, json.dumps(kept))
+        digest.update(f"{each.relative_to(path)}\0{each.stat().st_size}\0".encode())
+        digest.update(bytes.fromhex(sha256_of(each)))
     return digest.hexdigest()

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
-from html import escape
-from threading import Lock
 from typing import Any, Self
-from urllib.parse import quote
 from weakref import WeakSet
 
 from fitrag_integrations.errors import InputError
 
 HIDDEN = "[hidden]"
-PREFIX = 12
-"""From how many of its first characters on a part of a key is hidden; who cuts leaves a part."""
 WEAK = 8
 """Shorter keys are placeholders that guard nothing, and may well be words of an answer."""
-_PRINTABLE = re.compile(r"[!-~]+")
+_PRINTABLE = re.compile(r"[!#-\[\]-~]+")  # which JSON writes as they are
 _LOGGERS = (
     "httpx",
     "httpcore.connection",
@@ -40,7 +34,7 @@ class Secret:
     White space around a key is dropped. With `variable`, the key is read from that environment
     variable if none is given; a pickle then holds the name of the variable, otherwise pickling
     fails. Raises `InputError`, which does not show the key, for one that no HTTP header can carry:
-    with blanks or control characters inside, or not ASCII.
+    with blanks, control characters, quotes or backslashes inside, or not ASCII.
     """
 
     __slots__ = ("__weakref__", "_value", "variable")
@@ -54,7 +48,7 @@ class Secret:
             given = given.get_secret_value()
         is_blank = given is None or (variable and isinstance(given, str) and not given.strip())
         self._value = "" if is_blank else self._checked(given)
-        _quiet.add(self)
+        _quiet.secrets.add(self)
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_quiet)  # once, however often
 
@@ -75,20 +69,9 @@ class Secret:
         return self._checked(os.environ[self.variable])
 
     def redact(self, text: str) -> str:
-        """Replace the key by `[hidden]`, as it is and as JSON, URLs, HTML and Python write it.
-
-        Of a key that was cut off, what is there of it is replaced. Redact before shortening a text:
-        the other way round a short beginning may remain.
-        """
+        """Replace the key by `[hidden]`; before the text is shortened, or a part of it may stay."""
         key = self.reveal()
-        spelled = (key, json.dumps(key)[1:-1], quote(key, safe=""), escape(key), repr(key)[1:-1])
-        for form in dict.fromkeys(spelled) if key else ():
-            kept, at = [], 0
-            while (found := text.find(form[:PREFIX], at)) >= 0:
-                kept += [text[at:found], HIDDEN]
-                at = found + len(os.path.commonprefix([text[found : found + len(form)], form]))
-            text = "".join([*kept, text[at:]])
-        return text
+        return text.replace(key, HIDDEN) if key else text
 
     def _checked(self, given: object) -> str:
         if isinstance(given, str) and _PRINTABLE.fullmatch(given.strip()):
@@ -118,20 +101,12 @@ class _Quiet(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._secrets: WeakSet[Secret] = WeakSet()
-        self._lock = Lock()
-
-    def add(self, secret: Secret) -> None:
-        """Redact one more key, as long as it is referenced."""
-        with self._lock:
-            self._secrets.add(secret)
+        self.secrets: WeakSet[Secret] = WeakSet()  # redacted as long as they are referenced
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Replace a message that holds a key, and its arguments, by the redacted message."""
-        with self._lock:
-            secrets = list(self._secrets)
         message = redacted = record.getMessage()
-        for secret in secrets:
+        for secret in list(self.secrets):
             redacted = secret.redact(redacted)
         if redacted != message:
             record.msg, record.args = redacted, ()

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -62,7 +63,13 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     table_line,
 )
-from fitrag_integrations.models.runtime.saved import Bundled, Origin, SavedModel, embedded_folder
+from fitrag_integrations.models.runtime.saved import (
+    Bundled,
+    Origin,
+    SavedModel,
+    embedded_folder,
+    log_loaded,
+)
 from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256
 from fitrag_integrations.models.runtime.worker import Steps, Worker, check_going
 from fitrag_integrations.models.sentences import Floats, Read, judge_items, later_ends
@@ -115,7 +122,8 @@ class Graph:
         held |= {f"encoder.{name}": each for name, each in weights.items()}
         self._held = {name: make(np.ascontiguousarray(each)) for name, each in held.items()}
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+        first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of the levels
+        options.intra_op_num_threads = int(first) if first.isdecimal() else 0
         # threads that spin while they wait take the cores from whatever else runs
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
@@ -213,7 +221,9 @@ def engine_of(dtype: str, user: object) -> Engine:
     with _making:
         held = _engines.get(dtype)
         if held is None or held.worker.closed:
+            began = time.monotonic()
             _engines[dtype] = held = Engine(dtype)
+            log_loaded("the bundled models", "cpu", dtype, began)
         held.users.add(user)
         return held
 

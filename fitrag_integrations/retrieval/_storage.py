@@ -18,7 +18,7 @@ from typing import Any
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text, check_whole
-from fitrag_integrations.core.files import only_writer, replacing, sha256_of, write_whole
+from fitrag_integrations.core.files import only_writer, read_file, replacing, sha256_of, write_whole
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
@@ -186,7 +186,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest; raises `ModelLoadError` naming it."""
     path = folder / MANIFEST
     try:
-        manifest: dict[str, Any] = jsonl.loads(path.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = jsonl.loads(read_file(path))
         if manifest["format"] != FORMAT or manifest["metric"] != "inner_product":
             given = f"format {manifest['format']!r}, metric {manifest['metric']!r}"
             raise ValueError(f"{given}; allowed: format {FORMAT}, metric 'inner_product'")

@@ -15,7 +15,7 @@ from pathlib import Path
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.files import only_writer, replacing, sha256_of, write_whole
+from fitrag_integrations.core.files import only_writer, read_file, replacing, sha256_of, write_whole
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.errors import InputError, ModelLoadError
 from fitrag_integrations.models.runtime.sources import verify
@@ -97,7 +97,7 @@ class QuestionBank:
 
         folder = Path(folder)
         try:
-            manifest = jsonl.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+            manifest = jsonl.loads(read_file(folder / _MANIFEST))
             if (manifest["format"], manifest["kind"]) != (FORMAT, KIND):
                 raise ValueError("it is of another format or kind")
             for name in (_VECTORS, _QUESTIONS):

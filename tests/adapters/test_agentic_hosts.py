@@ -31,7 +31,9 @@ from fitrag_integrations.langchain import (
     RetrievalJudge,
 )
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.models import ExtractiveReader
+
+pytest.importorskip("torch", reason="the indexes and the reader of these hosts need it")
+from fitrag_integrations.models import ExtractiveReader  # noqa: E402
 
 TEXTS = [
     "The bridge over the Tirva was opened in 1932. It has nine arches of granite.",

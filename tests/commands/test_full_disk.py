@@ -1,5 +1,6 @@
 """A machine that is short of something, or closed streams: one line, no traceback, no lie."""
 
+import json
 import os
 import signal
 import subprocess
@@ -42,25 +43,56 @@ def given(tmp_path_factory):
     return folder
 
 
-def limited():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
+ONE_CHILD = """
+import json, os, resource, sys
+import torch, transformers
+from fitrag_integrations.cli import main
+import fitrag_integrations.commands.train.verbs
+room, runs = json.loads(sys.argv[1])
+for words, told in runs:
+    if not (child := os.fork()):
+        os.dup2(os.open(told, os.O_CREAT | os.O_WRONLY), 2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+        main(words)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
-def run(verb, given, out, before=None):
-    return command([word.format(out=out) for word in VERBS[verb]], given, before)
+def words_of(verb, out):
+    return [word.format(out=out) for word in VERBS[verb]]
 
 
-def command(words, given, before=None, **more):
+def run(verb, given, out):
+    return command(words_of(verb, out), given)
+
+
+def command(words, given, before=None, program=("-m", "fitrag_integrations.cli"), **more):
     root = str(Path(fitrag_integrations.__file__).parents[1])
     cache = {"XDG_CACHE_HOME": str(given / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "fitrag_integrations.cli", *words],
+        [sys.executable, *program, *words],
         cwd=given,
         capture_output=True,
         text=True,
         preexec_fn=before,
         env={**os.environ, "PYTHONPATH": root, **cache, **more},
     )
+
+
+@pytest.fixture(scope="module")
+def limited(given, tmp_path_factory):
+    """Run every verb where files may not grow, all from one process that has loaded torch."""
+    outs = {verb: tmp_path_factory.mktemp(verb) for verb in VERBS}
+    told = {verb: tmp_path_factory.mktemp("told") / verb for verb in VERBS}
+    runs = [(words_of(verb, outs[verb]), str(told[verb])) for verb in VERBS]
+    made = command([json.dumps([ROOM, runs])], given, program=("-c", ONE_CHILD))
+    codes = [int(line) for line in made.stdout.split() if line.isdecimal()]
+    assert len(codes) == len(VERBS), made.stderr
+    done = (
+        subprocess.CompletedProcess(verb, code, stderr=told[verb].read_text())
+        for verb, code in zip(VERBS, codes, strict=True)
+    )
+    return {verb: (each, outs[verb]) for verb, each in zip(VERBS, done, strict=True)}
 
 
 def refused(done, words):
@@ -71,10 +103,11 @@ def refused(done, words):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_file_that_may_not_grow_is_one_line(tmp_path, given, verb):
-    last = refused(run(verb, given, tmp_path, limited), "File too large")
-    assert str(tmp_path) in last and (verb in ("index", "train") or " bytes)" in last)
-    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+def test_a_file_that_may_not_grow_is_one_line(limited, verb):
+    done, out = limited[verb]
+    last = refused(done, "File too large")
+    assert str(out) in last and (verb in ("index", "train") or " bytes)" in last)
+    files = [each for each in out.rglob("*") if each.is_file()]
     assert not [each for each in files if "partial" in each.name or each.suffix == ".tmp"]
     assert not {"page.html", "result.json", "index.faiss"} & {each.name for each in files}
 

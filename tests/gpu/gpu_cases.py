@@ -1,4 +1,4 @@
-"""The models' public calls, as the rehearsal and a real GPU are both asked to make them.
+"""The models' public calls, as a GPU is asked to make them.
 
 Each has what a call over three times the rows costs a GPU beside arithmetic, at most: `events`,
 kernels dispatched (attention and norms in their parts, which a GPU fuses), `uploads`, copies to the

@@ -32,7 +32,7 @@ def test_it_answers_as_on_the_cpu(loaded):
 
 
 def test_the_host_waits_seldom(loaded):
-    """Count by CUDA itself what the rehearsal counts without it."""
+    """Count by CUDA itself what the simulated device counts without it."""
     case, (_, _, half) = loaded
     case.ask(half, 1)  # what is only looked up once
     with warnings.catch_warnings(record=True) as heard:

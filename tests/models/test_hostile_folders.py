@@ -5,13 +5,15 @@ import hashlib
 import json
 import os
 import random
+import resource
 import shutil
 import time
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
 import pytest
-from tiny import write_bert
+from tiny import write_bert, write_modernbert, write_t5
 from tiny_causal import write_llama
 
 from fitrag_integrations import Passage
@@ -192,6 +194,99 @@ def test_more_layers_than_weights_are_refused_at_once(tmp_path):
         with pytest.raises(ModelLoadError, match="asks for 1000000 layers"):
             load(str(folder))
         assert time.monotonic() - began < SECONDS
+
+
+GIGABYTE = 1 << 20  # of what getrusage counts in
+
+
+@contextmanager
+def small():
+    """Check that the block takes little time and memory."""
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert time.monotonic() - began < SECONDS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < GIGABYTE
+
+
+FAMILIES = {
+    "bert": (write_bert, load_base),
+    "modernbert": (write_modernbert, load_base),
+    "t5": (write_t5, load_base),
+    "llama": (write_llama, LocalGenerator.from_pretrained),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_configuration_larger_than_the_weights_is_refused_unmade(tmp_path, family):
+    write, load = FAMILIES[family]
+    folder = Path(write(tmp_path))
+    given = json.loads((folder / "config.json").read_text())
+    tables = {"vocab_size", "max_position_embeddings", "intermediate_size", "d_ff"} & set(given)
+    if family in ("llama", "modernbert"):  # whose positions have no weights
+        tables -= {"max_position_embeddings"}
+    for name in tables:
+        (folder / "config.json").write_text(json.dumps(given | {name: 40_000_000}))
+        with small(), pytest.raises(ModelLoadError, match="its weights are"):
+            load(str(folder))
+    (folder / "config.json").write_text(json.dumps(given))
+    load(str(folder))
+
+
+def replacing(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+DOUBLING = [replacing({"String": "a"}, "aa")] * 30
+GROWING = [
+    ("normalizer", {"type": "Sequence", "normalizers": DOUBLING}),
+    ("normalizer", replacing({"Regex": "."}, "a" * 5000)),
+    ("normalizer", {"type": "Sequence", "normalizers": [replacing({"Regex": ""}, "aaa")] * 9}),
+    ("decoder", {"type": "Sequence", "decoders": DOUBLING}),
+]
+
+
+@pytest.mark.parametrize(("part", "value"), GROWING)
+def test_a_tokenizer_that_lengthens_texts_is_refused(tmp_path, part, value):
+    for name, (write, load) in FAMILIES.items():
+        path = Path(write(tmp_path / name)) / "tokenizer.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {part: value}))
+        with small(), pytest.raises(ModelLoadError, match=f"its {part} may make a text"):
+            load(str(path.parent))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_a_file_of_thirty_gigabytes_is_not_read(bert, tmp_path, name):
+    shutil.copytree(bert, tmp_path / "base")
+    os.truncate(tmp_path / "base" / name, 30 << 30)  # of which nothing is on the disk
+    with small(), pytest.raises(ModelLoadError, match=f"{name} has 32,212,254,720 bytes"):
+        load_base(str(tmp_path / "base"))
+
+
+@pytest.mark.parametrize("folder", ASK, indirect=True)
+def test_nor_is_one_of_our_own(folder):
+    fields = json.loads((folder / "model.json").read_text())
+    for entry in (fields.get("head"), {"file": "model.json"}):
+        if entry:
+            os.truncate(folder / entry["file"], 30 << 30)
+            with small(), pytest.raises(ModelLoadError, match="32,212,254,720 bytes"):
+                ASK[folder.name][0].from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("r", 10**7),
+        ("rank_pattern", {"query": 10**7}),
+    ],
+)
+def test_an_adapter_of_any_rank_is_refused_unmade(field, value, bert, tmp_path):
+    trunk, _ = load_base(bert)
+    trunk.encoder = with_lora(trunk.encoder)
+    save_encoder(trunk, tmp_path, base=bert)
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with small(), pytest.raises(ModelLoadError, match="r: given more than"):
+        load_encoder(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,32 @@ CASES = [
     ("torn.jsonl.gz", gzip.compress(ROWS * 9999)[:-20], "Di came.", "damaged or cut gzip"),
     ("no.jsonl.gz", b"not gzip", None, "damaged or cut gzip"),
     ("other.tsv", b"a\tb\n1\t2\n", None, "must be one named text"),
-    ("table.csv", b'\xef\xbb\xbfid,text\n1,"Ann ran,\nfast."\n\n', "Ann ran,\nfast.", None),
+    ("table.csv", b'\xef\xbb\xbfid,text\n1,"Ann ran,\nfast."\n\n', "Ann ran,\nfast.", "1 row of"),
+    ("open.csv", b'id,text\n1,Ann ran.\n2,"Bob\n3,Cy\n', "Ann ran.", "lines 3 to 4"),
+    ("torn.csv", b'id,text\n1,"\xff\n2,Forged."\n3,Eva.\n', "Eva.", "lines 2 to 3"),
     ("short.csv", b"id,text\n1\n2,Eva slept.\n", "Eva slept.", "line 2: `columns` must be 2"),
     ("rows.json", b'[{"id": 7, "text": "Ann ran."}]', "Ann ran.", None),
     ("texts.json", b'["Ann ran.", 3]', "Ann ran.", "line 2: `row` must be"),
     ("settings.json", b'{"size": 3}', None, "no text in it"),
     ("broken.json", b"[1, ", None, "no JSON"),
     ("broken.tsv", b"id\ttext\ttitle\n1\t\xff\tx\n2\tEva slept.\t\n", "Eva slept.", "line"),
+]
+FORGED = "9,Forged.,The chief,https://evil.example"
+TABLES = [
+    # name, bytes, ids that are read, texts of the last two, what is noted
+    ("long.csv", f'id,text\n1,"{"x" * 140_000}"\n2,b\n', "12", [140_000, 1], 0),
+    (
+        "longer.csv",
+        f'id,text\n1,"{"x" * 9_000_000}\n{FORGED}\n{"x" * 9_000_000}"\n2,b\n',
+        "2",
+        [1],
+        1,
+    ),
+    ("longest.csv", f'id,text\n0,a\n1,"{"x" * 17_000_000}\n{FORGED}"\n2,b\n', "0", [1], 1),
+    ("wide.csv", f'id,text\n0,z\n1,"a\n{FORGED}",{"x" * 17_000_000}\n2,b\n', "0", [1], 1),
+    ("stray.tsv", 'id\ttext\n1\t"a 5" disk\n2\tb\n3\t"c\n4\td\n', "1234", [2, 1], 0),
+    ("inches.csv", 'id,text\n1,a 5" disk\n2,b,c\n3,d\n', "13", [9, 1], 1),
+    ("quoted.tsv", 'id\ttext\n1\t"a ""b"" c"\n2\t""\n3\t"b"\n', "13", [7, 1], 1),
 ]
 PAPERS = [
     ("one.pdf", lambda: pdf("Ann built the bridge."), "Ann built the bridge.", None),
@@ -106,6 +125,17 @@ def check(tmp_path, name, data, text, reason):
 def test_a_file_is_read_or_named_with_its_reason(tmp_path, case):
     name, data, text, reason = case
     check(tmp_path, name, data() if callable(data) else data, text, reason)
+
+
+@pytest.mark.parametrize("case", TABLES, ids=lambda case: case[0])
+def test_no_cell_of_a_table_becomes_a_row_or_takes_others_with_it(tmp_path, case):
+    name, data, ids, lengths, noted = case
+    (tmp_path / name).write_text(data)
+    notes = []
+    found = read_passages(tmp_path / name, notes)
+    assert "".join(one.id for one in found) == ids
+    assert [len(one.text) for one in found[-2:]] == lengths
+    assert len([note for note in notes if note.is_bad]) == noted, notes
 
 
 def test_a_page_is_read_and_an_empty_one_named(tmp_path):

@@ -30,7 +30,9 @@ Retrieved: TypeAlias = Annotated[
     int, Option("Passages to retrieve per question.", name="--k", min=1)
 ]
 Overwrite: TypeAlias = Annotated[bool, Option("Replace the output instead of continuing it.")]
-Strict: TypeAlias = Annotated[bool, Option("Exit with code 1 if a row failed.")]
+KeepGoing: TypeAlias = Annotated[
+    bool, Option("Exit with code 0 although rows failed; they are in the output, with `error`.")
+]
 Quiet: TypeAlias = Annotated[bool, Option("Print only errors.")]
 AsJson: TypeAlias = Annotated[bool, Option("Print the summary as JSON on standard output.")]
 MaxTokens: TypeAlias = Annotated[
@@ -142,7 +144,7 @@ class RunSettings:
     """Rows to process in this process, and what is reported."""
 
     overwrite: Overwrite = False
-    strict: Strict = False
+    keep_going: KeepGoing = False
     quiet: Quiet = False
     json: AsJson = False
 

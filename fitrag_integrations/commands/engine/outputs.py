@@ -59,7 +59,7 @@ def resume(path: Path, rows: Iterator[Line]) -> tuple[int, Counter[str]]:
 SUFFIX = ".settings"
 OF_THE_RUN = {
     *("source", "target", "rows", "out", "limit", "device", "batch_tokens"),
-    *("overwrite", "strict", "quiet", "json", "engine", "workers"),
+    *("overwrite", "keep_going", "quiet", "json", "engine", "workers"),
     *("url", "api", "concurrency", "retries", "timeout"),
     *("price_read", "price_written", "max_cost", "max_failures"),
 }

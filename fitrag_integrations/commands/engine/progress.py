@@ -41,7 +41,7 @@ from fitrag_integrations.evaluation.result import grouped
 from fitrag_integrations.retrieval import FileNote
 
 REASONS = 5  # shown, the most frequent first
-LINE_SECONDS = 5.0  # between two lines where no bar can be drawn
+LINE_SECONDS = 60.0  # between two lines where no bar can be drawn
 
 
 class RowsPlan:
@@ -67,9 +67,8 @@ class RowsPlan:
         check_names(given, target)
         with going(self.name, self, target, anew=how.overwrite) as stopping:
             engine: Engine = OnRay(self, how.workers) if how.engine == RAY else Here(self.verb())
-            rows, shown = read_rows(jsonl.read_lines(given)), sys.stderr.isatty() and not how.quiet
-            total = jsonl.count_lines(given) if shown else None
-            with progress_bar(self.name, total, shown=shown) as advance:
+            rows, total = read_rows(jsonl.read_lines(given)), jsonl.count_lines(given)
+            with progress_bar("rows", total, shown=not how.quiet, verb=self.name) as advance:
                 done = run_batch(engine, rows, target, advance=advance, stopping=stopping)
         _report(self.name, done, how)
         leave(done, how)
@@ -102,10 +101,10 @@ def going(name: str, plan: object, target: str, *, anew: bool) -> Iterator[Stopp
 
 
 def leave(done: Done, options: RunSettings) -> None:
-    """Exit 143 or 130 where the run was stopped, 1 where every row failed, or one with `strict`."""
+    """Exit 143 or 130 where the run was stopped, and 1 where a row failed, unless `keep_going`."""
     if done.stopped:
         raise typer.Exit(Stopping.code)
-    if done.summary.errors and (options.strict or done.summary.errors == done.summary.rows):
+    if done.summary.errors and not options.keep_going:
         raise typer.Exit(1)
 
 
@@ -116,11 +115,17 @@ def _report(name: str, done: Done, options: RunOptions) -> None:
         errors = f"{summary.errors} error rows" if summary.errors else "no error row"
         said = f"{summary.rows} rows in {summary.output}{resumed}, {errors}"
         typer.echo(f"fitrag {name}: {said}, {summary.seconds:.1f} s", err=True)
-    if not options.quiet or summary.errors == summary.rows:
+    if not options.quiet or not options.keep_going:
         for reason, count in done.reasons.most_common(REASONS):
             typer.echo(visible(f"fitrag {name}: {count} x {reason}"), err=True)
-    if summary.errors and summary.errors == summary.rows:
-        typer.echo(f"fitrag {name}: every row failed", err=True)
+        if summary.errors:
+            which = (
+                "every row"
+                if summary.errors == summary.rows
+                else f"{summary.errors} of {summary.rows} rows"
+            )
+            code = 0 if options.keep_going else 1
+            typer.echo(f"fitrag {name}: {which} failed: exit code {code}", err=True)
     if done.stopped:
         said = f"asked to stop after {summary.rows} rows; the same command goes on after them"
         typer.echo(f"fitrag {name}: {said}", err=True)
@@ -138,28 +143,30 @@ def progress_bar(
         label: What is done.
         total: Number of items; None if it is not known.
         shown: False for no output at all.
-        verb: Command that writes a plain line every few seconds where standard error is no
-            terminal; blank for none.
+        verb: Command, for the plain line that is written every minute where standard error is no
+            terminal.
     """
-    if not shown or not (verb or sys.stderr.isatty()):
+    if not shown:
         yield lambda _: None
     elif sys.stderr.isatty():
         from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-        with tqdm(total=total, desc=label) as drawn:
+        with tqdm(total=total, desc=f"{verb} {label}".strip()) as drawn:
             yield drawn.update
     else:
         yield from _lines(label, total, verb)
 
 
 def _lines(label: str, total: int | None, verb: str) -> Iterator[Advance]:
-    """Write a line every few seconds, also while nothing is finished."""
+    """Write a line every minute, also while nothing is finished."""
     done, over, began = [0], threading.Event(), time.monotonic()
     of = "" if total is None else f" of {total:,}"
+    head = f"fitrag {verb}".strip()
 
     def say() -> None:
         passed = time.monotonic() - began
-        typer.echo(f"fitrag {verb}: {label}: {done[0]:,}{of}, {passed:.0f} s", err=True)
+        if passed >= LINE_SECONDS:
+            typer.echo(f"{head}: {label}: {done[0]:,}{of}, {passed:.0f} s", err=True)
 
     def keep_saying() -> None:
         while not over.wait(LINE_SECONDS):

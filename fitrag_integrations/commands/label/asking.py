@@ -105,7 +105,7 @@ class AskingPlan:
             with progress_bar("asking", len(given), shown=shown, verb=self.name) as bar:
                 done = run_batch(Here(verb), given, self.out, advance=bar, stopping=stopping)
         self._summarize(account, done.summary.errors)
-        if account.stopped and self.how.strict:
+        if account.stopped and not self.how.keep_going:
             raise typer.Exit(1)
         leave(replace(done, stopped=done.stopped and not account.stopped), self.how)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, RunOptions
-from fitrag_integrations.commands.engine.progress import RowsPlan, echo_notes
+from fitrag_integrations.commands.engine.progress import RowsPlan, echo_notes, progress_bar
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
@@ -47,7 +46,7 @@ class IndexPlan:
     ] = "flat"
     add: Annotated[bool, Option("Add to the existing index.")] = False
     overwrite: Annotated[bool, Option("Replace the existing index.")] = False
-    strict: options.Strict = False
+    strict: Annotated[bool, Option("Exit with code 1 if a file was left out.")] = False
     hardware: EncoderHardware = EncoderHardware()
     quiet: options.Quiet = False
     json: options.AsJson = False
@@ -69,10 +68,11 @@ class IndexPlan:
             if self.add
             else models.new_index(chosen, self.kind)
         )
-        shown = sys.stderr.isatty() and not self.quiet
         notes: list[FileNote] = []
         passages = read_corpus(self.corpus, on_bad="yield", notes=notes)
-        added = made.add(passages, on_bad="skip", show_progress=shown)
+        with progress_bar("passages", None, shown=not self.quiet, verb="index") as advance:
+            read = (advance(1) or each for each in passages)
+            added = made.add(read, on_bad="skip", show_progress=False)
         made.save(self.folder)
         counts = {"passages": len(made), "added": added, "skipped": made.skipped}
         summary = {"index": str(self.folder), **counts}

@@ -105,7 +105,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @app.get("/health")
     async def health() -> Response:
         """Check whether requests are taken."""
-        return Reply({"status": "ready", "version": __version__})
+        return Reply({"status": "ready"})
 
     @app.get("/info")
     async def info() -> Response:
@@ -120,10 +120,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     @app.exception_handler(FitRagError)
     @app.exception_handler(HTTPException)
-    async def failed(_: Request, error: Exception) -> Response:
+    async def failed(request: Request, error: Exception) -> Response:
         """Answer what a route raises with a status and a reason."""
         if isinstance(error, HTTPException):
             return Reply(worded("Request", str(error.detail)), error.status_code)
+        sent = request.headers.get("content-type", "")
+        if isinstance(error, RequestValidationError) and "json" not in sent.lower():
+            reason = (
+                f"the body has {f'the content type {sent[:50]}' if sent else 'no content type'}"
+            )
+            return Reply(worded("Request", f"{reason}: send Content-Type: application/json"), 415)
         if isinstance(error, RequestValidationError):
             return Reply(worded("Validation", wrong(error)), 422)
         kind, status = ("Validation", 422) if isinstance(error, InputError) else ("Backend", 503)

@@ -47,6 +47,8 @@ HELD = 32  # bodies of the largest size whose bytes all that are being read may 
 CONNECTIONS = 1000  # of a process, and at most half of the files it may open
 ROOM = 8  # of them that may wait for a header beyond that: `/health` is answered
 REPLY_SECONDS = 30.0  # for a client to read a reply
+HEARD_SECONDS = 0.5  # in which what a new client has sent is read
+UNREAD_SECONDS = 5.0  # without reading, after which a reply may be cut where there is no room
 HEALTHCHECK_SECONDS = 30  # for a process to answer uvicorn: a busy one that loads models is slow
 
 
@@ -58,10 +60,10 @@ class Settings(Checked):
     gate; `device` and `dtype` say where and how they run, `backend` by what, blank for the models'
     own choice; `model_kwargs` is a JSON object for their from_pretrained.
 
-    `api_key` is asked for on every route; without one the service is open, which is for a private
-    network. At most `concurrency` requests are open at once, the next is answered 429; each holds
-    at most `documents` documents and `payload` bytes and ends within `deadline` seconds (504); one
-    for relevant spans has at most `sentences` sentences.
+    `api_key` is asked for on every route but /health; without one the service is open, which is for
+    a private network. At most `concurrency` requests are open at once, the next is answered 429;
+    each holds at most `documents` documents and `payload` bytes and ends within `deadline` seconds
+    (504); one for relevant spans has at most `sentences` sentences.
     `batch_tokens` of 0 leaves the choice to the models.
     """
 
@@ -121,7 +123,7 @@ class Settings(Checked):
 LIMITS = (
     # what, how much, option, what happens beyond it
     ("open connections of a process", f"{CONNECTIONS:,}, or half of the files it may open", "",
-     "one that does not read its reply is closed, else the one that waits longest for its header"),
+     f"the longest without a header is closed, else a reply unread for {UNREAD_SECONDS:g} s"),
     ("header of a request", f"{HEADER_SECONDS:g} s and {HEADER_BYTES:,} bytes", "",
      "closed; 400 or 431"),
     ("body of a request", f"{Settings.payload:,} bytes", "--payload", "413"),
@@ -271,6 +273,8 @@ class Door:
         size += len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
         if size > HEADER_BYTES:  # uvicorn bounds one that comes in parts only
             raise Refusal(431, "Header", f"the header has {size} bytes, allowed {HEADER_BYTES}")
+        if path == "/health":  # probes have no key
+            return await self._app(scope, receive, send)
         scheme, _, sent = headers.get(b"authorization", b"").partition(b" ")
         right = key.found and hmac.compare_digest(sent.strip(), key.reveal().encode())
         if key.found and not (right and scheme.lower() == b"bearer"):

@@ -29,9 +29,9 @@ class ServePlan:
     POST /rerank answers `texts` as TEI does and `documents` as Jina does, /v1/rerank as Jina and
     vLLM, /v2/rerank as Cohere, with relevant_spans; /compress, /route and, with --gate, /gate add
     to a row what the verbs of these names add. GET /health, /info, /metrics. The key that every
-    route asks for is read from FITRAG_SERVE_API_KEY; without one the service is open. SIGTERM lets
-    what is being answered end. With --mcp, the tools rerank, compress, grade and, with --index,
-    retrieve are offered to one agent.
+    route but /health asks for is read from FITRAG_SERVE_API_KEY; without one the service is open.
+    SIGTERM lets what is being answered end. With --mcp, the tools rerank, compress, grade and, with
+    --index, retrieve are offered to one agent.
     """
 
     host: Annotated[str, Option("Address to listen on.")] = "127.0.0.1"
@@ -116,8 +116,17 @@ class ServePlan:
         }
         if self.workers == 1:
             return uvicorn.run(**options)
+
+        class Closing(Multiprocess):
+            """Supervisor that listens no longer once its processes are asked to end."""
+
+            def terminate_all(self) -> None:
+                for each in self.sockets:
+                    each.close()
+                super().terminate_all()
+
         config = uvicorn.Config(**options, workers=self.workers)  # uvicorn.run would exit with 0
-        supervisor = Multiprocess(config, sockets=[config.bind_socket()])
+        supervisor = Closing(config, sockets=[config.bind_socket()])
         supervisor.run()
         if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
             sys.exit(STARTUP_FAILURE)

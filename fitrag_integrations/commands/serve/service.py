@@ -44,6 +44,8 @@ class Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
     unused: ClassVar[Set[str]] = frozenset()
     """Fields that clients send and that change nothing."""
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """Names of other routes for a field that has another one here."""
 
     @model_validator(mode="before")
     @classmethod
@@ -55,6 +57,8 @@ class Shape(BaseModel):
         for name, value in given.items():
             if value is None or name in cls.unused:
                 continue
+            own = cls.other_names.get(name, name)
+            name = name if own in given else own
             if name not in cls.model_fields and cls.model_config["extra"] == "forbid":
                 shown = str(name)[:100].encode("utf-8", "backslashreplace").decode()
                 raise ValueError(f"no such field: {shown}")
@@ -104,6 +108,7 @@ class Rerank(Shape):
         *("max_tokens_per_doc", "max_tokens_per_query", "max_chunks_per_doc", "priority"),
         *("user", "request_id", "cache_salt"),
     }
+    other_names = {"question": "query", "passages": "documents"}
     query: Query
     # Without fail_fast, pydantic writes an error for each of a million wrong elements.
     texts: Annotated[list[str], Field(fail_fast=True)] | None = None
@@ -137,6 +142,7 @@ class Row(Shape):
     """Request with the row that the verb of this name reads."""
 
     model_config = ConfigDict(extra="allow")
+    other_names = {"query": "question", "documents": "passages"}
     question: Query
 
 

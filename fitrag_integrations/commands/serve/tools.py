@@ -9,9 +9,9 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from fitrag_integrations.commands.engine.models import passage_json
 from fitrag_integrations.commands.serve.limits import Crowd, Metrics, Refusal, Settings
@@ -23,6 +23,8 @@ from fitrag_integrations.errors import FitRagError, refuse_if
 from fitrag_integrations.ports import Retriever
 
 Found: TypeAlias = dict[str, Any]
+Texts: TypeAlias = Annotated[list[str], Field(fail_fast=True)]
+"""Of a million wrong texts, pydantic would tell an agent each."""
 Tool: TypeAlias = Callable[..., Awaitable[Any]]
 
 
@@ -45,7 +47,7 @@ class Tools:
         (found,) = await asyncio.to_thread(self.retriever.retrieve, [query])
         return [dict(passage_json(each)) for each in found[: check_whole("k", k, low=1)]]
 
-    async def rerank(self, query: str, documents: list[str], top_n: int = 5) -> list[Found]:
+    async def rerank(self, query: str, documents: Texts, top_n: int = 5) -> list[Found]:
         """Rank documents by whether they answer a query, best first. Returns the index of each in
         the list given, its relevance from 0 to 1, and its text.
         """
@@ -58,7 +60,7 @@ class Tools:
         ]
 
     async def compress(
-        self, question: str, documents: list[str], max_tokens: int | None = None
+        self, question: str, documents: Texts, max_tokens: int | None = None
     ) -> Found:
         """Keep the sentences of documents that help to answer a question, word for word, in at most
         max_tokens tokens if given. Returns excerpts, each with its document (`passage`, from 0),
@@ -66,7 +68,7 @@ class Tools:
         """
         return await self._row("compress", CompressRow, question, documents, max_tokens=max_tokens)
 
-    async def grade(self, question: str, documents: list[str]) -> Found:
+    async def grade(self, question: str, documents: Texts) -> Found:
         """Judge whether documents answer a question. Returns the action "correct" (use them),
         "incorrect" (search elsewhere) or "ambiguous" (do both), and each document's grade from -1
         to 1.

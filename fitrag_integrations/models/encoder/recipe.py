@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
@@ -176,4 +177,4 @@ def file_of(source: str, name: str) -> Path | None:
 def read_json(source: str, name: str) -> Any:
     """Read a JSON file of a checkpoint; None where it has no such file."""
     path = file_of(source, name)
-    return None if path is None else jsonl.loads(path.read_text(encoding="utf-8"))
+    return None if path is None else jsonl.loads(read_file(path))

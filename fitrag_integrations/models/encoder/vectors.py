@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from fitrag_integrations.models.encoder.recipe import (
 )
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
+from fitrag_integrations.models.runtime.folder import load_head
 from fitrag_integrations.models.runtime.loading import checked_length, position_limit
 from fitrag_integrations.models.runtime.placing import sent
 from fitrag_integrations.models.runtime.sources import weights_source
@@ -66,6 +68,10 @@ class _Normalize(nn.Module):
         return F.normalize(vectors)
 
 
+def _layer(kind: str, config: Row) -> nn.Module:
+    return DenseLayer(config) if kind == "Dense" else nn.LayerNorm(config["dimension"])
+
+
 def _layers(source: str, recipe: Recipe, width: int) -> tuple[nn.Sequential, int]:
     """Load the modules after pooling; return them and the number of dimensions they end with."""
     made: list[nn.Module] = []
@@ -85,9 +91,9 @@ def _layers(source: str, recipe: Recipe, width: int) -> tuple[nn.Sequential, int
             if (config.get(f"module_{end}_name") or "sentence_embedding") != "sentence_embedding":
                 raise ModelLoadError(f"{what}: {kind} is over token embeddings; allowed: sentence")
         try:
-            layer = DenseLayer(config) if kind == "Dense" else nn.LayerNorm(config["dimension"])
-            tensors = {n.removeprefix("norm."): t.float() for n, t in load_file(weights).items()}
-            layer.load_state_dict(tensors)
+            tensors = {n.removeprefix("norm."): t for n, t in load_file(weights).items()}
+            make = partial(_layer, kind, config)
+            layer = load_head(make, weights, tensors)
         except (SafetensorError, RuntimeError, KeyError, TypeError, InputError) as error:
             raise ModelLoadError(f"{what} could not be loaded: {error}") from error
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ from fitrag_integrations.models.runtime.backends import (
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
 from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.placing import GPUS, attending, is_placed, place
-from fitrag_integrations.models.runtime.saved import SavedModel
+from fitrag_integrations.models.runtime.saved import SavedModel, log_loaded
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 E = TypeVar("E", bound="SharedEngine")
@@ -307,7 +308,9 @@ class Pool(Generic[E]):
         with self._loading:
             engine = self._engines.get((source, options))
             if engine is None or engine.worker.closed:
+                began = time.monotonic()
                 engine = self._engines[source, options] = load()
+                log_loaded(source, engine.device, engine.dtype, began)
             return engine.retain()
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # torch loads with the first tensor, for models that do witho
     N = TypeVar("N", bound=nn.Module)
 
 FORMAT = 1
+MOST_TENSORS = 2 << 30  # bytes of a file of ours, which is read whole; an encoder has 90 MB
 SMALLEST = 1e-6  # of what is divided by
 Arrays = Mapping[str, NDArray[np.float32]]
 
@@ -143,7 +144,7 @@ def read_checked(folder: Path, entry: Mapping[str, str]) -> bytes:
     path = folder / entry["file"]
     if not path.is_file():
         raise ModelLoadError(f"{path.name} is missing from {path.parent}")
-    content = read_file(path)  # once: what is compared is what is loaded
+    content = read_file(path, MOST_TENSORS)  # once: what is compared is what is loaded
     check_digest(path, hashlib.sha256(content).hexdigest(), entry["sha256"])
     return content
 

@@ -7,6 +7,7 @@ the code of a folder, and whatever is piped in there answers.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any, Literal
 
 import torch
 
+from fitrag_integrations.core.files import MOST_BYTES, read_file
 from fitrag_integrations.core.record import Keywords, Row
 from fitrag_integrations.errors import FitRagError, ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.placing import fused
@@ -41,6 +43,10 @@ _HUB = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
 _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl")
 """Architectures whose positions start after the padding token's id."""
 _LAYERS = re.compile(r"(num_hidden_|num_|n_|encoder_|decoder_|num_decoder_)layers?|depth")
+_READ_WHOLE = (".json", ".txt", ".model", ".jinja", ".tiktoken")
+NEW_NUMBERS = 50_000_000  # of heads and tables that the files need not hold
+MOST_RANK = 4096  # of an adapter
+MOST_GROWTH = 1000  # of a text by its tokenizer
 MOST_LAYERS = 500  # that are made unasked: some architectures share the weights of theirs
 _PATTERNS = ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern")
 _REPEATED, _REPEATS = re.compile(r"\)\s*[*+{]"), re.compile(r"[*+{]")
@@ -104,6 +110,8 @@ class Checkpoint:
 
         hub = {name: self.model_kwargs[name] for name in _HUB if name in self.model_kwargs}
         with self._loading():
+            for path in Path(self.source).glob("tokenizer*.json"):
+                _refuse_growth(json.loads(read_file(path)), path.name)
             given = {n: v for n, v in self.tokenizer_kwargs.items() if n not in _RESERVED}
             given |= {} if config is None else {"config": config}
             return AutoTokenizer.from_pretrained(
@@ -146,10 +154,12 @@ class Checkpoint:
                     f"{_ADAPTER_CONFIG} is there; allowed: a whole model, so merge the adapter "
                     "into its base (merge_and_unload, then save_pretrained)"
                 )
-            self._refuse_files(config)
+            held = self._refuse_files(config)
             if kind == "AutoModelForCausalLM":
                 _refuse_others(config)
             made = getattr(transformers, kind)
+            if held:
+                _refuse_sizes(made, config, held)
             if state is not None:  # the class itself, which alone takes tensors without a path
                 made, options = made._model_mapping[type(config)], {**options, "state_dict": state}
             model, info = made.from_pretrained(
@@ -165,32 +175,41 @@ class Checkpoint:
             _refuse_random(model, info, kind, new)
         return fused(model)
 
-    def _refuse_files(self, config: object) -> None:
-        """Refuse a missing shard, and more layers than tensors: each would be made first."""
+    def _refuse_files(self, config: object) -> int:
+        """Refuse a missing shard, and more layers than tensors: each would be made first.
+
+        Returns the numbers that the files hold, 0 where they are not here.
+        """
         from safetensors import safe_open
 
         folder, names = Path(self.source), set[str]()
         if not folder.is_dir():
-            return
+            return 0
         index = folder / "model.safetensors.index.json"
         if index.is_file():
-            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            names = set(json.loads(read_file(index))["weight_map"].values())
         if lost := sorted(name for name in names if not (folder / name).is_file()):
             raise ValueError(
                 f"{', '.join(lost[:4])} is missing, which {index.name} lists; copy the whole folder"
             )
-        held = 0
+        held = numbers = 0
         for path in folder.glob("*.safetensors"):
             with safe_open(path, framework="pt") as file:
                 held += len(file.keys())
+                shapes = (file.get_slice(name).get_shape() for name in file.keys())  # noqa: SIM118
+                numbers += sum(map(math.prod, shapes))
         asked = [v for n, v in vars(config).items() if _LAYERS.fullmatch(n) and isinstance(v, int)]
         deepest = max(asked, default=0)
         if held and deepest > max(held, MOST_LAYERS):
             raise ValueError(f"config.json asks for {deepest} layers, its weights are {held}")
+        return numbers
 
     @contextmanager
     def _loading(self) -> Iterator[None]:
         try:
+            for path in Path(self.source).glob("*"):
+                if path.suffix in _READ_WHOLE and (size := path.stat().st_size) > MOST_BYTES:
+                    raise ValueError(f"{path.name} has {size:,} bytes, at most {MOST_BYTES:,}")
             with _quietly():
                 yield
         except (FitRagError, MemoryError, torch.OutOfMemoryError):
@@ -252,6 +271,44 @@ def checked_length(max_length: int, config: Any, *, low: int) -> int:
         f"a whole number from {low}{upper}",
     )
     return max_length
+
+
+def _refuse_sizes(kind: Any, config: Any, held: int) -> None:
+    """Refuse a configuration that asks for far more numbers than the files hold, unmade."""
+    packed = 8 if getattr(config, "quantization_config", None) else 1
+    with torch.device("meta"):
+        auto = hasattr(kind, "from_config")
+        made = kind.from_config(config, trust_remote_code=False) if auto else kind(config)
+    asked = sum(each.numel() for each in (*made.parameters(), *made.buffers()))
+    most = packed * 2 * held + NEW_NUMBERS  # tied weights are two here
+    if asked > most:
+        raise ValueError(
+            f"config.json asks for {asked:,} numbers, its weights are {held:,}: weights and "
+            "configuration are of two models; restore both from one source"
+        )
+
+
+def _refuse_growth(fields: Row, name: str) -> None:
+    """Refuse a tokenizer that makes a text far longer than it is."""
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
+        if (growth := _growth(fields.get(part))) > MOST_GROWTH:
+            raise ValueError(
+                f"{name}: its {part} may make a text {growth:.3g} times as long, "
+                f"at most {MOST_GROWTH}"
+            )
+
+
+def _growth(part: Any) -> float:
+    """Return by what a part of a tokenizer and all in it together may multiply a text's length."""
+    inside = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    own = 1.0
+    if isinstance(part, dict) and part.get("type") == "Replace":
+        pattern, content = part.get("pattern") or {}, str(part.get("content") or "")
+        least = len(pattern.get("String") or "") if isinstance(pattern, dict) else 0
+        own = max(1.0, len(content) / least if least else 1.0 + len(content))
+    elif isinstance(part, dict) and part.get("type") == "Precompiled":
+        own = 18.0  # as NFKC at most
+    return own * math.prod(map(_growth, inside))
 
 
 def _refuse_others(config: Any) -> None:
@@ -318,10 +375,12 @@ def load_adapter_config(folder: Path) -> Any:
 
     path = folder / _ADAPTER_CONFIG
     try:
-        kind = json.loads(path.read_text(encoding="utf-8")).get("peft_type")
+        kind = json.loads(read_file(path)).get("peft_type")
         if kind != "LORA":
             raise ValueError(f"peft_type: given {kind!r}, allowed 'LORA'")
         config = PeftConfig.from_pretrained(str(folder))
+        if max([config.r, *(config.rank_pattern or {}).values()]) > MOST_RANK:
+            raise ValueError(f"r: given more than {MOST_RANK}, which would be made first")
         for field in _OTHER_FILES:
             if getattr(config, field, None):
                 raise ValueError(f"{field}: given a value, allowed none")

@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 _MARK = "stays_float32"
 GPUS = {"cuda"}
-"""Types of device that are programmed as CUDA is; the rehearsal of one adds its own."""
+"""Types of device that are programmed as CUDA is; a simulated one adds its own."""
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 M = TypeVar("M", bound=nn.Module)
 

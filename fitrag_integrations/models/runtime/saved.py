@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -18,6 +20,15 @@ P = ParamSpec("P")
 Q = TypeVar("Q")
 A = TypeVar("A")
 M = TypeVar("M", bound="SavedModel")
+
+
+_log = logging.getLogger("fitrag_integrations.models")
+
+
+def log_loaded(what: str, device: object, dtype: object, began: float) -> None:
+    """Log that a model was loaded, and how long that took."""
+    dtype, seconds = str(dtype).removeprefix("torch."), time.monotonic() - began
+    _log.info("loaded %s on %s in %s, %.1f s", what, device, dtype, seconds)
 
 
 @dataclass(frozen=True, slots=True)

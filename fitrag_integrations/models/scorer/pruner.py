@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.encoder.items import Item, Range, of_logits, placed_spans
@@ -206,7 +207,7 @@ class RankAndPrune(nn.Module):
 def _fields(folder: Path, what: str) -> dict[str, Any]:
     """Read the configuration; raises `ModelLoadError` for a folder of another kind."""
     try:
-        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        fields = json.loads(read_file(folder / "config.json"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelLoadError(f"{what}: config.json is not readable: {error}") from error
     kind = fields.get("model_type") if isinstance(fields, dict) else None

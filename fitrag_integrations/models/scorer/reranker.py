@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.files import read_file
 from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.items import of_logits
 from fitrag_integrations.models.encoder.pair_model import Engine
@@ -439,7 +440,7 @@ def _refuse_other_words(folder: Folder, ids: list[int]) -> None:
     )
     if path is None:
         return
-    named = json.loads(Path(path).read_text(encoding="utf-8"))
+    named = json.loads(read_file(Path(path)))
     there = [named.get("true_token_id"), named.get("false_token_id")]
     if [i for i in there if i is not None] != ids:
         raise ModelLoadError(

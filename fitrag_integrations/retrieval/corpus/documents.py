@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from fitrag_integrations.retrieval.corpus.extract import Extractor
 from fitrag_integrations.retrieval.corpus.files import (
     ARRAYS,
     KINDS,
+    MOST_LINE,
     ROWS,
     TABLES,
     FileNote,
@@ -40,6 +42,7 @@ from fitrag_integrations.types import Passage
 
 _KILT_MARK = re.compile(r"^(?:BULLET::::|Section::::)[\s.]*")
 ON_BAD = ("raise", "yield")
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 LINES_NOTED = 20  # of a file; the others are counted
 CHARACTERS_A_WORD = 8  # so that a text without blanks is split too
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
@@ -153,7 +156,7 @@ class _Reading:
         self._bad_lines += note.line is not None
         if note.line is None or self._bad_lines <= LINES_NOTED:
             self.notes.append(note)
-        if note.is_read and not self.strict:
+        if note.is_read and not (self.strict and note.is_bad):
             return None
         where = f"{file}" if note.line is None else f"{file}, line {note.line}"
         error = InputError(f"{where}: {note.reason}")
@@ -212,44 +215,69 @@ def _cut(
 
 
 def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
-    """Read a table line by line: DPR's has 21 million of them."""
-    pending: list[FileNote] = []
+    """Read a table row by row: DPR's has 21 million of them.
 
-    def texts() -> Iterator[str]:
-        for number, line in lines_of(file, name):
-            if isinstance(line, FileNote):
-                pending.append(line)
-                continue
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except ValueError as error:
-                pending.append(_bad(name, number, error))
+    Only a .csv has rows of several lines. Nothing is read of a row with an error in it.
+    """
+    by_comma = ".csv" in file.suffixes[-2:]
+    csv.field_size_limit(max(MOST_LINE, csv.field_size_limit()))
+    lines, at, ended, quoted = lines_of(file, name), 0, False, False
 
-    is_csv = ".csv" in file.suffixes[-2:]
-    rows = csv.reader(texts(), delimiter="," if is_csv else "\t")
+    def text() -> str | None:
+        nonlocal at, ended, quoted
+        number, line = (at, None) if ended else next(lines, (at, None))
+        if line is None:
+            ended = True
+            return None
+        at = number
+        if isinstance(line, FileNote):  # nobody knows whether a quoted cell begins in it
+            ended = by_comma
+            raise ValueError(f"{line.reason}{'; the rest is not read' * by_comma}")
+        quoted ^= line.count(b'"') % 2 == 1
+        return line.decode("utf-8-sig" if at == 1 else "utf-8")
+
+    whole = iter(text, None)  # goes on after an error, which a generator would not
+    rows = csv.reader(whole) if by_comma else map(_tabbed, whole)
     head: tuple[str, ...] = ()
+    count, longest = 0, (0, 0)
     while True:
+        first, quoted, row = at + 1, False, None
         try:
             row = next(rows)
+            if at > first:
+                if ended and quoted:
+                    raise ValueError("a quote in it is never closed")
+                count, longest = count + 1, max(longest, (at - first, first))
             if not head:
                 head = tuple(row)
                 if "text" not in head:
                     raise InputError.of("columns", given=", ".join(head), allowed="one named text")
-            elif is_csv and not row:
+            elif by_comma and not row:
                 continue
             elif len(row) != len(head):
                 raise InputError.of("columns", given=len(row), allowed=str(len(head)))
             else:
-                yield _passage(dict(zip(head, row, strict=True)), file.name, rows.line_num)
+                yield _passage(dict(zip(head, row, strict=True)), file.name, at)
         except StopIteration:
-            yield from pending
-            return
+            break
         except (ValueError, csv.Error) as error:
-            yield _bad(name, rows.line_num, error)
+            while row is None and by_comma and quoted and not ended:  # the cell that was begun
+                with suppress(ValueError):
+                    text()
+            rest = f"; nothing is read of lines {first} to {at}" if at > first else ""
+            yield _bad(name, first, ValueError(f"{error}{rest}"))
             if "text" not in head:
                 return
-        yield from pending
-        pending.clear()
+    if count:
+        where = f"the longest in lines {longest[1]} to {sum(longest)}"
+        said = f"{count} {'rows' if count > 1 else 'row'} of several lines, {where}"
+        yield FileNote(name, said, is_read=True, is_bad=False)
+
+
+def _tabbed(line: str) -> list[str]:
+    """Cut a line at its tabs; a cell that is quoted as a whole, as DPR's are, loses its quotes."""
+    cells = line.rstrip("\r\n").split("\t")
+    return [one[1:-1].replace('""', '"') if _QUOTED.fullmatch(one) else one for one in cells]
 
 
 def _rows(

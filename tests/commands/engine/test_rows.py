@@ -45,7 +45,7 @@ def test_each_bad_row_is_told_and_the_others_go_on(tmp_path, scorer, fitrag, ver
     source = write(tmp_path / "in.jsonl", [GOOD, *given, GOOD])
     code, _, told = fitrag(verb, source, tmp_path / "out.jsonl")
     got = read(tmp_path / "out.jsonl")
-    assert code == 0 and f"{len(bad)} error rows" in told
+    assert code == 1 and f"{len(bad)} error rows" in told
     assert "error" not in got[0] and got[0].keys() == got[-1].keys() > GOOD.keys()
     for row, wrong, (_, field) in zip(got[1:-1], given, bad, strict=True):
         error = row.pop("error")
@@ -83,7 +83,7 @@ def test_a_passage_may_be_a_text(tmp_path, scorer, fitrag, verb):
 )
 def test_a_line_that_is_no_row(tmp_path, scorer, fitrag, line, said):
     source = write(tmp_path / "in.jsonl", [b" ", GOOD, line, GOOD])
-    assert fitrag("score", source, tmp_path / "out.jsonl")[0] == 0
+    assert fitrag("score", source, tmp_path / "out.jsonl")[0] == 1
     good, bad, last = read(tmp_path / "out.jsonl")
     assert "scores" in good and "scores" in last
     assert bad["line"] == 3
@@ -95,7 +95,7 @@ def test_a_line_that_is_no_row(tmp_path, scorer, fitrag, line, said):
 def test_odd_texts_are_answered(tmp_path, scorer, fitrag, verb):
     given = [{"id": name, "question": "ann ?", "passages": passages(t)} for name, t in ODD.items()]
     source = write(tmp_path / "in.jsonl", given)
-    assert fitrag(verb, source, tmp_path / "out.jsonl", "--strict")[0] == 0
+    assert fitrag(verb, source, tmp_path / "out.jsonl")[0] == 0
     got = read(tmp_path / "out.jsonl")
     assert [row["id"] for row in got] == list(ODD)
     assert [row["passages"] for row in got] == [row["passages"] for row in given]

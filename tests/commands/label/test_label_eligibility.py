@@ -121,7 +121,7 @@ def test_a_second_run_asks_nothing_again(label, model):
 
 def test_bad_rows_and_other_options_are_told(label, model):
     bad = [{**row(1), "answers": []}, {**row(2), "passages": []}, row(3)]
-    code, told, found = label(bad, "--strict")
+    code, told, found = label(bad)
     assert code == 1 and "'errors': 2" in told
     assert sorted("error" in one for one in found) == [False, True, True]
     code, told, _ = label(bad, "--window", 2)

@@ -100,7 +100,7 @@ def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
     source, out = write(tmp_path / "q.jsonl", rows), tmp_path / "out.jsonl"
     how = ("--llm", base, "--device", "cpu", "--draft-tokens", 4, "--max-new-tokens", 6)
     done = run("label", "ik", source, "--out", out, *how)
-    assert done.exit_code == 0 and "20 rows" in done.stderr and "1 error rows" in done.stderr
+    assert done.exit_code == 1 and "20 rows" in done.stderr and "1 error rows" in done.stderr
     assert "labeled by match" in done.stderr and "--judge" in done.stderr
     whole = read(out)
     assert whole[3]["error"]["field"] == "answers" and whole[3]["known"] is None
@@ -110,7 +110,7 @@ def test_label_ik_resumes_and_marks_bad_rows(base, tmp_path):
     cut = out.read_bytes()
     out.write_bytes(cut[: len(cut) // 2])  # as a kill leaves it
     done = run("label", "ik", source, "--out", out, *how)
-    assert done.exit_code == 0 and "from an earlier run" in done.stderr
+    assert done.exit_code == 1 and "from an earlier run" in done.stderr
     assert read(out) == whole
 
 

@@ -102,7 +102,7 @@ def test_a_row_that_fails_is_retrieved_for(decide, loaded):
         {"question": PARTS.format(8), "draft": 3},
         b"no json",
     ]
-    got = decide(rows, "--strict", code=1)
+    got = decide(rows, code=1)
     assert got[0]["retrieve"] is False
     for row in got[1:]:
         assert (row["p_known"], row["retrieve"]) == (None, True)

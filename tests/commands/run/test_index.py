@@ -92,7 +92,7 @@ class TestEmbedded:
         source = write(tmp_path / "in.jsonl", [row])
         for verb in ("score", "compress", "read", "answer"):
             out = tmp_path / f"{verb}.jsonl"
-            assert fitrag(verb, source, out, "--strict")[0] == 0
+            assert fitrag(verb, source, out)[0] == 0
             row |= json.loads(out.read_text())
         assert row["scores"][1]["has_answer"] > row["scores"][0]["has_answer"]
         best = row["excerpts"][0]

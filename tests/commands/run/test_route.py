@@ -100,7 +100,7 @@ def test_without_passages_nothing_is_correct(routed, evaluator):
 )
 def test_a_bad_row_has_no_action_and_no_grades(routed, changes, told):
     code, got = routed([row("Rain."), {**row("Rain."), **changes}, row("Hail.")])
-    assert code == 0
+    assert code == 1
     assert [r["action"] for r in got] == ["incorrect", None, "incorrect"]
     assert got[1]["grades"] == [] and told in json.dumps(got[1]["error"])
 

@@ -21,13 +21,15 @@ from fitrag_integrations.commands.serve.limits import HEADER_BYTES, Door, Metric
 KEY = "sk-serve-0123456789"
 PATIENCE = 90.0  # seconds on a loaded machine
 MOST = 20
+WRONG = b"GET /rerank HTTP/1.1\r\nHost: x\r\n\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 LONG = b"GET /long HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + KEY.encode() + b"\r\n\r\n"
 
 
 class Quick(BoundedProtocol):
     """Limits of a second, and few connections."""
 
-    header_seconds, reply_seconds, most = 1.0, 1.0, MOST
+    header_seconds, reply_seconds, unread_seconds, most = 1.0, 1.0, 0.6, MOST
 
 
 async def application(scope, receive, send):
@@ -58,10 +60,10 @@ def address():
     running.join()
 
 
-def opened(address, sent=b""):
+def opened(address, sent=b"", buffer=4096):
     """Connect as a client that buffers little and reads nothing."""
     one = socket.socket()
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     one.settimeout(PATIENCE)
     one.connect(address)
     with contextlib.suppress(OSError):
@@ -70,8 +72,8 @@ def opened(address, sent=b""):
 
 
 def health(address):
-    url, key = f"http://{address[0]}:{address[1]}/health", {"Authorization": f"Bearer {KEY}"}
-    return httpx.get(url, headers=key, timeout=PATIENCE, trust_env=False).status_code
+    url = f"http://{address[0]}:{address[1]}/health"
+    return httpx.get(url, timeout=PATIENCE, trust_env=False).status_code
 
 
 def ended(one):
@@ -83,7 +85,14 @@ def ended(one):
     return read
 
 
-WRONG = b"GET /rerank HTTP/1.1\r\nHost: x\r\n\r\n"
+def read_slowly(address):
+    """Ask with the key, and read 8 MB in parts; returns how much came."""
+    size = 0
+    with opened(address, LONG, buffer=1 << 18) as one, contextlib.suppress(ConnectionError):
+        while size < 8_000_000 and (part := one.recv(1 << 18)):
+            size += len(part)
+            time.sleep(0.03)
+    return size
 
 
 @pytest.mark.parametrize(
@@ -107,14 +116,23 @@ def test_clients_that_do_not_act_hold_nobody_up_and_are_closed(address, sent):
         assert health(address) == 200
 
 
-def test_a_client_that_does_not_read_is_closed_before_one_that_has_waited_longer(address):
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:", WRONG, HEALTH * 50])
+def test_nobody_without_a_key_cuts_the_reply_of_one_who_has_it(address, sent, monkeypatch):
+    monkeypatch.setattr(Quick, "reply_seconds", PATIENCE)
+    monkeypatch.setattr(Quick, "unread_seconds", 10.0)  # a busy machine reads slowly
     with contextlib.ExitStack() as closing:
-        waiting = closing.enter_context(opened(address))
-        unread = [closing.enter_context(opened(address, LONG)) for _ in range(MOST - 1)]
-        time.sleep(0.3)
-        assert health(address) == 200  # one had to go
-        waiting.sendall(LONG.replace(b"/long", b"/health"))
-        assert waiting.recv(15) == b"HTTP/1.1 200 OK"
+        with ThreadPoolExecutor(8) as pool:
+            replies = [pool.submit(read_slowly, address) for _ in range(8)]
+            crowd = [closing.enter_context(opened(address, sent)) for _ in range(3 * MOST)]
+            assert [reply.result() >= 8_000_000 for reply in replies] == [True] * 8
+        assert health(address) == 200 and len(crowd) == 3 * MOST
+
+
+def test_a_reply_that_is_not_read_is_closed_where_there_is_no_room(address):
+    with contextlib.ExitStack() as closing:
+        unread = [closing.enter_context(opened(address, LONG)) for _ in range(MOST)]
+        time.sleep(0.8)  # more than may be unread
+        assert all(health(address) == 200 for _ in range(3))
         assert sum(len(ended(one)) < 8_000_000 for one in unread) > 0
 
 
@@ -145,6 +163,14 @@ def test_a_client_that_is_still_sending_gets_the_reply(address, key):
         assert ended(one).split()[1] == (b"413" if key == KEY else b"401")
 
 
+PROGRAM = """
+from fitrag_integrations.cli import main
+from fitrag_integrations.commands.serve import serve
+serve.HEALTHCHECK_SECONDS = 5  # in which a process that could not load is missed
+main()
+"""
+
+
 class Service:
     """`fitrag serve` as a program with two processes."""
 
@@ -152,9 +178,9 @@ class Service:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             self.address = taken.getsockname()
-        words = ["-m", "fitrag_integrations.cli", "serve", "--workers", "2", *options]
+        words = ["serve", "--workers", "2", *options, "--port", str(self.address[1])]
         self.process = subprocess.Popen(
-            [sys.executable, *words, "--port", str(self.address[1])],
+            [sys.executable, "-c", PROGRAM, *words],
             env={**os.environ, "FITRAG_SERVE_API_KEY": KEY},
         )
 
@@ -167,6 +193,15 @@ class Service:
         body = {"query": "Where does the Danube rise?", "texts": ["In the Black Forest."] * 200}
         url, key = f"http://127.0.0.1:{self.address[1]}/rerank", {"Authorization": f"Bearer {KEY}"}
         return httpx.post(url, json=body, headers=key, timeout=PATIENCE).status_code
+
+    def refuses(self):
+        """Return the seconds until a new client is refused."""
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionRefusedError):
+            while time.monotonic() - began < PATIENCE:
+                socket.create_connection(self.address).close()
+                time.sleep(0.01)
+        return time.monotonic() - began
 
     def ready(self):
         until = time.monotonic() + PATIENCE
@@ -202,7 +237,9 @@ def test_a_killed_process_is_replaced_and_what_is_begun_is_answered_before_the_e
             asked = [pool.submit(service.rerank) for _ in range(4)]
             time.sleep(0.5)
             service.process.terminate()
+            refused = pool.submit(service.refuses)
             assert [one.result() for one in asked] == [200] * 4
+            assert refused.result() < 2.0
         left = service.workers()
         assert service.process.wait(timeout=PATIENCE) == 0
         assert not [pid for pid in left if "spawn_main" in command(pid)]

@@ -207,13 +207,38 @@ def test_bad_documents_are_answered_or_refused_by_name(client, texts):
             assert kept["notes"] or len(kept["excerpts"]) == len(texts)
 
 
-@pytest.mark.parametrize("path", sorted(ROUTES | {"/health", "/info", "/metrics", "/docs", "/no"}))
+@pytest.mark.parametrize("path", sorted(ROUTES | {"/info", "/metrics", "/docs", "/no"}))
 @pytest.mark.parametrize("header", ["", "Bearer wrong", f"Basic {KEY}", KEY, f"Bearer{KEY}"])
 def test_the_key_is_asked_for_on_every_route(client, path, header):
     reply = client.request("POST" if path in ROUTES else "GET", path,
                            headers={"Authorization": header})  # fmt: skip
     assert reply.status_code == 401
     assert KEY not in reply.text
+
+
+def test_a_field_has_the_name_of_any_route(client):
+    rows = [{"question": QUESTION, "passages": TEXTS}, {"query": QUESTION, "passages": TEXTS}]
+    kept = [
+        asked(client, "/compress", **row)
+        for row in (*rows, {"query": QUESTION, "documents": TEXTS})
+    ]
+    assert kept[0] == kept[1] == kept[2] and kept[0]["excerpts"]
+    given = [{"query": QUESTION, "texts": TEXTS}, {"question": QUESTION, "texts": TEXTS}]
+    first, second = (asked(client, "/rerank", **body) for body in given)
+    assert first == second
+    assert asked(client, "/gate", query=QUESTION) == asked(client, "/gate", question=QUESTION)
+    both = client.post("/rerank", json={"query": "a", "question": "b", "texts": TEXTS})
+    assert both.status_code == 422 and "question" in both.json()["error"]
+
+
+@pytest.mark.parametrize("kind", [None, "application/x-www-form-urlencoded", "text/plain"])
+@pytest.mark.parametrize("path", ["/rerank", "/compress", "/gate"])
+def test_a_body_without_the_content_type_of_json_gets_a_sentence(client, path, kind):
+    body = json.dumps({"query": QUESTION, "texts": TEXTS}).encode()
+    reply = client.post(path, content=body, headers={"Content-Type": kind} if kind else {})
+    assert reply.status_code == 415
+    assert "send Content-Type: application/json" in reply.json()["error"]
+    assert (kind or "no content type") in reply.json()["error"]
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
@@ -223,7 +248,8 @@ def test_the_scheme_of_the_key_is_written_in_any_case(client, scheme):
 
 def test_what_is_there_is_told_and_the_key_is_not(client):
     asked(client, "/rerank", query=QUESTION, texts=TEXTS)
-    assert client.get("/health").json()["status"] == "ready"
+    health = client.get("/health", headers={"Authorization": "Bearer wrong"})  # probes have none
+    assert (health.status_code, health.json()) == (200, {"status": "ready"})
     info = client.get("/info").json()
     assert info["limits"]["documents"] == 50 and "MiniLM" in info["model_id"]
     figures = client.get("/metrics").text
