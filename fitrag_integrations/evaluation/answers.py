@@ -95,7 +95,7 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
 
 
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
-    """Return whether the prediction equals an answer, without articles; never if nothing is left."""
+    """Return whether the prediction equals an answer, without articles; never if none is left."""
     given = _without_articles(prediction)
     return bool(given) and any(given == _without_articles(answer) for answer in answers)
 
