@@ -15,14 +15,13 @@ export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo docs dist sbom notebooks test test-browser test-notebooks browser gpu lint types \
+.PHONY: help install demo docs dist sbom notebooks test test-notebooks gpu lint types \
 	check format student-both embedded-student \
 	embedded-fitted embedded-eligibility clean
 
 help:
 	@echo "make demo    show what FIT-RAG keeps of bundled documents for one question"
-	@echo "make test    run the tests, all but those that need a browser"
-	@echo "make test-browser  open pages in Chromium, installed where it is missing"
+	@echo "make test    run the tests"
 	@echo "make test-notebooks  run every notebook, saving nothing"
 	@echo "make gpu     test and measure on a GPU, into benchmarks/results"
 	@echo "make notebooks  run every notebook, and save it with its outputs"
@@ -51,11 +50,7 @@ demo: $(STAMP)
 	$(BIN)/fitrag demo
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not browser"
-
-# What has to look right is opened in Chromium, which is installed where it is missing.
-test-browser: $(STAMP) browser
-	$(BIN)/python -m pytest -q tests/browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 # Some minutes on two cores.
 test-notebooks: $(STAMP)
@@ -70,14 +65,6 @@ GPU_PYTHON ?= $(BIN)/python
 gpu:
 	PYTHONPATH=. $(GPU_PYTHON) benchmarks/gpu.py
 
-SUDO := $(shell test "$$(id -u)" = 0 || echo sudo -n)
-browser:
-	@for name in chromium chromium-browser google-chrome; do \
-		command -v $$name > /dev/null && exit; done; \
-	echo "Installing Chromium with apt-get; on other systems install it by hand"; \
-	$(SUDO) apt-get update -qq && \
-	$(SUDO) apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core
-
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -89,7 +76,7 @@ types: $(STAMP)
 		--ignore-missing-imports --follow-imports silent --explicit-package-bases \
 		--disable-error-code arg-type benchmarks scripts
 
-check: lint types test test-browser
+check: lint types test
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict

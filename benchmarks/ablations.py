@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
-from fitrag_integrations.evaluation.figure import mean_interval
+from fitrag_integrations.evaluation.table import mean_interval
 from fitrag_integrations.training.negatives import candidates
 from fitrag_integrations.training.rows import passage_row
 

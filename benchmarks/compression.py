@@ -20,7 +20,7 @@ from typing import Any
 
 from compression_rows import SETS, Asked, load
 
-from fitrag_integrations.evaluation.figure import mcnemar, mean_interval
+from fitrag_integrations.evaluation.table import mcnemar, mean_interval
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.models import ExtractiveReader

@@ -12,15 +12,12 @@ the difference to retrieval alone.
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figure import paired_interval
+from fitrag_integrations.evaluation.table import Measured, Table
 from fitrag_integrations.flow import Flow, run_many
 from fitrag_integrations.methods import Crag
 from fitrag_integrations.methods.answering import Answering
@@ -30,7 +27,7 @@ from fitrag_integrations.models import ExtractiveReader, RetrievalEvaluator
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.rows import passage_row, read_jsonl
-from fitrag_integrations.types import Context, Excerpt, Passage
+from fitrag_integrations.types import Action, Context, Excerpt, Passage
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class AlwaysWeb:
 
 
 def main() -> None:
-    """Run every method over the same questions and print a line for each."""
+    """Run every method over the same questions and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("-n", type=int, default=0, help="questions, 0 for all")
@@ -79,12 +76,9 @@ def main() -> None:
         "CRAG": crag,
         "CRAG, strips not selected": replace(crag, refine=False, select=False),
     }
-    base: list[tuple[float, float]] = []
     reader = ExtractiveReader.embedded()
-    for name, method in methods.items():
-        held, told = measured(method, reader, rows)
-        base = base or held
-        print(f"{name}: {told}; {against(held, base)}", flush=True)
+    found = [one for name, way in methods.items() for one in measured(name, way, reader, rows)]
+    print(Table(f"{len(rows)} questions", found).text())
 
 
 def recorded(data: Path) -> list[Recorded]:
@@ -101,37 +95,30 @@ def recorded(data: Path) -> list[Recorded]:
 
 
 def measured(
-    method: Method, reader: ExtractiveReader, rows: Sequence[Recorded]
-) -> tuple[list[tuple[float, float]], str]:
-    """Give per question whether the context and the answer read from it are right; and a line."""
+    name: str, method: Method, reader: ExtractiveReader, rows: Sequence[Recorded]
+) -> list[Measured]:
+    """Measure per question the context, the answer read from it, tokens and the action."""
     by_question = {row.question: row for row in rows}
     ports = Ports(
         retrieve=_each(lambda q: by_question[q].retrieved),
         search=_each(lambda q: by_question[q].web),
     )
     answering = Answering(method, reader=reader)
-    answers = [traced.value for traced in run_many([answering(r.question, ports) for r in rows])]
-    texts = [render_excerpts(answer.context.excerpts) for answer in answers]
-    held = [
-        (float(contains_answer(t, r.answers)), float(contains_answer(a.text, r.answers)))
-        for t, a, r in zip(texts, answers, rows, strict=True)
-    ]
-    tokens = np.mean([approximate_tokens(text) for text in texts])
-    recall, right = np.mean(held, axis=0)
-    actions = Counter(str(a.context.action) for a in answers if a.context.action is not None)
-    shares = ", ".join(f"{n} {count / len(rows):.2f}" for n, count in actions.most_common())
-    told = f"answer in context {recall:.3f}, read {right:.3f}, {tokens:.0f} tokens"
-    return held, told + (f" ({shares})" if shares else "")
-
-
-def against(held: list[tuple[float, float]], base: list[tuple[float, float]]) -> str:
-    """Compare both measures with those of retrieval alone."""
-    parts = []
-    for at, name in enumerate(("context", "read")):
-        ours, theirs = (np.array([row[at] for row in rows]) for rows in (held, base))
-        low, high = paired_interval(ours, theirs)
-        parts.append(f"{name} {np.mean(ours - theirs):+.3f} [{low:+.3f}, {high:+.3f}]")
-    return ", ".join(parts)
+    found = []
+    for row, traced in zip(
+        rows, run_many([answering(r.question, ports) for r in rows]), strict=True
+    ):
+        context = traced.value.context
+        text = render_excerpts(context.excerpts)
+        values = {
+            "answer in context": float(contains_answer(text, row.answers)),
+            "read": float(contains_answer(traced.value.text, row.answers)),
+            "tokens": float(approximate_tokens(text)),
+        }
+        if context.action is not None:
+            values |= {str(action): float(action is context.action) for action in Action}
+        found.append(Measured(row.question, values, name))
+    return found
 
 
 def _each(

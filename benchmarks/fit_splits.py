@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.evaluation.figure import mean_interval
+from fitrag_integrations.evaluation.table import mean_interval
 from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, Tried, cheapest
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.retrieval import FaissIndex, QuestionBank

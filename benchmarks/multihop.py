@@ -13,10 +13,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from fitrag_integrations.evaluation.figure import mean_interval, paired_interval
+from fitrag_integrations.evaluation.table import Measured, Table
 from fitrag_integrations.methods.writing import expanded_query
 from fitrag_integrations.retrieval import FaissIndex
 from fitrag_integrations.training.rows import read_jsonl
@@ -31,7 +30,7 @@ RECORDED = ("llm_answer_no_retrieval", "llm_answer_one_retrieval")
 
 
 def main() -> None:
-    """Print a line for each set and way of asking."""
+    """Print a table for each set: the ways of asking, beside the question alone."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--index", type=Path, default=Path("runs/wikipool-minilm"))
@@ -56,14 +55,16 @@ def main() -> None:
         )[: args.n or None]
         known = {row["id"]: set(row["gold_ids"]) for row in every if row["dataset"] == name}
         gold = [known[row["id"]] for row in rows]
-        base = recalls([row["question"] for row in rows], gold)
-        low, high = mean_interval(base)
-        print(f"{name}, {len(rows)} questions alone: {fmean(base):.3f} [{low:.3f}, {high:.3f}]")
+        queries = {"the question": [row["question"] for row in rows]}
         for field in (field for field in RECORDED if field in rows[0]):
-            got = recalls([expanded_query(row["question"], row[field]) for row in rows], gold)
-            low, high = paired_interval(got, base)
-            change = f"{fmean(got) - fmean(base):+.3f} [{low:+.3f}, {high:+.3f}]"
-            print(f"{name}, [q; {field}]: {fmean(got):.3f} {change}", flush=True)
+            asked = [expanded_query(row["question"], row[field]) for row in rows]
+            queries[f"[q; {field}]"] = asked
+        measured = [
+            Measured(row["id"], {f"recall@{args.k}": value}, system)
+            for system, texts in queries.items()
+            for row, value in zip(rows, recalls(texts, gold), strict=True)
+        ]
+        print(Table(f"{name}, {len(rows)} questions", measured).text(), flush=True)
 
 
 if __name__ == "__main__":

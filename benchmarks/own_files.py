@@ -42,8 +42,8 @@ from worth_rows import Vectors, titled
 from fitrag_integrations import rerank
 from fitrag_integrations.core.jsonl import dump, read_jsonl
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.ranking import reciprocal_rank
+from fitrag_integrations.evaluation.table import paired_interval
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.models.bundled import BundledScorer

@@ -36,9 +36,9 @@ from worth_rows import Vectors, titled
 
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
+from fitrag_integrations.evaluation.table import paired_interval
 from fitrag_integrations.methods.fitrag.ranking import ranked
 from fitrag_integrations.models.bundled import DTYPES, BundledScorer
 from fitrag_integrations.models.encoder.items import of_logits

@@ -29,8 +29,8 @@ from worth_peers import Kept, Scores, ways
 from worth_rows import ELSEWHERE, WIKIPEDIA, Vectors, load, titled
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figure import paired_interval
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
+from fitrag_integrations.evaluation.table import paired_interval
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.retrieval import Encoder

@@ -36,8 +36,8 @@ GROUPS = {
 }
 VERBS = {
     "demo": Home("demo:DemoPlan", "Show on one screen what FIT-RAG keeps and saves.", SEARCH),
-    "try": Home("fit.trial:TryPlan", "Measure what FIT-RAG saves on your own files.", SEARCH),
-    "fit": Home("fit.fit:FitPlan", "Fit FIT-RAG to your files and language model.", SEARCH),
+    "try": Home("fit.trial:TryPlan", "Measure what FIT-RAG saves on your own files."),
+    "fit": Home("fit.fit:FitPlan", "Fit FIT-RAG to your files and language model.", TORCH),
     "index": Home("run.index:IndexPlan", "Build an index of a corpus, or add to one.", SEARCH),
     "retrieve": Home("run.index:RetrievePlan", "Retrieve passages for each row."),
     "answer": Home("run.answer:AnswerPlan", "Answer questions from passages."),
@@ -96,21 +96,13 @@ VERBS = {
     ),
     "evaluate gate": Home("evaluate.decisions:EvaluateGate", "Evaluate a gate."),
     "evaluate rerank": Home("evaluate.rerank:EvaluateRerank", "Evaluate a reranker."),
-    "evaluate methods": Home(
-        "evaluate.methods:EvaluateMethods", "Compare methods on the same questions."
-    ),
-    "evaluate answers": Home("evaluate.answers:EvaluateAnswers", "Evaluate answers."),
-    "evaluate facts": Home(
-        "evaluate.answers:EvaluateFacts", "Evaluate how much of each text is supported."
+    "evaluate answers": Home(
+        "evaluate.answers:EvaluateAnswers", "Evaluate answers, of files or of methods."
     ),
     "evaluate route": Home("evaluate.decisions:EvaluateRoute", "Evaluate a retrieval evaluator."),
     "evaluate compress": Home(
         "evaluate.compress:EvaluateCompress", "Evaluate what compression keeps."
     ),
-    "evaluate compare": Home(
-        "evaluate.results:EvaluateCompare", "Compare two results on the same questions."
-    ),
-    "evaluate report": Home("evaluate.results:EvaluateReport", "Write an HTML report of results."),
 }
 
 app = typer.Typer(

@@ -16,10 +16,9 @@ import pytest
 from fitrag_integrations import text
 from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.core.show import shortened
+from fitrag_integrations.core.show import shortened, visible
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match, token_f1
-from fitrag_integrations.evaluation.figure import clipped, visible
 from fitrag_integrations.evaluation.judging import chosen
 from fitrag_integrations.methods.baselines.self_ask import read_step
 from fitrag_integrations.methods.baselines.self_rag import _MARKS
@@ -142,7 +141,6 @@ READERS = {
     "chosen": lambda text: chosen(text, CHOICES),
     "title": lambda text: _title(text, Path("a.md")),
     "visible": visible,
-    "clipped": lambda text: clipped(text, 30),
     "words": words,
 }
 # Runs of what the patterns look for, with a word before, amid and after them.

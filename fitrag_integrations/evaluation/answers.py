@@ -35,11 +35,10 @@ def normalize(text: str) -> str:
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
     """Return whether the text contains any answer as whole tokens.
 
-    An answer that folds to nothing (only punctuation) never matches.
+    An answer that folds to nothing (only punctuation and articles) never matches.
     """
     haystack = f" {normalize(text)} "
-    needles = (normalize(answer) for answer in answers)
-    return any(needle and f" {needle} " in haystack for needle in needles)
+    return any(f" {normalize(each)} " in haystack for each in answers if _without_articles(each))
 
 
 def matches_pattern(text: str, patterns: Iterable[str]) -> bool:
@@ -96,9 +95,9 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
 
 
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
-    """Return whether the prediction equals an answer, without articles."""
+    """Return whether the prediction equals an answer, without articles; never if none is left."""
     given = _without_articles(prediction)
-    return any(given == _without_articles(answer) for answer in answers)
+    return bool(given) and any(given == _without_articles(answer) for answer in answers)
 
 
 def is_correct(answer: str, gold: Sequence[str]) -> bool:
@@ -110,10 +109,8 @@ def token_f1(prediction: str, answers: Sequence[str]) -> float:
     """Compute the best token F1 over the answers, in [0, 1], without articles (SQuAD)."""
     given, best = _without_articles(prediction), 0.0
     for gold in map(_without_articles, answers):
-        common = sum((Counter(given) & Counter(gold)).values())
-        best = max(
-            best, 2 * common / (len(given) + len(gold)) if given and gold else float(given == gold)
-        )
+        common = (Counter(given) & Counter(gold)).total()
+        best = max(best, 2 * common / max(1, len(given) + len(gold)))
     return best
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypeAlias
 
-from fitrag_integrations.core.checks import Checked, check_number
+from fitrag_integrations.core.checks import Checked, check_number, trait
 from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.types import Context
-
-__all__ = ["RATIO", "CostAccount", "Prices", "cost_account"]
+from fitrag_integrations.flow import Step
+from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
+from fitrag_integrations.types import Context, Passage
 
 RATIO = 0.1
 SLIM = ("proxy", "rewrite", "judge")
@@ -133,3 +133,67 @@ def cost_account(
     spent = math.fsum(check_number("chat", count, low=0.0) for count in chat) / rows
     slim = {name: rate * (math.fsum(counts) / rows) for name, counts in written.items()}
     return CostAccount(chat=spent, **slim, rows=rows, ratio=rate)
+
+
+RETRIEVING = frozenset(("retrieve", "search"))
+WRITING = frozenset(
+    ("generate", "draft", "rewrite", "judge", "continue", "ensemble", "reflect", "p_yes", "rescore")
+)
+"""Ports of language models; gates, scorers and evaluators are not among them."""
+READING = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent(Record):
+    """Cost of one question.
+
+    An extractive reader counts as the language model that answers: one call for all passages, and
+    its best answer as the output.
+
+    Args:
+        retriever_calls: Queries to a retriever or a web search.
+        llm_calls: Prompts to a language model.
+        tokens_in: Tokens of the prompts.
+        tokens_out: Tokens of the generations.
+    """
+
+    retriever_calls: int = 0
+    llm_calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+def spent(steps: Iterable[Step], count_tokens: TokenCounter = approximate_tokens) -> Spent:
+    """Sum the costs of a question's steps.
+
+    Args:
+        steps: Steps of the question's trace.
+        count_tokens: Counter of the tokens of each port's input and output.
+    """
+    retrievals, calls, given, written = 0, 0, 0, 0
+    for step in steps:
+        if step.port in RETRIEVING:
+            retrievals += step.count
+        elif step.port in WRITING:
+            calls += step.count
+            given += _tokens(step.items, count_tokens)
+            written += _tokens(step.answers, count_tokens)
+        elif step.port == READING and step.items:
+            calls += 1
+            question = step.items[0][0]
+            given += _tokens([question, *(passage for _, passage in step.items)], count_tokens)
+            best = max(step.answers, key=lambda answer: answer.score, default="")
+            written += _tokens(best, count_tokens)
+    return Spent(retrievals, calls, given, written)
+
+
+def _tokens(value: object, count_tokens: TokenCounter) -> int:
+    """Count the tokens of the texts in a port's input or output."""
+    if isinstance(value, str):
+        return count_tokens(value)
+    if isinstance(value, Passage):
+        return count_tokens(f"{value.title} {value.text}")
+    if isinstance(value, Sequence):
+        return sum(_tokens(each, count_tokens) for each in value)
+    text = trait(value, "text", str)
+    return 0 if text is None else count_tokens(text)

@@ -15,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_label, check_number
-from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.record import Record, Row
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.evaluation.plots import Plot
+from fitrag_integrations.evaluation.ranking import auc
 
 Floats: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.intp]
+Interval: TypeAlias = tuple[float, float]
 Rows: TypeAlias = "Iterable[Row] | Outcomes"
 
 
@@ -72,7 +75,7 @@ class Outcomes:
     def __len__(self) -> int:
         return len(self.p_known)
 
-    def take(self, places: NDArray[np.intp]) -> Outcomes:
+    def take(self, places: Places) -> Outcomes:
         """Return the questions at these indices, which may repeat."""
         right = None if self.right_with is None else self.right_with[places]
         return Outcomes(self.p_known[places], self.known[places], self.without[places], right)
@@ -219,6 +222,21 @@ class Sweep(Record):
         )
 
 
+def sweep_plot(outcomes: Outcomes, threshold: float) -> Plot:
+    """Build the plot of the sweep (IK, Figure 1), with the threshold in use marked."""
+    sweep = Sweep.of(outcomes)
+    levels = {"no retrieval": sweep.never, "always": sweep.always, "oracle": sweep.oracle}
+    used = outcomes.share(threshold), outcomes.accuracy(threshold)
+    return Plot(
+        "sweep",
+        "share of questions retrieved for",
+        "accuracy",
+        {"gate": [[point.share, point.accuracy] for point in sweep.points]},
+        {name: value for name, value in levels.items() if value is not None},
+        {f"threshold {threshold:g}": used},
+    )
+
+
 def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
     """Compute ``Sweep.area`` alone; ``curve`` saves computing it again."""
     drops, without = outcomes.drops, float(np.mean(outcomes.without))
@@ -237,17 +255,6 @@ def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
 def gate_auc(outcomes: Outcomes) -> float | None:
     """Compute the area under the gate's ROC curve against ``known``; ties count half.
 
-    None if all questions are of one kind. Requires SciPy.
+    None if all questions are of one kind.
     """
-    known = outcomes.known > 0
-    positive, negative = int(known.sum()), int((~known).sum())
-    if not positive or not negative:
-        return None
-    stats = require_extra("scipy.stats", extra="evaluate", feature="the AUC of a gate")
-    ranks = float(stats.rankdata(outcomes.p_known)[known].sum())
-    return (ranks - positive * (positive + 1) / 2) / (positive * negative)
-
-
-def gate_calibration_error(outcomes: Outcomes) -> float:
-    """Compute the calibration error of ``p_known`` against ``known`` in ten bins."""
-    return calibration_error(outcomes.p_known.tolist(), outcomes.known.astype(int).tolist())
+    return auc(outcomes.p_known, outcomes.known)

@@ -1,7 +1,7 @@
 """Judge the order in which a scorer puts one question's passages (FIT-RAG, section 5.3.1).
 
 Four orders of the same passages: the retriever's, by `has_answer`, by `llm_prefer`, and by their
-sum. `Ranking` compares them over many questions.
+sum.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.figure import Places
 from fitrag_integrations.types import BiLabelScore
 
+Values: TypeAlias = NDArray[Any]
 RETRIEVER, HAS_ANSWER, LLM_PREFER, SUM = "retriever", "has_answer", "llm_prefer", "sum"
 ORDERS = (RETRIEVER, HAS_ANSWER, LLM_PREFER, SUM)
 NDCG_AT = 10
@@ -118,29 +120,19 @@ def _gain(place: int) -> float:
     return 1 / math.log2(place + 2)
 
 
-class Area:
-    """The area under the ROC curve over the pairs of all questions, for any draw of questions.
+def auc(scores: Sequence[float] | Values, labels: Sequence[float] | Values) -> float | None:
+    """Compute the area under the ROC curve; ties count half.
 
-    Called with the places of the questions drawn; None where all their labels are the same. Ties
-    count a half.
+    Args:
+        scores: Scores.
+        labels: Labels, 0 or 1.
+
+    Returns:
+        The area in [0, 1]; None if all labels are the same.
     """
-
-    def __init__(self, scores: Sequence[Sequence[float]], labels: Sequence[Sequence[int]]) -> None:
-        flat = np.concatenate([np.asarray(row, float) for row in scores])
-        self._labels = np.concatenate([np.asarray(row, float) for row in labels])
-        self._question = np.repeat(np.arange(len(scores)), [len(row) for row in scores])
-        _, self._level = np.unique(flat, return_inverse=True)
-        self._count = len(scores)
-
-    def __call__(self, places: Places) -> float | None:
-        weight = np.bincount(places, minlength=self._count)[self._question]
-        positives = np.bincount(self._level, weight * self._labels)
-        negatives = np.bincount(self._level, weight * (1 - self._labels))
-        if not positives.sum() or not negatives.sum():
-            return None
-        below = np.cumsum(negatives) - negatives / 2
-        return float((positives * below).sum() / (positives.sum() * negatives.sum()))
-
-    def of_all(self) -> float | None:
-        """Compute the area over every question once."""
-        return self(np.arange(self._count))
+    _, level = np.unique(np.asarray(scores, float), return_inverse=True)
+    label = np.asarray(labels, float)
+    positives, negatives = np.bincount(level, label), np.bincount(level, 1 - label)
+    pairs = positives.sum() * negatives.sum()
+    below = np.cumsum(negatives) - negatives / 2
+    return float((positives * below).sum() / pairs) if pairs else None

@@ -6,7 +6,7 @@ import pytest
 
 from fitrag_integrations.core import progress as _progress
 from fitrag_integrations.core.progress import BLOCK, in_blocks, tracked
-from fitrag_integrations.evaluation.figure import bootstrap
+from fitrag_integrations.evaluation.table import bootstrap
 from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fitrag_integrations.core.html import escaped, marked, table
 from fitrag_integrations.core.show import Table
-from fitrag_integrations.evaluation.figures.methods import Spent
+from fitrag_integrations.evaluation.cost import Spent
 from fitrag_integrations.evaluation.outcomes import Sweep, SweepPoint
 from fitrag_integrations.flow import Step, Traced
 from fitrag_integrations.methods import explain_compression

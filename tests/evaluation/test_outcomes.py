@@ -11,7 +11,6 @@ from fitrag_integrations.evaluation.outcomes import (
     Sweep,
     calibration_error,
     gate_auc,
-    gate_calibration_error,
 )
 
 
@@ -70,13 +69,13 @@ def test_auc_by_hand_and_with_ties():
 
 
 def test_accuracy_and_calibration_of_the_gate():
-    outcomes = Outcomes.of(ROWS)
     alone = Outcomes.of([{"p_known": p, "known": a} for p, a, _ in FIVE])
     assert (alone.accuracy(0.5), alone.accuracy(0.2)) == pytest.approx((3 / 5, 4 / 5))
     expected = (0.1 + 0.2 + 0.6 + 0.7 + 0.1) / 5
-    assert gate_calibration_error(outcomes) == pytest.approx(expected)
+    columns = [p for p, _, _ in FIVE], [known for _, known, _ in FIVE]
+    assert calibration_error(*columns) == pytest.approx(expected)
     good = draw(calibrated, np.random.default_rng(3), 5000)
-    assert gate_calibration_error(good) < 0.03
+    assert calibration_error(good.p_known.tolist(), good.known.tolist()) < 0.03
 
 
 @pytest.mark.parametrize(

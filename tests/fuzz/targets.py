@@ -28,9 +28,9 @@ from fitrag_integrations.core.show import shortened
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, rouge_l, token_f1
 from fitrag_integrations.evaluation.judging import chosen, judged
-from fitrag_integrations.evaluation.loaders import FORMATS, convert, read_questions
 from fitrag_integrations.evaluation.outcomes import Outcomes
-from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.rows import FORMATS, converted
+from fitrag_integrations.evaluation.rows import read_rows as evaluated_rows
 from fitrag_integrations.methods.baselines.self_ask import read_step
 from fitrag_integrations.methods.baselines.self_rag import _MARKS
 from fitrag_integrations.methods.citing import cite, highlight
@@ -157,11 +157,8 @@ def ranked(data):
     path = HOME / "ranked.jsonl"
     path.write_text(json.dumps(altered(ROWS, data)) + "\n")
 
-    class Shape:
-        rows = staticmethod(jsonl.read_jsonl)
-
     with named():
-        found = ranked_rows([path], Shape)
+        found = ranked_rows([path])
         if are_scored(found):
             candidates(found, None, lambda count: None)
 
@@ -196,19 +193,18 @@ def journal(data):
 
 def loaders(data):
     given = Bytes(data)
-    how = ("auto", *FORMATS)[given.number(1 + len(FORMATS))]
+    row = altered(TABLES, given)
     with named():
-        convert([altered(TABLES, given), altered(TABLES, given)], how)
+        if isinstance(row, dict):
+            converted(row, FORMATS[given.number(len(FORMATS))])
 
 
 def files(data):
     text = as_text(data[1:])
-    for name in ("rows.json", "rows.tsv"):
+    for name in ("rows.json", "rows.tsv", "rows.csv", "rows.yaml"):
         (HOME / name).write_bytes(text.encode("utf-8", "replace"))
         with named():
-            read_questions(str(HOME / name))
-    with named():
-        Result.from_json(text)
+            evaluated_rows(HOME / name)
     name = ("a.jsonl", "a.tsv", "a.md", "a.jsonl.gz")[data[0] % 4 if data else 0]
     (HOME / name).write_bytes(data[1:])
     with named():

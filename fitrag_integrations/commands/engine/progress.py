@@ -37,7 +37,7 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import Stopping
 from fitrag_integrations.core.show import visible
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.result import grouped
+from fitrag_integrations.evaluation.rows import grouped
 from fitrag_integrations.retrieval import FileNote
 
 REASONS = 5  # shown, the most frequent first

@@ -1,206 +1,284 @@
-"""`fitrag evaluate answers` and `facts`: correct answers, and texts supported by passages."""
+"""`fitrag evaluate answers`: how many answers are right, of files or of methods that answer now."""
 
 from __future__ import annotations
 
-import json as json_
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from fitrag_integrations.commands.engine.options import AsJson, Hardware
+from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine.batch import run_batch
+from fitrag_integrations.commands.engine.options import (
+    Hardware,
+    ModelOptions,
+    Overwrite,
+    Quiet,
+    ReaderName,
+    Searching,
+    Tokenizer,
+)
+from fitrag_integrations.commands.engine.outputs import plain
+from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.evaluate.contenders import (
+    Contender,
+    Contest,
+    checked,
+    named_methods,
+    without_right,
+)
 from fitrag_integrations.commands.evaluate.options import (
-    Common,
+    Format,
     InputRows,
     Outcome,
     Priced,
-    Published,
     refuse_errors,
-    rows_of,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.terminal import show, show_figures
-from fitrag_integrations.commands.label.llms import Server, load_llm
+from fitrag_integrations.commands.label.llms import Server, is_chat_model, load_llm, load_writer
+from fitrag_integrations.commands.run.answering import Answers, Generates
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.files import only_writer
 from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.figure import number
-from fitrag_integrations.evaluation.figures.answers import (
-    answer_figures,
-    answer_plots,
-    answer_rows,
-    with_gold,
+from fitrag_integrations.evaluation import measures
+from fitrag_integrations.evaluation.answers import normalize
+from fitrag_integrations.evaluation.judging import LLM, each_apart, llm_judged
+from fitrag_integrations.evaluation.rows import (
+    AUTO,
+    OURS,
+    SETS,
+    content_id,
+    each_row,
+    grouped,
+    read_rows,
 )
-from fitrag_integrations.evaluation.figures.summaries import Question
-from fitrag_integrations.evaluation.judging import (
-    ANSWERED,
-    FACTS,
-    GAMMA,
-    LLM,
-    PENALIZED,
-    each_apart,
-    fact_scores,
-    llm_judged,
-    predicted,
-)
-from fitrag_integrations.evaluation.result import Result
-from fitrag_integrations.ports import YesNo
+from fitrag_integrations.evaluation.table import Measured, Table, measured
+from fitrag_integrations.methods.answering import Answering
+from fitrag_integrations.methods.prompts import EQUAL, instruction_named
+from fitrag_integrations.text.tokens import counter_for
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """Model that judges, if any."""
+class Answerer:
+    """Methods that answer, and what they answer with."""
 
-    judge: Annotated[
+    method: Annotated[
+        tuple[str, ...],
+        Option("Method that answers the questions; several compare with the first."),
+    ] = ()
+    answers: Annotated[
+        Path,
+        Option("Rows that the methods answer: .jsonl or .jsonl.gz. A stopped run continues there."),
+    ] = Path("answers.jsonl")
+    search: Searching = Searching(k=10)
+    limit: Annotated[int | None, Option("Maximum number of questions.", min=1, default="all")] = (
+        None
+    )
+    llm: Annotated[
         str | None,
-        Option("Model that answers Yes or No: a folder, a hub name, or a name on the server."),
+        Option(
+            "Language model that answers and writes the texts that methods need: a hub name, a "
+            "folder, LangChain's PROVIDER:MODEL, or with --url the server's name for it.",
+            default="the reader answers, and no method writes",
+        ),
     ] = None
-    url: Annotated[
-        str | None,
-        Option("OpenAI-compatible server of the --judge; its key is read from OPENAI_API_KEY."),
-    ] = None
+    reader: ReaderName = None
+    tokenizer: Tokenizer = "approximate"
+    template: Annotated[
+        str,
+        Option("Prompt: equal (one for all methods), a template's name, or own (each method's)."),
+    ] = EQUAL
+    drop_right: Annotated[
+        float, Option("Fraction of the right passages to remove at random.", min=0, max=1)
+    ] = 0.0
+    traces: Annotated[bool, Option("Add a trace of each answer to --answers.")] = False
+    server: Server = Server()
+    hardware: Hardware = Hardware()
+    overwrite: Overwrite = False
 
-    def load(self) -> YesNo:
-        """Load it; raise `InputError` where none is named."""
-        if self.judge is None:
-            raise InputError("Pass `--judge`: a language model says whether a text is right.")
-        return Server(self.url).generator(self.judge) or load_llm(self.judge, Hardware())
+    def check(self) -> None:
+        """Raise `InputError` for options that do not go together."""
+        both = self.llm is not None and self.reader is not None
+        refuse_if(both, "--reader", self.reader, "nothing, since --llm answers")
+        indexed = bool(self.drop_right) and self.search.index is not None
+        refuse_if(indexed, "--drop-right", self.drop_right, "0 with --index")
+        is_rows = self.answers.name.endswith((".jsonl", ".jsonl.gz"))
+        refuse_if(not is_rows, "--answers", str(self.answers), "a .jsonl or .jsonl.gz file")
+
+    def answered(self, rows: Sequence[Row], source: Path, seed: int, *, quiet: bool) -> list[Row]:
+        """Answer the questions with each method, and return what is written."""
+        self.check()
+        methods, instruction = named_methods(self.method), instruction_named(self.template)
+        indexed = self.search.index is not None
+        asked = each_row(rows[: self.limit], partial(checked, indexed=indexed), f"{source}, ")
+        if self.drop_right:
+            asked = without_right(asked, self.drop_right, seed)
+        found, reader, generate = None, None, None
+        if self.search.index is not None:
+            encoder = ModelOptions(model=self.search.encoder)
+            found = models.load_retriever(self.search.index, encoder, k=self.search.k)
+        if self.llm is None:
+            reader = models.load_reader(ModelOptions(model=self.reader))
+        else:
+            generate = load_writer(self.llm, self.server, self.hardware)
+        world = self._world(seed)
+        writes: Generates | None = generate
+        runs = [
+            Contender(
+                name,
+                content_id({**world, "method": name}, 12),
+                Answers(Answering(method, reader=reader, template=instruction), found, writes),
+            )
+            for name, method in methods.items()
+        ]
+        if self.overwrite:
+            self.answers.unlink(missing_ok=True)
+        # a model of our own is warmed up first
+        warm = self.llm is None or not (self.server.url or is_chat_model(self.llm))
+        contest = Contest(runs, asked, counter_for(self.tokenizer), warm, self.traces)
+        stopping = Stopping()
+        self.answers.parent.mkdir(parents=True, exist_ok=True)
+        self.answers.touch()
+        with (
+            stopping.heard(),
+            only_writer(self.answers),
+            progress_bar("evaluate", len(asked) * len(runs), shown=not quiet) as advance,
+        ):
+            target = str(self.answers)
+            done = run_batch(contest, contest.rows(), target, advance=advance, stopping=stopping)
+        if done.stopped:
+            raise Terminated(f"after {done.summary.rows} answers")
+        return list(jsonl.read_jsonl(self.answers))
+
+    def _world(self, seed: int) -> Row:
+        """Return the settings on which every method's answers depend, with hashes of the files."""
+        search = self.search
+        named = {"index": search.index, "encoder": search.encoder, "reader": self.reader}
+        files = {name: None if each is None else plain(each) for name, each in named.items()}
+        worse = {"drop_right": self.drop_right, "seed": seed} if self.drop_right else {}
+        names = {"llm": plain(self.llm), "template": self.template, "tokenizer": self.tokenizer}
+        return {**files, "k": search.k, **names, **worse}
 
 
 @dataclass(frozen=True)
 class EvaluateAnswers:
     """Judge answers by inclusion, exact match and token F1, for every set.
 
-    Reads question, answers (the gold ones), and prediction or answer, in any of the published
-    formats. long_answers adds ROUGE; rounds, which `evaluate methods --traces` writes, adds exact
-    match and answer recall of each round. With --judge a language model also rates each answer
-    (IK's LLMEval).
+    Reads question, answers (the gold ones), and prediction or answer. With --method, the questions
+    are answered first, from their passages or from --index, by the reader or --llm, and written to
+    --answers; tokens, calls and seconds are averages a question. Several methods, or two files,
+    are compared question by question with the first.
 
-    Intervals are at 95 %: Wilson's for fractions, else the bootstrap's. Two systems are compared
-    on the same questions, with McNemar's p for accuracies.
+    long_answers adds ROUGE, and rounds, which --traces writes, exact match and answer recall of
+    each round. With --judge a language model also rates each answer (IK's LLMEval). Intervals are
+    at 95 %: Wilson's for fractions, else the bootstrap's; p is McNemar's.
     """
 
     first: InputRows
-    second: Annotated[str | None, Argument("Rows of another system with the same questions.")] = (
+    second: Annotated[Path | None, Argument("Rows of another system with the same questions.")] = (
         None
     )
-    shape: Published = Published()
-    gold: Annotated[str | None, Option("Rows with the gold answers, if the input has none.")] = None
-    common: Common = False
-    judge: Judge = Judge()
+    format: Format = "auto"
+    gold: Annotated[Path | None, Option("Rows with the gold answers, if the input has none.")] = (
+        None
+    )
+    common: Annotated[bool, Option("Compare only the questions that are in both.")] = False
+    judge: Annotated[
+        str | None,
+        Option("Model that answers Yes or No: a folder, a hub name, or a name on the server."),
+    ] = None
     apart: Annotated[bool, Option("Count each gold answer separately: STR-EM is SlimPLM's EM.")] = (
         False
     )
+    answerer: Answerer = Answerer()
     price: Priced = Priced()
     outcome: Outcome = Outcome()
+    quiet: Quiet = False
 
     def run(self) -> None:
         """Judge them."""
         self.outcome.check()
-        prices = self.price.prices()
-        names = [self.first] if self.second is None else [self.first, self.second]
-        loaded = [self.shape.read(name) for name in names]
-        rows: list[Sequence[Row]] = [each.rows for each in loaded]
+        prices, names = self.price.prices(), [one for one in (self.first, self.second) if one]
+        format = OURS if self.gold is not None and self.format == AUTO else self.format
+        given = [read_rows(name, format) for name in names]
         if self.gold is not None:
-            golden = Published(split=self.shape.split).read(self.gold).rows
-            rows = [with_gold(each, golden) for each in rows]
+            known = read_rows(self.gold)
+            given = [with_gold(rows, known) for rows in given]
+        if self.answerer.method:
+            refuse_if(self.second is not None, "--method", self.answerer.method, "one file of rows")
+            seed = self.outcome.draws.seed
+            given = [self.answerer.answered(given[0], self.first, seed, quiet=self.quiet)]
         if self.apart:
-            rows = [list(map(each_apart, each)) for each in rows]
-        systems = [Path(name).name.partition(".")[0] for name in names]
+            given = [list(map(each_apart, rows)) for rows in given]
+        systems = [name.name.partition(".")[0] for name in names]
         if len(set(systems)) < len(systems):
             systems = [f"{i}: {name}" for i, name in enumerate(names, 1)]
-        questions: list[Question] = []
-        for name, given, system in zip(names, rows, systems, strict=True):
+        made: list[Measured] = []
+        for name, rows, system in zip(names, given, systems, strict=True):
+            scored = self._judged(rows)
             try:
-                questions += answer_rows(given, system if len(names) > 1 else "", prices)
+                made += measured(
+                    scored,
+                    lambda row: measures.answers(row, prices) | row.get(LLM, {}),
+                    system if len(names) > 1 else "",
+                )
             except InputError as error:
                 raise error.at(f"{name}, ") from error
-        notes = [note for each in loaded for note in each.notes]
+        every, notes = len(made), []
         if self.common:
-            every, questions = len(questions), _common(questions)
-            lost = f"{every - len(questions)} answers to questions that not every system was asked"
-            notes += [f"{lost} are left out"] * (len(questions) < every)
-        if self.judge.judge is not None:
-            said = zip(questions, llm_judged(questions, self.judge.load()), strict=True)
-            questions = [{**q, "values": {**q["values"], LLM: value}} for q, value in said]
-        figures = answer_figures(questions, self.outcome.draws)
-        chosen = {
-            "format": ", ".join(each.format for each in loaded),
-            "gold": self.gold,
-            "common": self.common,
-            "judge": self.judge.judge,
-            "apart": self.apart,
-            "prices": prices and prices.to_dict(),
-        }
-        read = [row for each in rows for row in each]
-        result = Result(
-            "answers",
-            rows_of(figures),
-            questions,
-            settings_of("answers", names, read, self.outcome.draws, options=chosen),
-            answer_plots(figures, questions),
-            notes,
-        )
-        self.outcome.publish(result, lambda: show_figures(figures, f"{len(questions)} answers"))
+            made = _common(made)
+            lost = f"{every - len(made)} answers to questions that not every system was asked"
+            notes = [f"{lost} are left out"] * (len(made) < every)
+        read = [row for rows in given for row in rows]
+        settings = settings_of(names, read, methods=self.answerer.method, llm=self.answerer.llm)
+        title = f"{len(made)} answers"
+        self.outcome.publish(Table(title, made, self.outcome.draws, notes, settings=settings))
         refuse_errors([row.get("error") for row in read])
 
+    def _judged(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Add what the judge says of each answer, if there is one."""
+        if self.judge is None:
+            return rows
+        served = self.answerer.server.generator(self.judge)
+        judge = served or load_llm(self.judge, self.answerer.hardware)
+        said = llm_judged(rows, judge)
+        return [{**row, LLM: {LLM: value}} for row, value in zip(rows, said, strict=True)]
 
-def _common(questions: Sequence[Question]) -> list[Question]:
+
+def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:
+    """Copy answers, choices and set from gold rows of the same normalized question.
+
+    Args:
+        rows: Rows without gold answers.
+        golden: Rows with them.
+
+    Raises:
+        InputError: If a question is not among the gold rows.
+    """
+    known: dict[str, Row] = {}
+    for row in golden:
+        known.setdefault(normalize(check_text("question", row.get("question"))), row)
+    brought = ("answers", "choices", "answer_groups", *SETS)
+
+    def joined(row: Row) -> Row:
+        question = check_text("question", row.get("question"))
+        found: Mapping[str, object] | None = known.get(normalize(question))
+        if found is None:
+            raise InputError.of("question", given=question, allowed="one of --gold")
+        return {**row, **{name: found[name] for name in brought if name in found}}
+
+    return each_row(rows, joined)
+
+
+def _common(rows: Sequence[Measured]) -> list[Measured]:
     """Keep the questions that every system was asked."""
-    systems = {question["system"] for question in questions}
-    asked = Counter(question["id"] for question in questions)
-    kept = [question for question in questions if asked[question["id"]] == len(systems)]
+    systems = {row.system for row in rows}
+    asked = grouped((row.question, row.system) for row in rows)
+    kept = [row for row in rows if len(asked[row.question]) == len(systems)]
     refuse_if(not kept, "--common", 0, "questions that all systems answered")
     return kept
-
-
-@dataclass(frozen=True)
-class EvaluateFacts:
-    """Measure how much of each text its passages support, as CRAG does for biographies.
-
-    Reads prediction, passages[{title, text}], topic or question, and facts, a list of statements;
-    without facts, each sentence is one. The judge answers Yes or No for each. Texts without a
-    statement are counted separately, as in FActScore.
-    """
-
-    rows: InputRows
-    judge: Judge = Judge()
-    gamma: Annotated[
-        int,
-        Option("Number of facts below which a text is penalized as short; 0: no penalty.", min=0),
-    ] = GAMMA
-    shape: Published = Published()
-    out: Annotated[Path | None, Option("Rows with their values to write: .jsonl.")] = None
-    export: Annotated[
-        Path | None, Option("Input of FActScore's script to write: .jsonl with topic and output.")
-    ] = None
-    json: AsJson = False
-
-    def run(self) -> None:
-        """Judge the facts and print the averages."""
-        given = self.shape.read(self.rows).rows
-        topics = [str(row.get("topic") or row.get("question")) for row in given]
-        written = zip(topics, map(predicted, given), strict=True)
-        _write(self.export, [{"topic": topic, "output": text} for topic, text in written])
-        values = fact_scores(given, self.judge.load(), gamma=self.gamma)
-        _write(self.out, [{**row, "values": v} for row, v in zip(given, values, strict=True)])
-        figures = {
-            name: sum(known) / len(known)
-            for name in (ANSWERED, FACTS, PENALIZED)
-            if (known := [each[name] for each in values if name in each])
-        }
-        if self.json:
-            typer.echo(json_.dumps({"texts": len(given), **figures}))
-            return
-        rows = [[name, number(value)] for name, value in figures.items()]
-        show(f"{len(given)} texts", {"figure": False, "value": True}, rows)
-
-
-def _write(path: Path | None, rows: Sequence[Row]) -> None:
-    if path is not None:
-        refuse_if(path.suffix != ".jsonl", "a file of rows", str(path), "one ending in .jsonl")
-        jsonl.write_jsonl(path, rows)

@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import CHUNK, Advance
-from fitrag_integrations.commands.engine.options import (
-    EncoderHardware,
-    ModelOptions,
-    Quiet,
-    Tokenizer,
-)
+from fitrag_integrations.commands.engine.batch import CHUNK
+from fitrag_integrations.commands.engine.options import EncoderHardware, Quiet, Tokenizer
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
     EMBEDDED,
+    Drawing,
+    Format,
+    InputRows,
     Outcome,
-    Published,
-    rows_of,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.terminal import show_figures
 from fitrag_integrations.commands.run.judge import best_answer
 from fitrag_integrations.core.checks import check_number, check_whole
-from fitrag_integrations.core.option import Argument, Option
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.evaluation import measures
 from fitrag_integrations.evaluation.answers import is_correct
-from fitrag_integrations.evaluation.figures.compress import (
-    KEPT,
-    MEANS,
-    Compressed,
-    compress_rows,
-    kept_curves,
-)
-from fitrag_integrations.evaluation.figures.summaries import (
-    Question,
-    by_set,
-    column,
-    difference,
-    mean_figure,
-    set_figures,
-)
+from fitrag_integrations.evaluation.compression import KEPT, Compressed, kept_curves
 from fitrag_integrations.evaluation.judging import gold
-from fitrag_integrations.evaluation.result import Plot, Result, each_row, set_of
+from fitrag_integrations.evaluation.plots import Plot
+from fitrag_integrations.evaluation.rows import each_row, read_rows
+from fitrag_integrations.evaluation.table import Table, measured
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import Excerpt, Passage
@@ -62,90 +46,76 @@ class EvaluateCompress:
     from the passages and from the excerpts.
     """
 
-    rows: Annotated[str, Argument("Rows of `fitrag compress`, with answers.")]
+    rows: InputRows
     reader: Annotated[
         str | None, Option("Reader to compare before and after compression: embedded, or a folder.")
     ] = None
     tokenizer: Tokenizer = "approximate"
-    shape: Published = Published()
+    plot: Drawing = None
+    format: Format = "auto"
     outcome: Outcome = Outcome()
     hardware: EncoderHardware = EncoderHardware()
     quiet: Quiet = False
 
     def run(self) -> None:
         """Measure it."""
-        self.outcome.check()
-        loaded = self.shape.read(self.rows)
-        given = each_row(loaded.rows, compressed_row, f"{self.rows}, ")
+        self.outcome.check(self.plot)
+        rows = read_rows(self.rows, self.format)
+        given = each_row(rows, compressed_row, f"{self.rows}, ")
         count = counter_for(self.tokenizer)
-        questions, used = compress_rows(given, count), {}
+        made = measured(rows, lambda row: measures.compressed(compressed_row(row), count))
+        without = sum(one.values[KEPT] is None for one in made)
+        note = f"the passages of {without} questions hold no answer: nothing could be kept of them"
         if self.reader is not None:
-            own = None if self.reader == EMBEDDED else self.reader
-            used = {"reader": own}
-            with progress_bar("read", 2 * len(given), shown=not self.quiet) as advance:
-                questions = with_readings(questions, given, self.hardware.of(own), advance)
-        draws = self.outcome.draws
-        figures, curves = set_figures(questions, draws, MEANS), kept_curves(given, count)
-        for name, part in by_set(questions).items():
-            before, after = (mean_figure(part, which, draws, set=name) for which in (BEFORE, AFTER))
-            if before is not None and after is not None:
-                change = difference(column(part, BEFORE), column(part, AFTER), draws)
-                figures += [before, replace(after, change=change)]
-        notes = list(loaded.notes)
-        if without := sum(KEPT not in question["values"] for question in questions):
-            notes.append(
-                f"the passages of {without} questions hold no answer: nothing could be kept of them"
-            )
-        chosen = {"format": loaded.format, "tokenizer": self.tokenizer}
-        self.outcome.publish(
-            Result(
-                "compress",
-                rows_of(figures),
-                questions,
-                settings_of("compress", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
-                (Plot("answers kept", "share of tokens", "share of answers kept", curves),),
-                notes,
+            for system, answers in zip(SYSTEMS, self._read(given), strict=True):
+                right = [
+                    {**row, "prediction": text, "right": is_correct(text, one.answers)}
+                    for row, one, text in zip(rows, given, answers, strict=True)
+                ]
+                made += measured(right, lambda row: {"right": float(row["right"])}, system)
+        table = Table(
+            f"{len(given)} questions",
+            made,
+            self.outcome.draws,
+            [note] * bool(without),
+            Plot(
+                "answers kept",
+                "share of tokens",
+                "share of answers kept",
+                kept_curves(given, count),
             ),
-            lambda: show_figures(figures, f"{len(questions)} questions"),
-            more={"curves": curves},
+            settings_of([self.rows], rows, tokenizer=self.tokenizer, reader=self.reader),
         )
+        self.outcome.publish(table, self.plot)
+
+    def _read(self, rows: Sequence[Compressed]) -> Iterator[list[str]]:
+        """Yield the reader's answers from the passages, and from the excerpts."""
+        reader = models.load_reader(
+            self.hardware.of(None if self.reader == EMBEDDED else self.reader)
+        )
+        with progress_bar("read", 2 * len(rows), shown=not self.quiet) as advance:
+            for shown in ([row.whole for row in rows], [list(row.excerpts) for row in rows]):
+                said = list[str]()
+                for some in chunks(list(zip(rows, shown, strict=True)), CHUNK):
+                    found = in_lists(
+                        lambda given: reader.read(given) if given else [],
+                        [
+                            [_pair(row.question, i, one) for i, one in enumerate(own)]
+                            for row, own in some
+                        ],
+                    )
+                    said += [
+                        str(best_answer(each, None)["answer"]) if each else "" for each in found
+                    ]
+                    advance(len(some))
+                yield said
 
 
-BEFORE, AFTER = "right from the passages", "right from the excerpts"
+SYSTEMS = ("from the passages", "from the excerpts")
 
 
-def with_readings(
-    questions: Sequence[Question],
-    rows: Sequence[Compressed],
-    how: ModelOptions,
-    advance: Advance,
-) -> list[Question]:
-    """Add to each question's values whether the reader is right before and after compression."""
-    reader, said = models.load_reader(how), list[str]()
-    shown = [(row, row.whole) for row in rows] + [(row, row.excerpts) for row in rows]
-    for some in chunks(shown, CHUNK):
-        pairs = [
-            [
-                (row.question, Passage(str(i), excerpt.text, excerpt.passage.title))
-                for i, excerpt in enumerate(excerpts)
-            ]
-            for row, excerpts in some
-        ]
-        found = in_lists(lambda given: reader.read(given) if given else [], pairs)
-        said += [str(best_answer(each, None)["answer"]) if each else "" for each in found]
-        advance(len(some))
-    right = [
-        float(is_correct(text, row.answers)) for text, (row, _) in zip(said, shown, strict=True)
-    ]
-    return [
-        {
-            **question,
-            "prediction": said[at + len(rows)],
-            "prediction_before": said[at],
-            "values": {**question["values"], BEFORE: right[at], AFTER: right[at + len(rows)]},
-        }
-        for at, question in enumerate(questions)
-    ]
+def _pair(question: str, place: int, excerpt: Excerpt) -> tuple[str, Passage]:
+    return question, Passage(str(place), excerpt.text, excerpt.passage.title)
 
 
 def compressed_row(row: Row) -> Compressed:
@@ -167,4 +137,4 @@ def compressed_row(row: Row) -> Compressed:
         end = check_whole(f"{name}.end", each.get("end"), low=start, high=length)
         score = 0.0 if each.get("score") is None else check_number(f"{name}.score", each["score"])
         excerpts.append(Excerpt(passages[at], start, end, score, lead=each.get("lead") or ()))
-    return Compressed(question, tuple(answers), tuple(passages), tuple(excerpts), set_of(row))
+    return Compressed(question, tuple(answers), tuple(passages), tuple(excerpts))

@@ -1,4 +1,4 @@
-"""Answer the same questions with several methods, for `fitrag evaluate methods`.
+"""Answer the same questions with several methods, for `fitrag evaluate answers --method`.
 
 Answers are written line by line, so that a stopped run continues.
 """
@@ -11,23 +11,19 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from fitrag_integrations.commands.engine.batch import Answered as Lines
 from fitrag_integrations.commands.engine.batch import Answers as Batches
 from fitrag_integrations.commands.engine.rows import Line, described, passages_of, question_of
-from fitrag_integrations.commands.evaluate.options import Ours
 from fitrag_integrations.commands.run.answering import DROPPED, Answers
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1
-from fitrag_integrations.evaluation.figures.answers import TELLS
-from fitrag_integrations.evaluation.figures.methods import RETRIEVING, spent
-from fitrag_integrations.evaluation.figures.summaries import SECONDS
+from fitrag_integrations.evaluation.cost import RETRIEVING, spent
 from fitrag_integrations.evaluation.judging import gold
-from fitrag_integrations.evaluation.result import each_row
+from fitrag_integrations.evaluation.table import SECONDS
 from fitrag_integrations.flow import Traced, run_many
 from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.methods.compose.composing import method_from
@@ -35,6 +31,7 @@ from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Excerpt
 
+TELLS = ("explained", "decision", "action", "excerpts", "rounds")
 CHUNK = 32  # questions that go through a method in lock step
 ADDS = (
     "answer",
@@ -103,28 +100,22 @@ class Contest:
         return Lines(lines, [])
 
 
-def named_methods(given: str) -> dict[str, Method]:
-    """Build the methods of a list of names."""
-    names = [name for name in map(str.strip, given.split(",")) if name]
+def named_methods(given: Sequence[str]) -> dict[str, Method]:
+    """Build the methods of a list of names, which commas may part too."""
+    names = [name.strip() for each in given for name in each.split(",") if name.strip()]
     for name in names:
-        refuse_if(names.count(name) > 1, "--methods", name, "each name once")
-    refuse_if(not names, "--methods", given, "at least one method")
+        refuse_if(names.count(name) > 1, "--method", name, "each name once")
+    refuse_if(not names, "--method", list(given), "at least one method")
     return {name: method_from(name) for name in names}
 
 
-def question_rows(path: Path, shape: Ours, limit: int | None, *, indexed: bool) -> list[Row]:
-    """Read the questions; raises `InputError` naming the first row that lacks something."""
-
-    def checked(row: Row) -> Row:
-        question_of(row)
-        gold(row)
-        if "passages" in row or not indexed:
-            passages_of(row)
-        return row
-
-    rows = each_row(shape.rows(path)[:limit], checked, f"{path}, ")
-    refuse_if(not rows, "questions", str(path), "at least one row")
-    return rows
+def checked(row: Row, *, indexed: bool) -> Row:
+    """Raise `InputError` for a row without a question, gold answers, or passages and an index."""
+    question_of(row)
+    gold(row)
+    if "passages" in row or not indexed:
+        passages_of(row)
+    return row
 
 
 def without_right(rows: Sequence[Row], share: float, seed: int) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,31 +13,23 @@ from fitrag_integrations.commands.engine.batch import CHUNK
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Threshold
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.options import (
+    Drawing,
+    Format,
     InputRows,
     LabeledRows,
     Outcome,
-    Published,
     own_rows,
-    rows_of,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.terminal import show, show_figures
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.evaluation.figure import CONFUSION, crossed
-from fitrag_integrations.evaluation.figures.decisions import (
-    gate_figures,
-    gate_plots,
-    gate_rows,
-    route_figures,
-    route_plots,
-    route_rows,
-)
-from fitrag_integrations.evaluation.outcomes import Outcomes
-from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation import measures
+from fitrag_integrations.evaluation.outcomes import Outcomes, sweep_plot
+from fitrag_integrations.evaluation.rows import read_rows
+from fitrag_integrations.evaluation.table import Table
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.ik.decider import limit_of
@@ -49,18 +42,19 @@ class EvaluateGate:
     """Measure a gate's accuracy, AUC and calibration, and the accuracy of answering by it.
 
     Reads known, or right_without and right_with (0 or 1), and the gate's p_known. Rows without it
-    need question and may have draft, which the gate then scores. Intervals are at 95 %: Wilson's
-    for fractions, else the bootstrap's.
+    need question and may have draft, which the gate then scores. --plot draws the sweep over all
+    thresholds. Intervals are at 95 %: Wilson's for fractions, else the bootstrap's.
     """
 
     rows: LabeledRows
     threshold: Threshold = None
+    plot: Drawing = None
     outcome: Outcome = Outcome()
     model: ModelOptions = ModelOptions()
 
     def run(self) -> None:
         """Measure it."""
-        self.outcome.check()
+        self.outcome.check(self.plot)
         given, folder = own_rows(self.rows), self.model.model
         outcomes, gate = outcomes_of(given, self.model)
         limit = 0.5 if self.threshold is None else self.threshold
@@ -69,22 +63,18 @@ class EvaluateGate:
         elif self.threshold is None and folder is not None and Path(folder).is_dir():
             fitted = gate_manifest(Path(folder)).get("threshold")
             limit = limit if fitted is None else FittedThreshold.from_dict(fitted).value
-        figures = gate_figures(outcomes, limit, self.outcome.draws)
-        used: Row = {} if gate is None else {"gate": folder}
-        result = Result(
-            "gate",
-            rows_of(figures),
-            gate_rows(given, outcomes, limit),
-            settings_of("gate", self.rows, given, self.outcome.draws, used, {"threshold": limit}),
-            gate_plots(outcomes, limit),
+        scored = [
+            {**row, "p_known": p} for row, p in zip(given, outcomes.p_known.tolist(), strict=True)
+        ]
+        table = Table.of(
+            f"{len(given)} questions, threshold {limit:g}",
+            {"": scored},
+            partial(measures.gate, threshold=limit),
+            draws=self.outcome.draws,
+            plot=sweep_plot(outcomes, limit),
+            settings=settings_of(self.rows, given, threshold=limit, model=folder),
         )
-        ends = ("value", "low", "high")
-        found = {str(row["figure"]): {end: row[end] for end in ends} for row in result.figures}
-        self.outcome.publish(
-            result,
-            lambda: show_figures(figures, f"{len(outcomes)} questions, threshold {limit:g}"),
-            summary={"rows": len(outcomes), "threshold": limit, "figures": found},
-        )
+        self.outcome.publish(table, self.plot)
 
 
 def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate | None]:
@@ -132,7 +122,7 @@ class EvaluateRoute:
     lower: Annotated[
         float | None, Option("Grades below are Incorrect.", min=-1, max=1, default="as in the rows")
     ] = None
-    shape: Published = Published()
+    format: Format = "auto"
     outcome: Outcome = Outcome()
     model: ModelOptions = ModelOptions()
     quiet: Quiet = False
@@ -140,38 +130,17 @@ class EvaluateRoute:
     def run(self) -> None:
         """Measure it."""
         self.outcome.check()
-        loaded = self.shape.read(self.rows)
-        given: Sequence[Row] = loaded.rows
-        graded = self.model.model is not None or any(row.get("action") is None for row in given)
-        if graded:
+        given: Sequence[Row] = read_rows(self.rows, self.format)
+        settings = settings_of(
+            [self.rows], given, upper=self.upper, lower=self.lower, model=self.model.model
+        )
+        if self.model.model is not None or any(row.get("action") is None for row in given):
             given = self._graded(given)
         elif self.upper is not None or self.lower is not None:
             given = [_decided(row, self.upper, self.lower) for row in given]
-        questions = route_rows(given)
-        figures = route_figures(questions, self.outcome.draws)
-        used = {"evaluator": self.model.model} if graded else {}
-        chosen = {"format": loaded.format, "upper": self.upper, "lower": self.lower}
-        result = Result(
-            "route",
-            rows_of(figures),
-            questions,
-            settings_of("route", [self.rows], loaded.rows, self.outcome.draws, used, chosen),
-            route_plots(questions),
-            loaded.notes,
-        )
-
-        def show_all() -> None:
-            plain = [figure for figure in figures if figure.name != CONFUSION]
-            show_figures(plain, f"{len(questions)} questions")
-            counts = [figure for figure in figures if figure.name == CONFUSION]
-            truths, table = crossed(counts, lambda f: f.of["action"], lambda f: f.of["truth"])
-            rows = [
-                [action, *(str(each.value) for each in own if each is not None)]
-                for action, own in table.items()
-            ]
-            show("questions by action", {"action": False, **dict.fromkeys(truths, True)}, rows)
-
-        self.outcome.publish(result, show_all)
+        more = {"draws": self.outcome.draws, "settings": settings}
+        title = f"{len(given)} questions"
+        self.outcome.publish(Table.of(title, {"": given}, measures.route, **more))
 
     def _graded(self, rows: Sequence[Row]) -> list[Row]:
         """Grade the passages of every row, and decide."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, TypeVar
 
 from fitrag_integrations.commands.engine import models
@@ -14,36 +16,29 @@ from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
     EMBEDDED,
+    Drawing,
+    Format,
     LabeledRows,
-    Ours,
     Outcome,
     settings_of,
 )
-from fitrag_integrations.commands.evaluate.terminal import pivot, show
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.evaluation import measures
 from fitrag_integrations.evaluation.answers import is_correct, normalize
-from fitrag_integrations.evaluation.figure import NOTHING
-from fitrag_integrations.evaluation.figures.decisions import labels
-from fitrag_integrations.evaluation.figures.ranking import (
-    Ranking,
-    ranking_plots,
-    ranking_rows,
-)
 from fitrag_integrations.evaluation.judging import gold
-from fitrag_integrations.evaluation.ranking import Candidates
-from fitrag_integrations.evaluation.result import Result, each_row, set_of
+from fitrag_integrations.evaluation.plots import Plot
+from fitrag_integrations.evaluation.ranking import ORDERS, Candidates, recall_at
+from fitrag_integrations.evaluation.rows import each_row, read_rows, set_of
+from fitrag_integrations.evaluation.table import Table, measured
 from fitrag_integrations.ports import Reader, Scorer
 from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import BiLabelScore
 
 T = TypeVar("T")
-WITH_CHANGE = "with the difference to the retriever's order and its interval"
-UNCHANGED = dict.fromkeys(("difference", "difference_low", "difference_high", "p"))
-CHANGE = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
 
 
 @dataclass(frozen=True)
@@ -74,53 +69,47 @@ class EvaluateRerank:
     read_k: Annotated[str, Option("Numbers of passages for the reader, separated by commas.")] = (
         "1,3,5"
     )
-    shape: Ours = Ours()
+    plot: Drawing = None
+    format: Format = "auto"
     outcome: Outcome = Outcome()
     model: ModelOptions = ModelOptions()
     quiet: Quiet = False
 
     def run(self) -> None:
         """Measure it."""
-        self.outcome.check()
+        self.outcome.check(self.plot)
         ks, read_ks = depths("--k", self.k), depths("--read-k", self.read_k)
-        given = ranked_rows(self.rows, self.shape)
+        given = ranked_rows(self.rows, self.format)
         unanswered = self.reader is not None and not all(row["answers"] for row in given)
         allowed = "nothing, where rows have no answers to compare with"
         refuse_if(unanswered, "--reader", self.reader, allowed)
-        scorer = self._scorer(given)
-        ranking = Ranking(self._ranked(given, scorer, read_ks), self.outcome.draws)
-        ks, read_ks = ([k for k in some if k <= ranking.depth] for some in (ks, read_ks))
-        figures, gaps = ranking.figures(ks, read_ks), ranking.gap_closed()
-        used: Row = {} if self.reader is None else {"reader": self._reader}
-        if scorer is not None:
-            used = {"scorer": self.model.model or self.reranker, **used}
-        rows = [
-            {name: row[name] for name in row if name not in ("labels", "ours")} for row in given
-        ]
-        chosen = {"k": ks, "read_k": read_ks, "scale": self.scale, "format": self.shape.format}
-        result = Result(
-            "rerank",
-            [{**UNCHANGED, **figure.to_dict()} for figure in figures],
-            ranking_rows(given, ranking, ks, read_ks),
-            settings_of("rerank", self.rows, rows, self.outcome.draws, used, chosen),
-            ranking_plots(ranking, figures),
-            _notes(given, ranking, read_ks),
+        ranked = self._ranked(given, self._scorer(given), read_ks)
+        orders, depth = orders_of(ranked), max(len(one.has_answer) for one in ranked)
+        ks, read_ks = ([k for k in some if k <= depth] for some in (ks, read_ks))
+        rows = [{**row, "ranked": one} for row, one in zip(given, ranked, strict=True)]
+
+        def measure(row: Row, by: str) -> Row:
+            known = [
+                k for k in read_ks if all(row["ranked"].answered(o, k) is not None for o in orders)
+            ]
+            return measures.ranking(row["ranked"], by, ks, known)
+
+        curves = {
+            by: [
+                [k, fmean(recall_at(one.labels(by), k) for one in ranked)]
+                for k in range(1, depth + 1)
+            ]
+            for by in orders
+        }
+        table = Table(
+            f"{len(given)} questions; differences are to the retriever's order",
+            [one for by in orders for one in measured(rows, partial(measure, by=by), by)],
+            self.outcome.draws,
+            _notes(given, orders),
+            Plot("R@k", "k", "share of questions with an answer in the first k", curves),
+            settings_of(self.rows, [], model=self.model.model or self.reranker, reader=self.reader),
         )
-        by_order: dict[str, dict[str, Row]] = {}
-        for row in result.figures:
-            change = {name: row[own] for name, own in CHANGE.items()}
-            by_order.setdefault(row["order"], {})[row["figure"]] = {"value": row["value"], **change}
-        summary = {"rows": len(given), "figures": by_order, "gap_closed": gaps}
-
-        def show_orders() -> None:
-            """Print the figures down and the orders across, and the gap closed."""
-            orders, lines = pivot(figures)
-            closed = {by: NOTHING if gap is None else f"{gap:.2f}" for by, gap in gaps.items()}
-            lines.append(["gap closed (MRR)", *(closed.get(order, NOTHING) for order in orders)])
-            title = f"{len(given)} questions; {WITH_CHANGE}"
-            show(title, {"figure": False, **dict.fromkeys(orders, True)}, lines)
-
-        self.outcome.publish(result, show_orders, summary={**summary, "notes": list(result.notes)})
+        self.outcome.publish(table, self.plot)
 
     @property
     def _reader(self) -> str | None:
@@ -158,13 +147,16 @@ def depths(option: str, given: str) -> list[int]:
     return sorted(set(map(int, parts)))
 
 
-def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> list[str]:
+def orders_of(rows: Sequence[Candidates]) -> tuple[str, ...]:
+    """Return the orders; those by `llm_prefer` and by the sum require its scores."""
+    both = all(score.llm_prefer is not None for row in rows for score in row.scores)
+    return ORDERS if both else ORDERS[:2]
+
+
+def _notes(rows: Sequence[Row], orders: Sequence[str]) -> list[str]:
     notes = []
-    if len(ranking.orders) == 2:
+    if len(orders) == 2:
         notes.append("the scorer gives no llm_prefer: has_answer is all there is to sort by")
-    for k in read_ks:
-        if 0 < (count := len(ranking.answered(k))) < len(rows):
-            notes.append(f"accuracy@{k} is over the {count} questions whose answers are known")
     if count := sum(
         [row["ours"] and any(len(normalize(each)) < 2 for each in row["answers"]) for row in rows]
     ):
@@ -172,11 +164,11 @@ def _notes(rows: Sequence[Row], ranking: Ranking, read_ks: Sequence[int]) -> lis
     return notes
 
 
-def ranked_rows(paths: Sequence[Path], shape: Ours) -> list[Row]:
+def ranked_rows(paths: Sequence[Path], format: str = "auto") -> list[Row]:
     """Read the rows; raises `InputError` naming the first that lacks something."""
-    rows = [row for path in paths for row in each_row(shape.rows(path), _checked, f"{path}, ")]
-    refuse_if(not rows, "rows", ", ".join(map(str, paths)), "at least one row")
-    return rows
+    return [
+        row for path in paths for row in each_row(read_rows(path, format), _checked, f"{path}, ")
+    ]
 
 
 def are_scored(rows: Sequence[Row]) -> bool:
@@ -218,7 +210,7 @@ def read_first(
     advance: Advance,
 ) -> list[Candidates]:
     """Read the passages that any order ranks among its first `k`, and judge the answers."""
-    orders, made = Ranking(ranked).orders, []
+    orders, made = orders_of(ranked), []
     for chunk in chunks(list(zip(rows, ranked, strict=True)), CHUNK):
         wanted = [sorted({i for by in orders for i in one.order(by)[:k]}) for _, one in chunk]
         passages = [passages_of(row) for row, _ in chunk]
@@ -244,7 +236,7 @@ def read_first(
 def _checked(row: Row) -> Row:
     question_of(row)
     passages_of(row)
-    own = labels(row)
+    own = measures.has_answer(row)
     ours = any(passage.get("has_answer") is None for passage in row["passages"])
     answers = gold(row) if ours or row.get("answers") is not None else []
     if row.get("scores") is not None:

@@ -13,8 +13,10 @@ import numpy as np
 from fitrag_integrations.commands.engine.batch import Advance
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.evaluation.answers import is_correct
-from fitrag_integrations.evaluation.figures.compress import KEPT, THERE, Compressed, compress_rows
-from fitrag_integrations.evaluation.figures.summaries import Draws, Question
+from fitrag_integrations.evaluation.compression import KEPT, THERE, Compressed, tokens_of
+from fitrag_integrations.evaluation.measures import compressed
+from fitrag_integrations.evaluation.rows import question_id
+from fitrag_integrations.evaluation.table import Draws, Measured
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.training.fitted.once import Found, SentencesScoredOnce, run_over
@@ -32,7 +34,6 @@ from fitrag_integrations.training.fitted.savings import (
     Curve,
     Savings,
     budgets_for,
-    cost_of,
     first_passages,
     verdict,
 )
@@ -61,13 +62,13 @@ class Trial:
 
     Attributes:
         rows: Questions with their passages and the excerpts that the compressor keeps by default.
-        judged: The same as rows of a `Result`.
+        judged: The same as rows of a `Table`.
         savings: Curves over the questions whose answer stands in the passages; None without any.
         failed: Errors of questions that could not be compressed.
     """
 
     rows: list[Compressed]
-    judged: list[Question]
+    judged: list[Measured]
     savings: Savings | None
     failed: list[str]
 
@@ -117,7 +118,7 @@ def compare(
             Curve.of(some, [ours[at] for at in there], holds),
             Curve.of(some, [plain[at] for at in there], holds),
             np.array([float(holds(row, row.excerpts)) for row in some]),
-            np.array([float(cost_of(row.excerpts)) for row in some]),
+            np.array([float(tokens_of(row.excerpts)) for row in some]),
             draws,
         )
     return Trial(rows, _judged(rows, there, savings), savings, failed)
@@ -152,18 +153,19 @@ def _answers(
 
 def _judged(
     rows: Sequence[Compressed], there: Sequence[int], savings: Savings | None
-) -> list[Question]:
+) -> list[Measured]:
     """Judge each question, and say from which cost on either way keeps its answer."""
-    judged: list[Question] = []
+    judged = []
     place = {at: n for n, at in enumerate(there)}
-    for at, question in enumerate(compress_rows(rows)):
-        values = {n: v for n, v in question["values"].items() if n not in (THERE, KEPT)}
-        values = {THERE: float(at in place), **values}
+    for at, row in enumerate(rows):
+        values = {**compressed(row), THERE: float(at in place), KEPT: None}
         if at in place and savings is not None:
             values[KEPT] = float(savings.default_kept[place[at]])
             for name, curve in ((EXCERPTS, savings.ours), (FIRST, savings.plain)):
                 values[f"tokens that keep it, {name}"] = curve.needed(1.0, np.array([place[at]]))
-        judged.append({**question, "values": values})
+        kept = " … ".join(each.text for each in row.excerpts)
+        shown = {"question": row.question, "answers": list(row.answers), "kept": kept}
+        judged.append(Measured(question_id(shown), values, shown=shown))
     return judged
 
 
@@ -197,13 +199,13 @@ def proof(trial: Trial, *, unsure: str = "", skipped: float | None, price: float
         "verdict": FEW,
     }
     if savings is not None:
-        saving, (kept, (low, _), plain, gain) = savings.at(), savings.default()
+        saving, (kept, sure, plain, gain) = savings.at(), savings.default()
         found |= {
             "there": len(savings.ours.kept),
             "tokens_in": float(savings.plain.tokens[:, -1].mean()),
             "tokens_out": float(savings.default_tokens.mean()),
             "kept": kept,
-            "low": low,
+            "low": None if sure is None else sure[0],
             "plain": plain,
             "gain_low": None if gain is None else gain[0],
             "saving": {
@@ -225,6 +227,7 @@ def sentence(found: Row, unsure: str = "") -> str:
             "nothing can be said; look at the corpus and the questions first."
         )
     low, high = saving["bounds"]
+    sure = "" if found["low"] is None else f" (at least {found['low']:.0%})"
     within = "" if low is None else f" [{low:.0%}, {high:.0%}]"
     why = {
         PERHAPS: f" ({unsure})",
@@ -236,8 +239,8 @@ def sentence(found: Row, unsure: str = "") -> str:
         f"{HEADS[found['verdict']]}: keeping {saving['level']:.0%} of {found['there']} answers "
         f"takes {saving['excerpts']:.0f} tokens a question with excerpts, and "
         f"{saving['first']:.0f} with the retriever's first passages: a saving of "
-        f"{saving['saved']:.0%}{within}{why}. By default, FitRag() keeps {found['kept']:.0%} "
-        f"(at least {found['low']:.0%}) in {found['tokens_out']:.0f} of {found['tokens_in']:.0f} "
+        f"{saving['saved']:.0%}{within}{why}. By default, FitRag() keeps {found['kept']:.0%}"
+        f"{sure} in {found['tokens_out']:.0f} of {found['tokens_in']:.0f} "
         f"tokens, where first passages of {found['tokens_out']:.0f} tokens keep "
         f"{found['plain']:.0%}."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ import typer
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes
 from fitrag_integrations.commands.evaluate.options import Priced
+from fitrag_integrations.commands.fit.reading import Given, read_given
 from fitrag_integrations.commands.fit.trial import OwnFiles
 from fitrag_integrations.commands.label.llms import (
     EMBEDDED,
@@ -29,7 +30,6 @@ from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import rows_needed
 from fitrag_integrations.methods.compose.fitted import CORPUS, INDEX, NAME, Fitted
 from fitrag_integrations.retrieval import FileNote
-from fitrag_integrations.retrieval.corpus.documents import read_passages
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.fitting import (
     LONGEST,
@@ -106,31 +106,40 @@ class FitPlan(OwnFiles):
             self.drop, self.confidence, self.count, self.k, self.depth, self.seed, self.train
         )
         notes: list[FileNote] = []
-        passages = read_passages(self.corpus, notes)
+        given = read_given(self.corpus, self.count, notes)
         if not self.quiet:
             echo_notes("fit", notes)
-        fitted = self._done(passages, wish)
+        if given.found is not None:
+            allowed = "nothing, where the rows bring their questions"
+            refuse_if(self.questions is not None, "QUESTIONS", str(self.questions), allowed)
+            wish = replace(wish, k=max(map(len, given.found.values())))
+        fitted = self._done(given, wish)
         if fitted is None:
-            self._check_questions(passages)
-            if not self._starts(passages, wish, prices):
+            self._check_questions(given)
+            if not self._starts(given, wish, prices):
                 return
-            fitted = self._fit(passages, wish, prices)
+            fitted = self._fit(given, wish, prices)
         if self.json:
             typer.echo(json.dumps(fitted.to_dict()))
             return
         typer.echo(str(fitted.promise["told"]))
         typer.echo(f"{self.out / REPORT} has every question; fitrag answer --fitted {self.out}")
 
-    def _check_questions(self, passages: Sequence[Passage]) -> None:
+    def _check_questions(self, given: Given) -> None:
         """Raise `InputError` where even questions without a loss would certify nothing."""
         kept = self.out / QUESTIONS
         file = kept if kept.exists() else self.questions
-        if file is not None:
-            count = len({one.question for one in questions_in(file, self.count)})
+        if given.found is not None and not kept.exists():
+            count = len(given.asked)
+        elif file is not None:
+            asked = {one.question for one in questions_in(file, self.count)}
+            count, others = len(asked), asked - set(given.found or asked)
+            allowed = f"the questions of the rows, and not {len(others)} others; remove the file"
+            refuse_if(bool(others), str(file), next(iter(others), None), allowed)
         elif self.llm == EMBEDDED:
-            count = len(questions_from(passages, self.count))
+            count = len(questions_from(given.passages, self.count))
         else:
-            count = min(self.count, len(passages))
+            count = min(self.count, len(given.passages))
         held, needed = count - count // 2, rows_needed(self.drop, self.confidence)
         if held < needed:
             drops = (n / 100 for n in range(1, 51))
@@ -143,21 +152,24 @@ class FitPlan(OwnFiles):
                 f"{self.confidence:g}, since half of them certify{other}",
             )
 
-    def _done(self, passages: Sequence[Passage], wish: Wish) -> Fitted | None:
+    def _done(self, given: Given, wish: Wish) -> Fitted | None:
         """Return what was fitted as is asked for now; raises where the corpus has changed since."""
         if not (self.out / NAME).exists():
             return None
         fitted = Fitted.read(self.out)
         fitted.check(models.model_name(self.llm))
-        changed = fitted.changed(passage_hashes(passages))
+        if given.found is not None:  # nothing says that the lists are the same; answers are kept
+            return None
+        changed = fitted.changed(passage_hashes(given.passages))
         allowed = f"what it was fitted to ({changed} passages since), or --update"
         refuse_if(bool(changed) and not self.update, "corpus", str(self.corpus), allowed)
         asked = asdict(wish)
         same = {name: fitted.promise.get(name) for name in asked} == asked
         return fitted if same and not changed and not self.update else None
 
-    def _starts(self, passages: Sequence[Passage], wish: Wish, prices: Prices | None) -> bool:
-        made = self.questions is None and not (self.out / QUESTIONS).exists()
+    def _starts(self, given: Given, wish: Wish, prices: Prices | None) -> bool:
+        brought = self.questions is not None or given.found is not None
+        passages, made = given.passages, not brought and not (self.out / QUESTIONS).exists()
         most = estimate(
             passages,
             wish,
@@ -180,10 +192,18 @@ class FitPlan(OwnFiles):
         typer.echo("fitrag fit: nothing was started: pass --yes to start", err=True)
         return False
 
-    def _fit(self, passages: Sequence[Passage], wish: Wish, prices: Prices | None) -> Fitted:
+    def _fit(self, given: Given, wish: Wish, prices: Prices | None) -> Fitted:
         check_writable("--out", self.out / NAME)
         asking = Asking(self.llm, self.server, max_new_tokens=LONGEST)
-        indexed = cache(lambda: self._index(passages).as_retriever(self.k))
+        indexed = cache(lambda: self._index(given.passages).as_retriever(self.k))
+        lists = given.found
+
+        def retrieve(queries: Sequence[str]) -> Any:  # an index after the model was reached
+            if lists is None:
+                return indexed().retrieve(queries)
+            return [list(lists.get(query, ())) for query in queries]
+
+        rows = [{"question": one.question, "answers": list(one.answers)} for one in given.asked]
         # the command that fits the same again
         named = {"llm": self.llm, "out": str(self.out), **asdict(wish)}
         named |= {"url": self.server.url} if self.server.url else {}
@@ -192,12 +212,12 @@ class FitPlan(OwnFiles):
         words = [word for name, value in named.items() for word in (f"--{name}", f"{value}")]
         files = [str(self.corpus), *([] if self.questions is None else [str(self.questions)])]
         return fit(
-            lambda queries: indexed().retrieve(queries),  # after the language model was reached
+            retrieve,
             load_asker(asking, self.hardware),
-            self.questions,
+            self.questions if lists is None else rows,
             out=self.out,
             wish=wish,
-            passages=passages,
+            passages=given.passages if lists is None else (),
             prices=prices,
             budget=self.budget,
             update=self.update,

@@ -18,17 +18,18 @@ from fitrag_integrations.commands.engine.batch import Advance
 from fitrag_integrations.commands.engine.options import EncoderHardware
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
-from fitrag_integrations.commands.evaluate.options import settings_of
 from fitrag_integrations.commands.fit.comparing import Trial, compare, proof, sentence
+from fitrag_integrations.commands.fit.reading import read_given
 from fitrag_integrations.commands.label.llms import Asking, Server, load_asker
 from fitrag_integrations.core.files import write_whole
+from fitrag_integrations.core.html import table as html_table
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.evaluation.figures.compress import MEANS, THERE
-from fitrag_integrations.evaluation.figures.summaries import Draws, set_figures
-from fitrag_integrations.evaluation.result import Plot, Result
+from fitrag_integrations.errors import InputError, PortError, refuse_if
+from fitrag_integrations.evaluation.compression import THERE
+from fitrag_integrations.evaluation.plots import Plot
+from fitrag_integrations.evaluation.table import Draws, Table, page
 from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.questions import (
@@ -65,12 +66,18 @@ BLOCK = 16  # passages or pairs of one call of a model: about a second on one co
 class OwnFiles:
     """Options of `fitrag try` and `fitrag fit`: your files, and how they are searched."""
 
-    corpus: options.Corpus
+    corpus: Annotated[
+        Path,
+        Argument(
+            "Folder or file of text, Markdown, HTML, PDF, tables or rows; or rows of question, "
+            "passages and maybe answers, as your own retriever returned them."
+        ),
+    ]
     questions: Annotated[
         Path | None,
         Argument(
-            "JSON Lines with question and answers, or a text file with one question per line. "
-            "By default, questions are written from the corpus."
+            "Rows of question and answers (JSON Lines, JSON, YAML, CSV), or a text file with one "
+            "question per line. By default, questions are written from the corpus."
         ),
     ] = None
     k: options.Retrieved = DEFAULTS.k
@@ -106,19 +113,22 @@ class TryPlan(OwnFiles):
         check_writable("--out", self.out)
         if self.out.exists():
             typer.echo(f"fitrag try: {self.out} is there and will be replaced", err=True)
-        given = None if self.questions is None else questions_in(self.questions, self.count)
-        from fitrag_integrations.retrieval.corpus.documents import read_passages
-
+        brought = None if self.questions is None else questions_in(self.questions, self.count)
         notes: list[FileNote] = []
-        passages = read_passages(self.corpus, notes)
+        given = read_given(self.corpus, self.count, notes)
+        if given.found is not None:
+            allowed = "nothing, where the rows bring their questions"
+            refuse_if(brought is not None, "QUESTIONS", str(self.questions), allowed)
+            brought = list(given.asked)
+        passages = given.passages
         with self._asking() as oracle:
-            asked = self._questions(passages, given, oracle)
+            asked = self._questions(passages, brought, oracle)
             if oracle is not None:
                 oracle.reach([one.question for one in asked])
-            found = self._found(passages, asked)
+            found = self._found(passages, asked) if given.found is None else given.found
             asked = [one for one in asked if found[one.question]]
             unsure = ""  # why the questions, or their answers, are no real ones
-            if self.questions is None:
+            if brought is None:
                 unsure = MADE if oracle is None else WRITTEN
             elif any(not one.answers for one in asked):
                 unsure = READ if oracle is None else ANSWERED.format(llm=self.llm)
@@ -132,11 +142,11 @@ class TryPlan(OwnFiles):
         said = sentence(figures, unsure)
         by = [BY_LLM.format(llm=self.llm)] if self.llm is not None else []
         remarks = [*by, *filter(None, [unsure]), *(f"left out: {each}" for each in trial.failed)]
-        plots = [] if trial.savings is None else [trial.savings.plot(trial.savings.at())]
-        self._write_page(said, trial, plots, remarks, notes)
+        plot = None if trial.savings is None else trial.savings.plot(trial.savings.at())
+        self._write_page(said, trial, plot, remarks, notes)
         if self.json:
             rest = {
-                "curves": plots[0].series if plots else {},
+                "curves": {} if plot is None else plot.series,
                 "passages": len(passages),
                 "page": str(self.out),
                 "notes": remarks,
@@ -226,29 +236,15 @@ class TryPlan(OwnFiles):
         self,
         lead: str,
         trial: Trial,
-        plots: Sequence[Plot],
+        plot: Plot | None,
         remarks: Sequence[str],
         notes: Sequence[FileNote],
     ) -> None:
-        from fitrag_integrations.evaluation.report import html_report
-        from fitrag_integrations.evaluation.report.tables import Cell, Table
-
-        judged, used = trial.judged, {"scorer": None, "reader": None}
-        asked = [{"question": row.question} for row in trial.rows]
-        result = Result(
-            "compress",
-            [figure.to_dict() for figure in set_figures(judged, DRAWS, MEANS)] if judged else [],
-            tuple(
-                {**each, "excerpts": [one.to_dict() for one in row.excerpts]}
-                for each, row in zip(judged, trial.rows, strict=True)
-            ),
-            settings_of("compress", [self.corpus], asked, DRAWS, used, {"k": self.k}),
-            plots,
-            (*remarks, OVER.format(there=sum(one["values"][THERE] > 0 for one in judged))),
-        )
-        rows = [
-            [Cell(each.file), Cell("" if each.line is None else str(each.line)), Cell(each.reason)]
-            for each in notes
-        ]
-        files = Table("Left out, or not read as usual", ["file", "line", "why"], rows)
-        write_whole(self.out, html_report([result], title="fitrag try", lead=lead, files=files))
+        there = sum(one.values[THERE] > 0 for one in trial.judged)
+        left = [[each.file, "" if each.line is None else each.line, each.reason] for each in notes]
+        more = f"<h2>Left out, or not read as usual</h2>{html_table(('file', 'line', 'why'), left)}"
+        tables = []
+        if trial.judged:
+            told = [*remarks, OVER.format(there=there)]
+            tables = [Table(f"{len(trial.judged)} questions", trial.judged, DRAWS, told, plot)]
+        write_whole(self.out, page(tables, "fitrag try", lead, more if left else ""))

@@ -14,7 +14,7 @@ from fitrag_integrations.commands.engine.options import EncoderHardware, Files, 
 from fitrag_integrations.commands.engine.progress import RowsPlan
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
-from fitrag_integrations.evaluation.result import each_row
+from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Port
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import port_of

@@ -25,7 +25,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.loaders import read_questions
+from fitrag_integrations.evaluation.rows import read_rows
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.training.collecting import count_labels, passage_labels
 from fitrag_integrations.training.negatives import candidates, mine_negatives
@@ -77,7 +77,7 @@ class LabelEvaluator:
         places: list[str] = []
         for path in self.rows:
             ours = self.format == OURS
-            given = objects([path]) if ours else read_questions(str(path), self.format).rows
+            given = objects([path]) if ours else read_rows(path, self.format)
             for at, row in enumerate(given, start=1):
                 places.append(f"{path.name}, row {at}")
                 check_text(f"{places[-1]}: question", row.get("question"), blank=False)

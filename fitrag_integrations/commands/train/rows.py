@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import typer
 
-from fitrag_integrations.evaluation.result import each_row
+from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.training.rows import Labelled, labelled_row, read_jsonl
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.figure import bootstrap
 from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, Rows
+from fitrag_integrations.evaluation.table import bootstrap
 from fitrag_integrations.evaluation.thresholds.risk import (
     ALWAYS,
     certified_threshold,

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_number
-from fitrag_integrations.evaluation.figure import Places
-from fitrag_integrations.evaluation.outcomes import Floats, Outcomes
+from fitrag_integrations.evaluation.outcomes import Floats, Outcomes, Places
 
 # Thresholds are named before any row is seen. Even in log-odds: gates crowd near 0 and 1.
 GRID: Floats = 1 / (1 + np.exp(-np.linspace(12, -12, 481)))

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.evaluation.figure import Interval
-from fitrag_integrations.evaluation.outcomes import Floats, calibration_error
+from fitrag_integrations.evaluation.outcomes import Floats, Interval, calibration_error
 
 LABELS = 50
 SLOPE, SHIFT = 0.2, 1.0  # standard deviations of the prior

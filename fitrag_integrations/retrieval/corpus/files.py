@@ -77,7 +77,8 @@ def corpus_files(root: Path, note: Note) -> list[tuple[str, Path]]:
 
     def failed(error: OSError) -> None:
         name = os.path.relpath(error.filename or root, root)
-        note(FileNote(Path(name).as_posix(), f"cannot be opened: {error.strerror}"))
+        shown = str(root) if name == "." else Path(name).as_posix()
+        note(FileNote(shown, f"cannot be opened: {error.strerror}"))
 
     for folder, folders, names in os.walk(root, onerror=failed):
         for name in sorted(folders):

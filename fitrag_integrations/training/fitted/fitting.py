@@ -19,17 +19,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fitrag_integrations import __version__
 from fitrag_integrations.core.checks import Checked, Count, check_is
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
-from fitrag_integrations.evaluation.figure import Places
-from fitrag_integrations.evaluation.figures.answers import answer_figures, answer_plots, answer_rows
-from fitrag_integrations.evaluation.figures.summaries import Draws
-from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.evaluation.measures import answers
+from fitrag_integrations.evaluation.outcomes import Places
+from fitrag_integrations.evaluation.table import Table, measured, page
 from fitrag_integrations.evaluation.thresholds.risk import Choice, Tried, cheapest
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.compose.fitted import CORPUS, WITH, WITHOUT, Fitted
@@ -65,7 +63,6 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 from fitrag_integrations.values.windows import usable
 
 FITTED = "fitted"
-DRAWS = Draws()
 
 
 def sentence(
@@ -126,9 +123,7 @@ def write_page(
         options: What was chosen, and the language model.
         prices: Prices; there are no costs without them.
     """
-    from fitrag_integrations.evaluation.report import html_report
-
-    results = []
+    tables = []
     for part, (places, notes) in parts.items():
         rows: list[Row] = [
             {
@@ -138,27 +133,15 @@ def write_page(
                 "method": name,
                 "tokens_in": float(one.cost[at]),
                 "tokens_out": float(approximate_tokens(one.answers[at])),
-                "excerpts": [each.to_dict() for each in one.contexts[at].excerpts],
+                "kept": " ".join(each.text for each in one.contexts[at].excerpts),
             }
             for name, one in systems.items()
             for at in places.tolist()
         ]
-        judged = answer_rows(rows)
-        figures = answer_figures(judged, DRAWS)
-        settings = {
-            "version": __version__,
-            "command": "fit",
-            "part": part,
-            "seed": DRAWS.seed,
-            "resamples": DRAWS.resamples,
-            "data": {"files": [], "hash": "", "rows": len(places)},
-            "models": {},
-            "options": options,
-        }
-        plots = answer_plots(figures, judged)
-        figure_rows = [figure.to_dict() for figure in figures]
-        results.append(Result("answers", figure_rows, judged, settings, plots, notes))
-    write_whole(path, html_report(results, title="fitrag fit", lead=lead, prices=prices))
+        judged = measured(rows, partial(answers, prices=prices))
+        tables.append(Table(f"{part}: {len(places)} questions", judged, notes=notes))
+    said = "".join(f"; {name}: {value}" for name, value in options.items())
+    write_whole(path, page(tables, "fitrag fit", f"{lead}{said}"))
 
 
 QUESTIONS, JOURNAL, REPORT = "questions.jsonl", "answers.asked", "report.html"

@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from fitrag_integrations.core.extras import installed
-from fitrag_integrations.evaluation.ranking import Area
+from fitrag_integrations.evaluation.ranking import auc
 from fitrag_integrations.evaluation.thresholds.fits import fit_actions
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.runtime.saved import embedded_folder
@@ -109,8 +107,8 @@ def _weighed(rows: Sequence[Labelled], scorer: Scorer) -> FittedScorer:
     ]
     best, chosen = None, WEIGHTS[0]
     for weight in WEIGHTS:
-        ranked = [[float(one.combine(weight)) for one in each] for each in scored]
-        area = Area(ranked, good)(np.arange(len(rows)))
+        ranked = [float(one.combine(weight)) for each in scored for one in each]
+        area = auc(ranked, [label for each in good for label in each])
         if area is not None and (best is None or area > best + MARGIN):
             best, chosen = area, weight
     return FittedScorer(chosen, best)

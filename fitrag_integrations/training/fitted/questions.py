@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
+from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.evaluation.answers import is_correct, tokens
+from fitrag_integrations.evaluation.rows import ROW_KINDS, records_in
 from fitrag_integrations.methods.ik.gates import KNOW_PROMPT, AskGate
 from fitrag_integrations.text.blocks import PROSE, blocks_of
 from fitrag_integrations.text.sentences import split_sentences
@@ -59,8 +60,8 @@ def questions_in(file: Path, count: int) -> list[Asked]:
     """Read questions: rows of question and maybe answers or answer, or a text with one a line."""
     if not file.is_file():
         raise InputError.missing("File of questions", file)
-    if file.name.lower().endswith((".jsonl", ".jsonl.gz")):
-        asked = [asked_of(row, f"{file}, row {n}") for n, row in enumerate(read_jsonl(file), 1)]
+    if file.name.lower().endswith(ROW_KINDS):
+        asked = [asked_of(row, f"{file}, row {n}") for n, row in enumerate(records_in(file), 1)]
     else:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
         asked = [Asked(line.strip()) for line in lines if line.strip()]

@@ -8,18 +8,17 @@ does each way need to keep so many of the answers?
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations.evaluation.figure import Interval, Places, share_interval
-from fitrag_integrations.evaluation.figures.compress import Compressed
-from fitrag_integrations.evaluation.figures.summaries import Draws
-from fitrag_integrations.evaluation.result import Plot
-from fitrag_integrations.methods.prompts import render_excerpts
-from fitrag_integrations.text.tokens import approximate_tokens
+from fitrag_integrations.core.extras import installed
+from fitrag_integrations.evaluation.compression import Compressed, tokens_of
+from fitrag_integrations.evaluation.outcomes import Interval, Places
+from fitrag_integrations.evaluation.plots import Plot
+from fitrag_integrations.evaluation.table import Draws, bootstrap, share_interval
 from fitrag_integrations.types import Excerpt
 
 BUDGETS = (25, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400)
@@ -64,7 +63,7 @@ class Curve:
             holds: Whether excerpts keep a row's answer.
         """
         kept = [[float(holds(row, e)) for e in each] for row, each in zip(rows, shown, strict=True)]
-        cost = [[float(cost_of(e)) for e in each] for each in shown]
+        cost = [[float(tokens_of(e)) for e in each] for each in shown]
         return cls(np.array(kept), np.array(cost))
 
     def at(self, places: Places | slice = slice(None)) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -141,28 +140,23 @@ class Savings:
             first = self.plain.needed(both, places)
             return 1 - self.ours.needed(both, places) / first if first else None
 
-        bounds = self.draws.bounds(saved, len(self.ours.kept))
+        bounds = bootstrap(saved, len(self.ours.kept), **asdict(self.draws))
         return Saving(float(both), self.ours.needed(both), self.plain.needed(both), bounds)
 
-    def default(self) -> tuple[float, Interval, float, Interval | None]:
+    def default(self) -> tuple[float, Interval | None, float, Interval | None]:
         """Return what the compressor keeps by default, and first passages of the same mean cost.
 
-        The second interval is that of the difference.
+        The first interval is Wilson's, None without SciPy; the second is that of the difference.
         """
 
         def more(places: Places) -> float:
             cost = float(self.default_tokens[places].mean())
             return float(self.default_kept[places].mean() - self.plain.kept_by(cost, places))
 
-        count = len(self.default_kept)
         kept, cost = float(self.default_kept.mean()), float(self.default_tokens.mean())
-        bounds = self.draws.bounds(more, count)
-        return (
-            kept,
-            share_interval(self.default_kept.sum(), count),
-            self.plain.kept_by(cost),
-            bounds,
-        )
+        bounds = bootstrap(more, len(self.default_kept), **asdict(self.draws))
+        sure = share_interval(self.default_kept) if installed("scipy") else None
+        return kept, sure, self.plain.kept_by(cost), bounds
 
     def plot(self, saving: Saving) -> Plot:
         """Draw both curves as they are, the height at which they are compared, and the default."""
@@ -201,7 +195,7 @@ def verdict(savings: Savings, saving: Saving, *, sure_questions: bool) -> str:
 
 def budgets_for(rows: Sequence[Compressed], budgets: Sequence[int] = BUDGETS) -> list[int]:
     """Return the budgets below what the longest row costs, and that."""
-    most = max(cost_of(row.whole) for row in rows)
+    most = max(tokens_of(row.whole) for row in rows)
     return [*(budget for budget in budgets if budget < most), most]
 
 
@@ -209,18 +203,13 @@ def first_passages(row: Compressed, budget: int) -> list[Excerpt]:
     """Return the retriever's first passages as far as `budget` tokens go, the last one cut."""
     kept: list[Excerpt] = []
     for whole in row.whole:
-        if cost_of([*kept, whole]) <= budget:
+        if tokens_of([*kept, whole]) <= budget:
             kept.append(whole)
             continue
         low, high = 0, len(whole.text)  # the longest beginning that fits
         while low < high:
             middle = (low + high + 1) // 2
-            fits = cost_of([*kept, Excerpt(whole.passage, 0, middle)]) <= budget
+            fits = tokens_of([*kept, Excerpt(whole.passage, 0, middle)]) <= budget
             low, high = (middle, high) if fits else (low, middle - 1)
         return [*kept, Excerpt(whole.passage, 0, low)] if low else kept
     return kept
-
-
-def cost_of(excerpts: Sequence[Excerpt]) -> int:
-    """Count the tokens of excerpts as a prompt shows them."""
-    return approximate_tokens(render_excerpts(excerpts)) if excerpts else 0

@@ -15,8 +15,7 @@ import numpy as np
 
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.evaluation.answers import is_correct
-from fitrag_integrations.evaluation.figure import Places
-from fitrag_integrations.evaluation.outcomes import Floats
+from fitrag_integrations.evaluation.outcomes import Floats, Places
 from fitrag_integrations.evaluation.thresholds.risk import Tried
 from fitrag_integrations.methods.compose.composing import method_from
 from fitrag_integrations.methods.compose.fitted import NEIGHBOURS

@@ -166,8 +166,8 @@ def test_two_runs_of_evaluate_do_not_write_one_output(tmp_path, rows, fitrag):
     given = write(tmp_path / "in.jsonl", [{**row, "answers": ["Ann"]} for row in rows[:1]])
     with jsonl.appending(str(tmp_path / "out.jsonl")):
         (tmp_path / "other.jsonl").symlink_to(tmp_path / "out.jsonl")
-        words = ["evaluate", "methods", str(given), "--out", str(tmp_path / "other.jsonl")]
-        command = [sys.executable, "-m", "fitrag_integrations.cli", *words, "--methods", "direct"]
+        words = ["evaluate", "answers", str(given), "--answers", str(tmp_path / "other.jsonl")]
+        command = [sys.executable, "-m", "fitrag_integrations.cli", *words, "--method", "direct"]
         second = subprocess.run(command, capture_output=True, text=True)
     assert second.returncode == 2 and "no other run is writing" in second.stderr
 

@@ -7,7 +7,6 @@ import pytest
 from command_fakes import FirstWord, passages, write
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.evaluation.result import Result
 
 TEXT = "Rain falls here. Ann wrote it. It sold well."
 
@@ -69,22 +68,23 @@ def test_it_tells_what_is_kept_and_draws_the_curve(tmp_path, tell):
     assert 0 < found["share of tokens"] < 1
     assert list(told["curves"]) == ["first passages", "first excerpts", "above a score"]
     assert told["curves"]["first passages"][-1] == [1.0, 1.0]
-    made = Result.read(tmp_path / "out.json")
-    assert made.plots[0].series == told["curves"]
-    assert made.settings["models"] == {}
+    made = json.loads((tmp_path / "out.json").read_text())
+    assert made["plot"]["series"] == told["curves"]
     assert "answer kept" in tell(source, "--plot", tmp_path / "out.pdf")
 
 
 def test_a_reader_answers_before_and_after(tmp_path, reader, tell):
     source, out = write(tmp_path / "in.jsonl", rows()), tmp_path / "out.json"
     told = json.loads(tell(source, "--reader", "embedded", "--out", out, "--json"))
-    after = next(r for r in told["figures"] if r["figure"] == "right from the excerpts")
-    assert values(told["figures"])["right from the passages"] == 0.0
+    right = {r["system"]: r for r in told["figures"] if r["figure"] == "right"}
+    assert right["from the passages"]["value"] == 0.0
+    after = right["from the excerpts"]
     assert (after["value"], after["difference"]) == (0.5, 0.5)
     assert after["p"] == pytest.approx(2 / 2**10)
     # 20 questions of 2 passages each; what repeats is read once: 2 different excerpts a question
     assert sum(reader.calls) == 2 * 20 + 20
-    assert Result.read(out).per_question[0]["prediction"] == "Ann"
+    last = json.loads(out.read_text())["questions"][-2]
+    assert (last["shown"]["prediction"], last["values"]) == ("Ann", {"right": 1.0})
 
 
 def test_hopeless_questions_are_told(tmp_path, tell):

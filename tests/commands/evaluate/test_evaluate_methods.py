@@ -1,4 +1,4 @@
-"""`fitrag evaluate methods`: one table, resumable, counted from traces."""
+"""`fitrag evaluate answers --method`: one table, resumable, counted from traces."""
 
 import json
 from functools import partial
@@ -7,7 +7,7 @@ import pytest
 from command_fakes import Trusted, passages, read, write
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.evaluate import methods as command
+from fitrag_integrations.commands.evaluate import answers as command
 
 ANSWERING = {"answer", "correct", "f1", "retrieved", "notes"}
 
@@ -58,11 +58,24 @@ def questions(tmp_path):
 
 @pytest.fixture
 def compete(tmp_path, world, evaluate):
-    return partial(evaluate, "methods", "--out", tmp_path / "out.jsonl", "--quiet")
+    start = partial(evaluate, "answers", "--answers", tmp_path / "out.jsonl", "--quiet")
+
+    def run(rows, *arguments, **how):
+        return start(rows, "--resamples", 20, *arguments, **how)
+
+    return run
+
+
+def figures(told):
+    """Give the values of each method by name."""
+    found = {}
+    for row in json.loads(told)["figures"]:
+        found.setdefault(row["system"], {})[row["figure"]] = row
+    return {name: {each: row["value"] for each, row in own.items()} for name, own in found.items()}
 
 
 def test_rows_are_answered_judged_and_counted(tmp_path, world, questions, compete):
-    report = json.loads(compete(questions, "--methods", "direct, vanilla,selfeval", "--json", *LLM))
+    told = compete(questions, "--method", "direct, vanilla,selfeval", "--json", *LLM)
     rows = read(tmp_path / "out.jsonl")
     assert [row["method"] for row in rows] == ["direct"] * 40 + ["vanilla"] * 40 + ["selfeval"] * 40
     first, vanilla = rows[0], rows[41]
@@ -77,36 +90,35 @@ def test_rows_are_answered_judged_and_counted(tmp_path, world, questions, compet
     assert [first[k] for k in counted] == [1, 1, 45, 1]
     assert (vanilla["correct"], vanilla["f1"], vanilla["retrieved"]) == (True, 1.0, False)
     assert [vanilla[k] for k in counted] == [0, 1, 9, 1]
-    direct, plain, asking = report["methods"]
-    assert (report["questions"], direct["questions"]) == (40, 40)
+    direct, plain, asking = figures(told).values()
+    assert json.loads(told)["questions"] == 40
     assert (direct["accuracy"], plain["accuracy"]) == (19 / 40, 19 / 40)
-    assert plain["low"] <= plain["difference"] == 0 <= plain["high"]
-    assert (plain["errors"], plain["noted"], plain["retrieval"]) == (1, 0.0, 0.0)
-    assert (asking["retrieval"], asking["llm_calls"]) == (1.0, 2.0)
+    assert (plain["errors"], plain["noted"], plain["retrieved"]) == (1 / 40, 0.0, 0.0)
+    assert (plain["empty"], asking["retrieved"], asking["llm_calls"]) == (1 / 40, 1.0, 2.0)
     assert rows[43]["error"]["message"] == "RuntimeError: the writer is away"
 
 
 def test_questions_go_through_in_lock_step(world, questions, compete):
-    compete(questions, "--methods", "genread", *LLM)
+    compete(questions, "--method", "genread", *LLM)
     assert world.calls[:2] == [1, 1]  # the question that warms up
     assert world.calls[2] == 32
     assert world.calls.count(8) == 2
 
 
 def test_a_stopped_run_continues(tmp_path, world, questions, compete):
-    compete(questions, "--methods", "direct,vanilla", *LLM)
+    compete(questions, "--method", "direct,vanilla", *LLM)
     whole = (tmp_path / "out.jsonl").read_bytes()
     lines = whole.splitlines(keepends=True)
     (tmp_path / "out.jsonl").write_bytes(b"".join(lines[:50]) + lines[50][:20])
     world.calls.clear()
-    compete(questions, "--methods", "direct,vanilla", *LLM)
+    compete(questions, "--method", "direct,vanilla", *LLM)
     assert world.calls == [1, 30]
     again = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
     assert again[:50] == lines[:50]
     assert [untimed(line) for line in again] == [untimed(line) for line in lines]
     world.calls.clear()
-    report = json.loads(compete(questions, "--methods", "direct,vanilla,cot", "--json", *LLM))
-    assert [line["method"] for line in report["methods"]] == ["direct", "vanilla", "cot"]
+    told = compete(questions, "--method", "direct,vanilla", "--method", "cot", "--json", *LLM)
+    assert list(figures(told)) == ["direct", "vanilla", "cot"]
     assert world.calls[:2] == [1, 32]
 
 
@@ -114,37 +126,39 @@ def untimed(line):
     return {name: value for name, value in json.loads(line).items() if name != "seconds"}
 
 
-@pytest.mark.parametrize("arguments", [("--k", 3), ("--methods", "fitrag"), ("--limit", 7)])
+@pytest.mark.parametrize("arguments", [("--k", 3), ("--method", "fitrag"), ("--limit", 7)])
 def test_other_settings_do_not_continue_a_run(questions, compete, arguments):
-    compete(questions, "--methods", "direct")
-    given = arguments if arguments[0] == "--methods" else ("--methods", "direct", *arguments)
+    compete(questions, "--method", "direct")
+    given = arguments if arguments[0] == "--method" else ("--method", "direct", *arguments)
     assert "output" in compete(questions, *given, code=2)
     compete(questions, *given, "--overwrite")
 
 
 def test_an_index_serves_rows_without_passages(tmp_path, index, questions, compete):
     bare = write(tmp_path / "bare.jsonl", [{"question": "who wrote it ?", "answers": ["Ann"]}])
-    assert "passages" in compete(bare, "--methods", "direct", code=2)
-    report = json.loads(compete(bare, "--methods", "direct", "--index", index.folder, "--json"))
-    assert report["methods"][0]["accuracy"] == 1.0
+    assert "passages" in compete(bare, "--method", "direct", code=2)
+    told = compete(bare, "--method", "direct", "--index", index.folder, "--json")
+    assert figures(told)["direct"]["accuracy"] == 1.0
 
 
 def test_a_local_model_answers_and_writes(tmp_path, questions, compete):
     from tiny_causal import write_llama
 
     base = write_llama(tmp_path / "base")
-    arguments = ("--methods", "direct,itrg", "--limit", 1, "--llm", base, "--json")
-    direct, itrg = json.loads(compete(questions, *arguments))["methods"]
+    arguments = ("--method", "direct,itrg", "--limit", 1, "--llm", base, "--json")
+    direct, itrg = figures(compete(questions, *arguments)).values()
     assert direct["llm_calls"] == 1.0 and itrg["llm_calls"] > 1.0
     assert (direct["errors"], itrg["errors"]) == (0, 0)
-    missing = compete(questions, "--overwrite", "--llm", str(tmp_path / "none"), code=2)
+    missing = compete(
+        questions, "--method", "direct", "--overwrite", "--llm", str(tmp_path / "none"), code=2
+    )
     assert "--llm" in missing or "config.json is missing" in missing
 
 
 def test_a_worse_retriever_is_made_of_the_rows(world, questions, compete):
     def found(*arguments):
-        how = ("--methods", "direct", "--json", "--overwrite", *arguments)
-        return json.loads(compete(questions, *how))["methods"][0]["accuracy"]
+        how = ("--method", "direct", "--json", "--overwrite", *arguments)
+        return figures(compete(questions, *how))["direct"]["accuracy"]
 
     worse = found("--drop-right", 0.5, "--seed", 1)
     assert worse == found("--drop-right", 0.5, "--seed", 1) < found()
@@ -152,7 +166,7 @@ def test_a_worse_retriever_is_made_of_the_rows(world, questions, compete):
 
 def test_a_row_may_lose_its_last_passage(tmp_path, world, compete):
     row = {"question": "who?", "answers": ["Ann"], "passages": passages("Ann wrote it.")}
-    compete(write(tmp_path / "one.jsonl", [row]), "--methods", "direct", "--drop-right", 1.0)
+    compete(write(tmp_path / "one.jsonl", [row]), "--method", "direct", "--drop-right", 1.0)
     (told,) = read(tmp_path / "out.jsonl")
     assert told["answer"] == "" and "error" not in told
 
@@ -165,7 +179,7 @@ def test_answers_that_are_all_errors_end_in_a_failure(
             raise RuntimeError("the reader is away")
 
     monkeypatch.setattr(models, "load_reader", lambda options: Away())
-    told = compete(questions, "--methods", "direct", "--limit", 3, code=1)
+    told = compete(questions, "--method", "direct", "--limit", 3, code=1)
     assert "every answer is an error; 3 x RuntimeError: the reader is away" in told
     code, _, err = fitrag("evaluate", "answers", tmp_path / "out.jsonl")
     assert code == 1 and "the reader is away" in err

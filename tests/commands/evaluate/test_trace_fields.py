@@ -2,10 +2,7 @@
 
 import json
 
-from fitrag_integrations.commands.evaluate.contenders import trace_fields
-from fitrag_integrations.evaluation.figures.answers import TELLS
-from fitrag_integrations.evaluation.report.questions import questions
-from fitrag_integrations.evaluation.result import Result
+from fitrag_integrations.commands.evaluate.contenders import TELLS, trace_fields
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.answering import Answered
 from fitrag_integrations.types import Action, Context, Excerpt, Passage, RetrievalDecision
@@ -35,13 +32,3 @@ def test_tells_what_was_decided_and_kept():
     assert kept == json.loads(json.dumps(kept))
     failed = trace_fields(Traced(ValueError("away")))
     assert list(failed) == ["explained"] and "away" in failed["explained"]
-
-
-def test_what_is_told_is_what_the_report_shows():
-    row = {"id": "1", "question": "On which river?", "system": "crag", **trace_fields(answered())}
-    ((shown,),) = (asked.replies for asked in questions([Result("methods", (), [row])]))
-    (kept,) = shown.excerpts
-    decided = "action: correct; retrieve, p_known 0.250, threshold 0.600: not known"
-    assert shown.decision == decided
-    assert (kept.before, kept.kept) == ("It rains. ", "The mill stands on the Sill.")
-    assert shown.trace.startswith("question: On which river")

@@ -13,18 +13,21 @@ from fitrag_integrations.cli import app
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.fit import trial
 from fitrag_integrations.commands.fit.comparing import compare, proof, sentence
+from fitrag_integrations.commands.fit.reading import read_given
+from fitrag_integrations.core.extras import installed
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.evaluation.table import Draws
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.ports import Ports
+from fitrag_integrations.retrieval.corpus.files import corpus_files
 from fitrag_integrations.training.asking_llm import AskLLM
 from fitrag_integrations.training.fitted.questions import Asked, questions_from, questions_in
 from fitrag_integrations.training.fitted.savings import LEVEL
 from fitrag_integrations.types import Passage
 
-pytest.importorskip("faiss")
+needs_index = pytest.mark.skipif(not installed("faiss"), reason="searches the corpus")
 LONG = "The weather was mild and nobody had much to say about it that whole long year. " * 2
 PEOPLE = "Ann Bo Cy Di Ed Flo Gus Hal Ida Jo Kim Lee Max Ned Ola Pam Rex Sue Tim Una Vic Wes"
 BUILDINGS = (
@@ -63,6 +66,7 @@ def run(*given):
     return done
 
 
+@needs_index
 def test_the_sentence_the_json_and_the_page_say_the_same(small, tmp_path):
     page = tmp_path / "page.html"
     done = run(*small, "--k", 3, "--out", page, "--json", "--quiet")
@@ -83,6 +87,7 @@ def test_the_sentence_the_json_and_the_page_say_the_same(small, tmp_path):
     assert not list(tmp_path.glob("*.partial"))
 
 
+@needs_index
 def test_made_questions_say_perhaps_at_most_and_unread_files_are_named(small, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -98,10 +103,11 @@ def test_made_questions_say_perhaps_at_most_and_unread_files_are_named(small, tm
     assert "skipped" not in done.stdout
     assert "2 left out or not read as usual" in done.stderr
     assert ".png: not a kind that is read: photo.png" in done.stderr
-    for name in ("bad.jsonl", "photo.png", "Files left out"):
+    for name in ("bad.jsonl", "photo.png", "Left out"):
         assert name in page.read_text()
 
 
+@needs_index
 def test_questions_without_answers_say_perhaps_at_most(small, tmp_path):
     asked = tmp_path / "questions.txt"
     asked.write_text("\n".join(one["question"] for one in questions()))
@@ -109,6 +115,7 @@ def test_questions_without_answers_say_perhaps_at_most(small, tmp_path):
     assert done.stdout.startswith("May be worth it: ") and "bundled reader finds" in done.stdout
 
 
+@needs_index
 def test_a_piped_run_says_every_few_seconds_how_far_it_is(small, tmp_path):
     code = (
         "from fitrag_integrations.commands.engine import progress; progress.LINE_SECONDS = 0.2\n"
@@ -207,6 +214,7 @@ class Seeing:
         return there[0] + " Smith" if there and f"by {there[0]}" in prompt else "nobody"
 
 
+@needs_index
 def test_a_language_model_says_what_is_kept(small, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Seeing()))
     page = tmp_path / "page.html"
@@ -218,6 +226,7 @@ def test_a_language_model_says_what_is_kept(small, tmp_path, monkeypatch):
     assert "Retrieval can be skipped for 100%." in done.stdout and "in money" in done.stdout
 
 
+@needs_index
 def test_answers_of_a_model_that_was_trained_anew_are_not_taken(small, tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Seeing()))
     (tmp_path / "lm").mkdir()
@@ -230,6 +239,7 @@ def test_answers_of_a_model_that_was_trained_anew_are_not_taken(small, tmp_path,
         run(*given)
 
 
+@needs_index
 def test_a_language_model_out_of_reach_ends_it_before_the_work(small, tmp_path, monkeypatch):
     class Silent(Seeing):
         def one(self, prompt):
@@ -239,3 +249,101 @@ def test_a_language_model_out_of_reach_ends_it_before_the_work(small, tmp_path, 
     for given in (small, small[:1]):  # with questions, and where it writes them
         with pytest.raises(PortError, match="does not answer: .*refused"):
             run(*given, "--llm", "silent", "--out", tmp_path / "page.html")
+
+
+def lists():
+    """Rows as a user's own retriever returned them: three passages of each question."""
+    passages = [{"title": t, "text": text} for t, text in zip(WHAT, texts(), strict=True)]
+    return [
+        {**one, "passages": [passages[(at + n) % len(WHAT)] for n in (1, 0, 2)]}
+        for at, one in enumerate(questions())
+    ]
+
+
+WITHOUT = """
+import sys
+for name in ("faiss", "torch", "scipy"):
+    sys.modules[name] = None
+from fitrag_integrations.core import extras
+extras.installed = lambda name, there=extras.installed: name not in sys.modules and there(name)
+from fitrag_integrations.cli import main
+main()
+"""
+
+
+def test_lists_of_an_own_retriever_are_tried_on_a_core_install(tmp_path):
+    odd = [{"question": "Who?"}, {"question": " ", "passages": ["x"]}, lists()[0], {"no": 1}]
+    rows = write(tmp_path / "rows.jsonl", [*lists(), *odd])
+    given = ["try", rows, "--out", tmp_path / "page.html", "--json"]
+    command = [sys.executable, "-c", WITHOUT, *map(str, given)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["there"] == told["questions"] == len(WHO) and told["verdict"] == "worth it"
+    assert [note["line"] for note in told["left out"]] == [23, 24, 25, 26]
+    assert "an earlier row asks" in told["left out"][2]["reason"]
+    assert "no intervals" in (tmp_path / "page.html").read_text()
+    assert told["low"] is None and told["saving"]["bounds"][0] > 0.1
+
+
+def test_lists_bring_their_questions(tmp_path):
+    rows = write(tmp_path / "rows.jsonl", lists()[:2])
+    with pytest.raises(InputError, match="the rows bring their questions"):
+        run(rows, write(tmp_path / "q.jsonl", questions()), "--out", tmp_path / "page.html")
+
+
+HEAD = "city,founded by,inhabitants\nUlm,nobody,126 000\nMainau,a monk,\n"
+TABLE_FILES = {
+    "towns.csv": HEAD,
+    "towns.tsv": HEAD.replace(",", "\t"),
+    "towns.json": '{"rows": [{"city": "Ulm", "founded by": "nobody", "inhabitants": "126 000"},'
+    ' {"city": "Mainau", "founded by": "a monk", "inhabitants": null}]}',
+    "towns.yaml": "- {city: Ulm, founded by: nobody, inhabitants: 126 000}\n"
+    "- {city: Mainau, founded by: a monk}\n",
+    "towns.jsonl": '{"city": "Ulm", "founded by": "nobody", "inhabitants": "126 000"}\n'
+    '{"city": "Mainau", "founded by": "a monk"}\n',
+}
+
+
+@pytest.mark.parametrize("name", TABLE_FILES)
+@pytest.mark.parametrize("folder", [False, True])
+def test_rows_of_a_table_are_passages_with_their_header(tmp_path, name, folder):
+    (tmp_path / name).write_text(TABLE_FILES[name])
+    if folder:
+        (tmp_path / "more.txt").write_text("The Iller ends at Ulm.")
+        (tmp_path / "photo.png").write_bytes(b"\x89PNG")
+    notes = []
+    given = read_given(tmp_path if folder else tmp_path / name, 9, notes)
+    made = [one for one in given.passages if one.source == name]
+    assert [one.text for one in made] == [
+        "city: Ulm; founded by: nobody; inhabitants: 126 000",
+        "city: Mainau; founded by: a monk",
+    ]
+    assert {one.title for one in made} == {"towns"} and made[1].id == f"{name}#2"
+    assert len(given.passages) == 2 + folder
+    assert [note.file for note in notes] == (["photo.png"] if folder else [])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.yaml"])
+def test_questions_of_a_table(tmp_path, name):
+    text = {
+        "a.csv": "question,answer\nWho?,Ann\n",
+        "a.json": '[{"question": "Who?", "answer": "Ann"}]',
+    }
+    (tmp_path / name).write_text(text.get(name, "- question: Who?\n  answer: Ann\n"))
+    assert questions_in(tmp_path / name, 9) == [Asked("Who?", ("Ann",))]
+
+
+@pytest.mark.parametrize("name", ["away", "away/rows.jsonl", "empty.csv", "bad.json"])
+def test_what_cannot_be_read_is_named(tmp_path, name):
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(InputError, match=name) as told:
+        read_given(tmp_path / name, 9, [])
+    assert "`.`" not in str(told.value) and " .: " not in str(told.value)
+
+
+def test_a_folder_that_cannot_be_opened_is_named_in_full(tmp_path):
+    notes = []
+    corpus_files(tmp_path / "away", notes.append)
+    assert [note.file for note in notes] == [str(tmp_path / "away")]

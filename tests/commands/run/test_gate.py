@@ -226,10 +226,11 @@ def test_evaluate_as_json(fitrag, tmp_path):
     code, out, err = fitrag("evaluate", "gate", rows, "--json", "--resamples", 50)
     assert code == 0, err
     report = json.loads(out)
-    assert (report["rows"], report["threshold"]) == (5, 0.5)
-    values = {name: figure["value"] for name, figure in report["figures"].items()}
-    assert values == pytest.approx(
+    assert (report["questions"], report["settings"]["options"]["threshold"]) == (5, 0.5)
+    figures = {figure["figure"]: figure for figure in report["figures"]}
+    assert {name: figure["value"] for name, figure in figures.items()} == pytest.approx(
         {
+            "known": 3 / 5,
             "accuracy of the gate": 3 / 5,
             "AUC": 5 / 6,
             "calibration error": 1.7 / 5,
@@ -244,9 +245,10 @@ def test_evaluate_as_json(fitrag, tmp_path):
             "best accuracy retrieving for half": 4 / 5,
         }
     )
-    for figure in report["figures"].values():
+    for figure in figures.values():
         assert figure["low"] <= figure["high"]
-    assert report["figures"]["oracle"]["low"] == pytest.approx(0.566, abs=1e-3)  # five of five
+    assert figures["oracle"]["low"] == pytest.approx(0.566, abs=1e-3)  # five of five
+    assert figures["AUC"]["pairs"] == [5, 3]
 
 
 def test_evaluate_as_a_table_with_a_drawing(fitrag, tmp_path):
@@ -256,6 +258,7 @@ def test_evaluate_as_a_table_with_a_drawing(fitrag, tmp_path):
     code, out, err = fitrag("evaluate", "gate", rows, "--plot", drawing, "--resamples", 20)
     assert code == 0, err
     assert "5 questions, threshold 0.5" in out and "sweep area" in out
+    assert "5 (3 of 5 are 1)" in out  # of the AUC
     assert drawing.read_bytes().startswith(b"\x89PNG")
     assert fitrag("evaluate", "gate", rows, "--plot", "sweep.txt")[0] == 2
 
@@ -264,11 +267,10 @@ def test_evaluate_at_the_threshold_of_the_gate(fitrag, tmp_path, folder, loaded)
     rows = write(tmp_path / "rows.jsonl", LABELLED)
     assert fitrag("calibrate", "gate", rows, "--model", folder)[0] == 0
     arguments = ("--model", folder, "--resamples", 10, "--json")
-    assert json.loads(fitrag("evaluate", "gate", rows, *arguments)[1])["threshold"] == (
-        pytest.approx(0.7)
-    )
+    told = json.loads(fitrag("evaluate", "gate", rows, *arguments)[1])
+    assert told["settings"]["options"]["threshold"] == pytest.approx(0.7)
     unscored = write(tmp_path / "rows2.jsonl", [{**row, "known": 1} for row in asked(3, 7)])
     report = json.loads(fitrag("evaluate", "gate", unscored, "--resamples", 10, "--json")[1])
-    assert report["threshold"] == 0.6
-    assert report["figures"]["accuracy of the gate"]["value"] == 0.5
-    assert report["figures"]["AUC"] == {"value": None, "low": None, "high": None}
+    assert report["settings"]["options"]["threshold"] == 0.6
+    values = {figure["figure"]: figure["value"] for figure in report["figures"]}
+    assert values["accuracy of the gate"] == 0.5 and values["AUC"] is None

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitrag_integrations.evaluation.figures.compress import Compressed
-from fitrag_integrations.evaluation.figures.summaries import Draws
+from fitrag_integrations.evaluation.compression import Compressed, tokens_of
+from fitrag_integrations.evaluation.table import Draws
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.savings import (
@@ -21,7 +21,6 @@ from fitrag_integrations.training.fitted.savings import (
     Curve,
     Savings,
     budgets_for,
-    cost_of,
     first_passages,
     verdict,
 )
@@ -75,11 +74,11 @@ PASSAGES = [
 def test_first_passages_fill_their_budget_and_never_exceed_it(budget, passages):
     row = Compressed("Who?", ("x",), tuple(passages), ())
     kept = first_passages(row, budget)
-    assert cost_of(kept) <= budget
+    assert tokens_of(kept) <= budget
     assert [each.passage for each in kept] == list(passages[: len(kept)])
     assert all(each.end == len(each.passage.text) for each in kept[:-1])
     if kept != row.whole and budget > 40:
-        assert cost_of(kept) > budget - 30  # a header may be what no longer fits
+        assert tokens_of(kept) > budget - 30  # a header may be what no longer fits
 
 
 def naive_kept(row, budget):

@@ -1,8 +1,7 @@
-"""Figures of compression: the answers it keeps and the tokens it saves (FIT-RAG, 4.4.2).
+"""What compression keeps of a question's answers, and for how many tokens (FIT-RAG, 4.4.2).
 
 An answer is kept where it stands, as whole tokens, in what a prompt would still show. Tokens are
-counted on that very text. The curve reads the excerpts best first; beside it stands the plain way
-of saving tokens, which is to take fewer passages of the retriever's.
+counted on that very text.
 """
 
 from __future__ import annotations
@@ -13,14 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.figures.summaries import Question
-from fitrag_integrations.evaluation.result import question_id, with_ids
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
 
 THERE, KEPT, SHARE = "answer in the passages", "answer kept", "share of tokens"
-MEANS = (THERE, KEPT, SHARE, "tokens_in", "tokens_out")
 DEPTHS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
 CUTS = 12  # thresholds between the lowest score and the highest
 
@@ -34,14 +30,12 @@ class Compressed:
         answers: Gold answers.
         passages: Passages in the retriever's order.
         excerpts: Excerpts that compression kept.
-        set: Name of the data set.
     """
 
     question: str
     answers: tuple[str, ...]
     passages: tuple[Passage, ...]
     excerpts: tuple[Excerpt, ...]
-    set: str = ""
 
     @property
     def whole(self) -> list[Excerpt]:
@@ -66,41 +60,6 @@ class Compressed:
         return any(contains_answer(text, self.answers) for text in texts)
 
 
-def compress_rows(
-    rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
-) -> list[Question]:
-    """Judge compressed passages.
-
-    Args:
-        rows: Passages and the excerpts kept of them.
-        count_tokens: Counter of tokens.
-
-    Returns:
-        The `per_question` rows of a `Result`, in the same order.
-    """
-    made: list[Question] = []
-    for row in rows:
-        there = row.holds(row.whole)
-        before, after = (_tokens(each, count_tokens) for each in (row.whole, row.excerpts))
-        made.append(
-            {
-                "id": question_id(row.question, row.answers),
-                "question": row.question,
-                "set": row.set,
-                "system": "",
-                "answers": list(row.answers),
-                "values": {
-                    THERE: float(there),
-                    **({KEPT: float(row.holds(row.excerpts))} if there else {}),
-                    SHARE: after / before,
-                    "tokens_in": float(before),
-                    "tokens_out": float(after),
-                },
-            }
-        )
-    return with_ids(made)
-
-
 def kept_curves(
     rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
 ) -> dict[str, list[list[float]]]:
@@ -119,10 +78,10 @@ def kept_curves(
     asked = [row for row in rows if row.holds(row.whole)]
     if not asked:
         return {}
-    whole = [_tokens(row.whole, count_tokens) for row in asked]
+    whole = [tokens_of(row.whole, count_tokens) for row in asked]
 
     def point(kept: Sequence[Sequence[Excerpt]]) -> list[float]:
-        tokens = [_tokens(k, count_tokens) / w for k, w in zip(kept, whole, strict=True)]
+        tokens = [tokens_of(k, count_tokens) / w for k, w in zip(kept, whole, strict=True)]
         held = [row.holds(k) for row, k in zip(asked, kept, strict=True)]
         return [float(np.mean(tokens)), float(np.mean(held))]
 
@@ -144,5 +103,6 @@ def kept_curves(
     return curves
 
 
-def _tokens(excerpts: Sequence[Excerpt], count_tokens: TokenCounter) -> int:
+def tokens_of(excerpts: Sequence[Excerpt], count_tokens: TokenCounter = approximate_tokens) -> int:
+    """Count the tokens of excerpts as a prompt shows them."""
     return count_tokens(render_excerpts(excerpts)) if excerpts else 0
