@@ -13,6 +13,8 @@ from fitrag_integrations.errors import InputError
 HIDDEN = "[hidden]"
 WEAK = 8
 """Shorter keys are placeholders that guard nothing, and may well be words of an answer."""
+PREFIX = 12
+"""From how many of its first characters on a part of a key is hidden; who cuts leaves a part."""
 _PRINTABLE = re.compile(r"[!#-\[\]-~]+")  # which JSON writes as they are
 _LOGGERS = (
     "httpx",
@@ -69,14 +71,19 @@ class Secret:
         return self._checked(os.environ[self.variable])
 
     def redact(self, text: str) -> str:
-        """Replace the key by `[hidden]`; before the text is shortened, or a part of it may stay."""
+        """Replace the key by `[hidden]`, and what is left of one that was cut off.
+
+        Redact before shortening a text: the other way round a short beginning may remain.
+        """
         key = self.reveal()
-        return text.replace(key, HIDDEN) if key else text
+        for size in range(len(key), min(len(key), PREFIX) - 1, -1):
+            text = text.replace(key[:size], HIDDEN) if size else text
+        return text
 
     def _checked(self, given: object) -> str:
         if isinstance(given, str) and _PRINTABLE.fullmatch(given.strip()):
             return given.strip()
-        allowed = "a key of printable ASCII without blanks inside, or None"
+        allowed = "a key of printable ASCII without blanks, quotes or backslashes inside, or None"
         raise InputError(
             f"`{self.variable or 'api_key'}` must be {allowed}; its value is not shown"
         )

@@ -32,7 +32,7 @@ COMPRESSORS = {
 }
 
 
-ALL = {"max_share": None, "top_n": None, "per_passage": None, "detector": False}
+ALL = {"max_share": None, "top_n": None, "detector": False}
 WORD = re.compile(r"(?!#)[\s\S]*\w")
 AS_THEY_ARE = {"deduplicate": False}
 
