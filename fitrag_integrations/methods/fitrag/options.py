@@ -165,10 +165,10 @@ class FitRagOptions(Counting, RankingOptions):
 
     Passages are scored and ranked. The `top_n` best are cut into windows of `window` sentences,
     which are scored too. Of the windows, best first, those below `min_score` go, then all after the
-    shortest prefix that `detector` finds sufficient, then what is over the budget. What does not
-    fit is skipped, and the budget filled with what fits behind it. An excerpt too long by itself is
-    shortened, sentence by sentence and then by clause and word, to the part that scores best.
-    Windows that touch are joined.
+    shortest prefix that `detector` finds sufficient, then what is over the budget. They are bought
+    in an order that no budget changes, so that a larger one keeps all that a smaller one kept.
+    Where not even the first fits, it is shortened, sentence by sentence and then by clause and
+    word, to the part that scores best. Windows that touch are joined.
 
     | call | windows | how many | how much |
     | --- | --- | --- | --- |

@@ -139,14 +139,12 @@ def test_the_folders_threshold_is_the_reducers(modern, tmp_path):
     sure = sorted(span.has_answer for span in spans)
     cut = (sure[0] + sure[1]) / 2
     ports = Ports(lambda queries: [[Passage("1", TEXT)] for _ in queries])
-    for logits in (False, True):
-        scorer = OnePassScorer.from_pruner(modern, threshold=cut)
-        method = FitRag(scorer, max_share=1.0, logits=logits)
-        context = run(method("what river", ports)).value
-        worst = spans.index(min(spans, key=lambda span: span.has_answer))
-        kept = " ".join(excerpt.text for excerpt in context.excerpts)
-        for n, (a, b) in enumerate(SPANS):
-            assert (TEXT[a:b] in kept) is (n != worst)
+    scorer = OnePassScorer.from_pruner(modern, threshold=cut)
+    context = run(FitRag(scorer, max_share=1.0)("what river", ports)).value
+    worst = spans.index(min(spans, key=lambda span: span.has_answer))
+    kept = " ".join(excerpt.text for excerpt in context.excerpts)
+    for n, (a, b) in enumerate(SPANS):
+        assert (TEXT[a:b] in kept) is (n != worst)
     all_kept = FitRag(scorer, max_share=1.0, min_score=0.0)
     assert TEXT in run(all_kept("what river", ports)).value.excerpts[0].text
     with pytest.raises(InputError, match="threshold"):
