@@ -89,7 +89,7 @@ def sentences(data):
         last = end
     assert not text[last:].strip()
     assert "".join(text[start:end] for start, end, *_ in blocks_of(text)) == text
-    assert asked_of(text) in text
+    assert set(asked_of(text)) <= {*text, " "}
     approximate_tokens(text)
 
 
