@@ -27,7 +27,7 @@ from fitrag_integrations.evaluation.answers import (
 )
 from fitrag_integrations.types import Passage
 
-__all__ = ["Failed", "Question", "Told", "count_labels", "passage_labels"]
+__all__ = ["Failed", "Outcome", "Question", "Told", "count_labels", "passage_labels"]
 
 FAILURES = ("error", "timeout", "empty", "refusal")
 NO_ANSWERS = "no gold answers to judge by"
@@ -52,6 +52,9 @@ class Failed:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
+
+
+Outcome: TypeAlias = Told | Failed
 
 
 @dataclass(frozen=True, slots=True)
