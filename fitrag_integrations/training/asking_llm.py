@@ -21,7 +21,7 @@ from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.models.remote.generator import RemoteGenerator
-from fitrag_integrations.ports import AnswerLike, Reader
+from fitrag_integrations.ports import AnswerLike, Pair, Reader
 from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.training.collecting import Failed, Outcome, Told
 from fitrag_integrations.training.journal import Heard, May, added
@@ -30,7 +30,6 @@ from fitrag_integrations.values.prompt import LimitedPrompt
 
 __all__ = ["AskLLM", "AskReader", "Asker", "PROMPT", "REFUSAL"]
 
-Pair: TypeAlias = tuple[str, Passage]
 REMEMBERED = 100_000  # pairs that a reader has read
 PROMPT = (
     "Refer to the passage below and answer the question in a few words.\n\n"

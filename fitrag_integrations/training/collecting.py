@@ -151,11 +151,6 @@ Gold: TypeAlias = Sequence[str | Sequence[str]]  # each in one wording, or in se
 TEACHERS = ("match", "recall", "judge")
 
 
-def match(answer: str, gold: Sequence[str]) -> bool:
-    """Check whether a gold answer stands in the answer as whole tokens."""
-    return contains_answer(answer, gold)
-
-
 def recall(answer: str, gold: Sequence[str]) -> float:
     """Return the largest share of a gold answer's tokens that the answer has, in [0, 1]."""
     given = Counter(tokens(answer))

@@ -18,7 +18,6 @@ from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.collecting import Failed, Outcome, Told
 
-MILLION = 1_000_000
 May: TypeAlias = Callable[[str], bool]
 Heard: TypeAlias = Callable[[str, Outcome], None]
 Send: TypeAlias = Callable[[Mapping[str, Any], May, Heard], None]
@@ -151,7 +150,7 @@ class AnswerCache:
         return outcome
 
     def _price(self, read: int, written: int) -> float:
-        return (read * self._prices[0] + written * self._prices[1]) / MILLION
+        return (read * self._prices[0] + written * self._prices[1]) / 1_000_000
 
     def _read(self, path: Path, plan: Mapping[str, object], replan: bool) -> None:
         """Read the answers of earlier runs, which had the same plan."""

@@ -34,7 +34,8 @@ from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import check_answers
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.training.asking_llm import Asker, Pair
+from fitrag_integrations.ports import Pair
+from fitrag_integrations.training.asking_llm import Asker
 from fitrag_integrations.training.collecting import Failed, Outcome, Question
 from fitrag_integrations.training.journal import AnswerCache
 from fitrag_integrations.types import Passage
