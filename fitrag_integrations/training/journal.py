@@ -166,8 +166,8 @@ class AnswerCache:
                 read, written = entry["tokens"]
                 self.tokens = added(self.tokens, (read, written))
                 if "prompt" in entry:
-                    told = Told(str(entry["answer"]), (read, written), entry.get("score"))
-                    self._known[entry["prompt"]] = told
+                    answer = Told(str(entry["answer"]), (read, written), entry.get("score"))
+                    self._known[entry["prompt"]] = answer
         except (ValueError, KeyError, TypeError, AttributeError):
             allowed = "the answers of an earlier run; this file is damaged: delete it"
             raise InputError.of("output", given=str(path), allowed=allowed) from None
