@@ -26,7 +26,6 @@ from fitrag_integrations.evaluation.thresholds.risk import Choice, Places, Tried
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.retrieval import FaissIndex, QuestionBank
 from fitrag_integrations.retrieval.corpus.documents import read_passages
-from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader
 from fitrag_integrations.training.fitted.fitting import finder
 from fitrag_integrations.training.fitted.oracle import Oracle
@@ -41,7 +40,7 @@ from fitrag_integrations.training.fitted.trying import (
     recipes,
     try_all,
 )
-from fitrag_integrations.training.journal import Account, AnswerJournal
+from fitrag_integrations.training.journal import AnswerCache
 
 SEEN = ("lost", "right", "tokens")
 
@@ -80,9 +79,8 @@ def main() -> None:
     benches = [Bench(recipes(args.k, 0.5), drop, args.confidence) for drop in args.drop]
     passages = read_passages(args.corpus, [])
     find = finder(FaissIndex.build(passages).as_retriever(args.k), args.k)
-    account = Account(approximate_tokens)
-    journal = AnswerJournal(args.out / "answers.asked", {"llm": "embedded"})
-    oracle = Oracle(AskReader(ExtractiveReader.embedded()), journal, account, print)
+    cache = AnswerCache(args.out / "answers.asked", {"llm": "embedded"})
+    oracle = Oracle(AskReader(ExtractiveReader.embedded()), cache, print)
 
     def table_of(asked: list[Asked]) -> Table:
         texts = [one.question for one in asked]

@@ -2,38 +2,35 @@
 
 Accepts any LangChain or LlamaIndex model (recognized by their methods, without an import), an
 OpenAI-compatible server, a local model, or a callable from prompts to texts; `AskReader` runs an
-extractive reader. Outcomes arrive one by one: an answer, or why there is none. Errors, timeouts,
-empty answers and refusals are retried with growing waits (tenacity).
+extractive reader. Both answer the prompts that `AnswerCache` does not know. Outcomes arrive one by
+one: an answer, or why there is none. Errors, timeouts, empty answers and refusals are retried.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 from fitrag_integrations.core.checks import can, check_number, check_text, check_whole, trait
-from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.models.remote.generator import RemoteGenerator
-from fitrag_integrations.ports import Reader
+from fitrag_integrations.ports import AnswerLike, Pair, Reader
 from fitrag_integrations.text.replies import strip_thoughts
-from fitrag_integrations.training.collecting import Failed, Told
+from fitrag_integrations.training.collecting import Failed, Outcome, Told
+from fitrag_integrations.training.journal import Heard, May, added
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.prompt import LimitedPrompt
 
 __all__ = ["AskLLM", "AskReader", "Asker", "PROMPT", "REFUSAL"]
 
-Outcome: TypeAlias = Told | Failed
-Heard = Callable[[int, Outcome], None]
-May = Callable[[str], bool]
+REMEMBERED = 100_000  # pairs that a reader has read
 PROMPT = (
     "Refer to the passage below and answer the question in a few words.\n\n"
     "Passage: {passage}\n\nQuestion: {question}\nAnswer:"
@@ -55,36 +52,39 @@ _FIELD = re.compile(r"\{(question|passage)\}")
 class AskReader:
     """Answers from an extractive reader, which costs nothing and never fails.
 
-    One call a question, so that a run that was stopped forms the same batches again. Of a passage
-    put together of `parts`, which its metadata hold, each is read, as `fitrag read` does; the
-    answer is the one it trusts most.
+    Of a passage put together of `parts`, which its metadata hold, each is read, as `fitrag read`
+    does; the answer is the one it trusts most. What was read is not read again.
     """
 
     reader: Reader
     name: str = "embedded"
-    keeps: bool = field(default=False, init=False)
+    _read: dict[Pair, AnswerLike] = field(default_factory=dict, init=False, repr=False)
 
     def prompt(self, question: str, passage: Passage) -> str:
         """Return the question and the passage."""
         return f"{question}\n{_passage_text(passage)}"
 
-    def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Answer every pair that `may` be asked; `heard` receives its place and outcome.
+    def send(self, asked: Mapping[str, Pair], may: May, heard: Heard) -> None:
+        """Answer every prompt; without a part to read the answer is empty.
 
         Args:
-            pairs: Pairs of question and passage.
-            heard: Called with the place and the outcome of each.
-            may: Whether a prompt may be sent.
+            asked: Question and passage by prompt.
+            may: Not called: reading is free.
+            heard: Called with each prompt and its answer.
         """
-        for _, group in groupby(enumerate(pairs), key=lambda placed: placed[1][0]):
-            own = [
-                (at, q, passage.metadata.get("parts") or (passage,)) for at, (q, passage) in group
-            ]
-            once = dict.fromkeys((question, part) for _, question, parts in own for part in parts)
-            read = dict(zip(once, self.reader.read(list(once)), strict=True))
-            for at, question, parts in own:
-                best = max((read[question, part] for part in parts), key=attrgetter("score"))
-                heard(at, Told(best.text, score=float(best.score)))
+        if len(self._read) > REMEMBERED:
+            self._read.clear()
+        own = {
+            prompt: [(question, part) for part in passage.metadata.get("parts", (passage,))]
+            for prompt, (question, passage) in asked.items()
+        }
+        pairs = dict.fromkeys(pair for each in own.values() for pair in each)
+        new = [pair for pair in pairs if pair not in self._read]
+        self._read.update(zip(new, self.reader.read(new) if new else (), strict=True))
+        for prompt, each in own.items():
+            found = [self._read[pair] for pair in each]
+            best = max(found, key=lambda one: one.score, default=None)
+            heard(prompt, Told(best.text, score=float(best.score)) if best else Told("", score=0.0))
 
 
 class AskLLM:
@@ -97,7 +97,8 @@ class AskLLM:
         prompt: Prompt with the fields {question} and {passage}.
         concurrency: Maximum number of prompts at once; an object with `generate` or a callable gets
             so many in a call.
-        retries: Maximum number of retries of a prompt.
+        retries: Maximum number of retries of a prompt. A model with `is_greedy`, such as a local
+            one, is asked once, and its empty reply is an empty answer.
         timeout: Seconds for each call of a LangChain or LlamaIndex model.
         wait: Maximum seconds before the second try; doubled before each further one.
         refusal: Pattern that marks an answer as a refusal.
@@ -109,8 +110,6 @@ class AskLLM:
         >>> AskLLM(lambda prompts: ["Ulm"] * len(prompts), name="mine").name
         'mine'
     """
-
-    keeps = True
 
     def __init__(
         self,
@@ -124,7 +123,6 @@ class AskLLM:
         wait: float = 0.5,
         refusal: str | re.Pattern[str] = REFUSAL,
     ) -> None:
-        self._tenacity = require_extra("tenacity", extra="remote", feature="asking a model")
         self.template = check_text("prompt", prompt)
         refuse_if(
             not {"question", "passage"} <= set(_FIELD.findall(prompt)),
@@ -132,14 +130,14 @@ class AskLLM:
             prompt,
             "a text with {question} and {passage}",
         )
-        self._concurrency = check_whole("concurrency", concurrency, low=1)
-        self._tries = 1 + check_whole("retries", retries, low=0)
+        check_whole("concurrency", concurrency, low=1)
+        self._is_greedy = trait(llm, "is_greedy", bool) or False
+        self._tries = 1 if self._is_greedy else 1 + check_whole("retries", retries, low=0)
         self._wait = check_number("wait", wait, low=0)
         self._refusal = re.compile(refusal) if isinstance(refusal, str) else refusal
         self.llm = llm
-        self._call, is_batched = caller(llm, check_number("timeout", timeout, low=0.001))
-        self._lot = self._concurrency if is_batched else 1
-        self._at_once = 1 if is_batched else self._concurrency
+        self._call, self.is_batched = caller(llm, check_number("timeout", timeout, low=0.001))
+        self._lot, self._at_once = (concurrency, 1) if self.is_batched else (1, concurrency)
         names = (trait(llm, one, str) for one in ("name", "model_name", "model", "__name__"))
         self.name = name or next(filter(None, names), type(llm).__name__)
 
@@ -150,74 +148,44 @@ class AskLLM:
         filled = _FIELD.sub(lambda match: fields[match.group(1)], template)
         return LimitedPrompt(filled, one_line=True)
 
-    def ask(self, pairs: Sequence[tuple[str, Passage]], heard: Heard, may: May) -> None:
-        """Answer all pairs; also works inside a running event loop.
+    def send(self, asked: Mapping[str, object], may: May, heard: Heard) -> None:
+        """Answer all prompts; also works inside a running event loop.
 
         Args:
-            pairs: Pairs of question and passage.
-            heard: Called with the place and the outcome of each.
+            asked: Prompts; what they are about is not read.
             may: Whether a prompt may be sent.
+            heard: Called with each prompt and its answer or failure.
         """
-        self.ask_prompts([self.prompt(*pair) for pair in pairs], heard, may)
 
-    def ask_prompts(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
-        """Answer all prompts, whatever is in them; also works inside a running event loop.
+        async def run() -> None:
+            limit = asyncio.Semaphore(self._at_once)
 
-        Args:
-            prompts: Prompts.
-            heard: Called with the place and the outcome of each.
-            may: Whether a prompt may be sent.
-        """
-        finish(lambda: self.aask(prompts, heard, may))
+            async def one(lot: Sequence[str]) -> None:
+                async with limit:
+                    await self._persist([prompt for prompt in lot if may(prompt)], heard)
 
-    async def aask(self, prompts: Sequence[str], heard: Heard, may: May) -> None:
-        """Answer all prompts without blocking the event loop.
+            async with asyncio.TaskGroup() as group:
+                for lot in chunks(asked, self._lot):
+                    group.create_task(one(lot))
 
-        Args:
-            prompts: Prompts.
-            heard: Called with the place and the outcome of each.
-            may: Whether a prompt may be sent.
-        """
-        limit = asyncio.Semaphore(self._at_once)
+        finish(run)
 
-        async def one(lot: Sequence[tuple[int, str]]) -> None:
-            async with limit:
-                await self._persist({i: prompt for i, prompt in lot if may(prompt)}, heard)
-
-        async with asyncio.TaskGroup() as group:
-            for lot in chunks(enumerate(prompts), self._lot):
-                group.create_task(one(lot))
-
-    async def _persist(self, open_: dict[int, str], heard: Heard) -> None:
-        """Request answers and retry failures; report what still failed."""
-        failed: dict[int, Failed] = {}
-        tries = self._tenacity.AsyncRetrying(
-            retry=self._tenacity.retry_if_result(bool),
-            stop=self._tenacity.stop_after_attempt(self._tries),
-            wait=self._tenacity.wait_random_exponential(multiplier=self._wait, max=30.0),
-            retry_error_callback=lambda state: state.outcome.result(),
-        )
-        if open_:
-            await tries(self._try, open_, failed, heard)
-        for i, failure in failed.items():
-            heard(i, failure)
-
-    async def _try(self, open_: dict[int, str], failed: dict[int, Failed], heard: Heard) -> int:
-        """Make one attempt; return how many prompts are worth a retry, which alone stay in
-        `open_`.
-        """
-        answers = await self._answers(list(open_.values()))
-        for i, answer in zip(list(open_), answers, strict=True):
-            outcome, is_final = self._outcome(answer)
-            paid = failed.pop(i, Failed("", "")).tokens
-            total = (outcome.tokens[0] + paid[0], outcome.tokens[1] + paid[1])
-            if isinstance(outcome, Told):
-                heard(i, Told(outcome.text, total))
-            else:
-                failed[i] = Failed(outcome.kind, outcome.message, total)
-            if is_final:
-                del open_[i]
-        return len(open_)
+    async def _persist(self, prompts: list[str], heard: Heard) -> None:
+        """Request answers, and retry failures after random, growing waits."""
+        paid = dict.fromkeys(prompts, (0, 0))
+        for tried in range(1, self._tries + 1):
+            answers = await self._answers(prompts) if prompts else ()
+            open_, prompts = prompts, []
+            for prompt, answer in zip(open_, answers, strict=True):
+                outcome, is_final = self._outcome(answer)
+                paid[prompt] = added(paid[prompt], outcome.tokens)
+                if is_final or tried == self._tries:
+                    heard(prompt, replace(outcome, tokens=paid[prompt]))
+                else:
+                    prompts.append(prompt)
+            if not prompts:
+                return
+            await asyncio.sleep(random.uniform(0, min(30.0, self._wait * 2 ** (tried - 1))))
 
     async def _answers(self, prompts: Sequence[str]) -> Sequence[Answer]:
         try:
@@ -241,7 +209,7 @@ class AskLLM:
             return answer, False
         reply = answer if isinstance(answer, Told) else Told(str(answer))
         text = strip_thoughts(reply.text).strip()
-        if not text:
+        if not text and not self._is_greedy:
             return Failed("empty", "the model returned nothing", reply.tokens), False
         if self._refusal.search(text.replace("\u2019", "'")):
             return Failed("refusal", " ".join(text.split())[:SHOWN], reply.tokens), False

@@ -27,7 +27,7 @@ from fitrag_integrations.evaluation.answers import (
 )
 from fitrag_integrations.types import Passage
 
-__all__ = ["Failed", "Question", "Told", "count_labels", "passage_labels"]
+__all__ = ["Failed", "Outcome", "Question", "Told", "count_labels", "passage_labels"]
 
 FAILURES = ("error", "timeout", "empty", "refusal")
 NO_ANSWERS = "no gold answers to judge by"
@@ -52,6 +52,9 @@ class Failed:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
+
+
+Outcome: TypeAlias = Told | Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +149,6 @@ def count_labels(rows: Iterable[Row]) -> tuple[str, dict[str, object]]:
 
 Gold: TypeAlias = Sequence[str | Sequence[str]]  # each in one wording, or in several
 TEACHERS = ("match", "recall", "judge")
-
-
-def match(answer: str, gold: Sequence[str]) -> bool:
-    """Check whether a gold answer stands in the answer as whole tokens."""
-    return contains_answer(answer, gold)
 
 
 def recall(answer: str, gold: Sequence[str]) -> float:

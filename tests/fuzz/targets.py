@@ -55,7 +55,7 @@ from fitrag_integrations.text.replies import (
 )
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.journal import AnswerJournal
+from fitrag_integrations.training.journal import AnswerCache
 from fitrag_integrations.training.rows import labelled_row, passage_row, reading_row
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
@@ -188,7 +188,7 @@ def journal(data):
     path = HOME / "answers.journal"
     path.write_bytes(data)
     with named():
-        AnswerJournal(path, {"llm": "x"}).close()
+        AnswerCache(path, {"llm": "x"}).close()
 
 
 def loaders(data):

@@ -31,7 +31,6 @@ from fitrag_integrations.evaluation.compression import THERE
 from fitrag_integrations.evaluation.plots import Plot
 from fitrag_integrations.evaluation.table import Draws, Table, page
 from fitrag_integrations.retrieval import FileNote
-from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.questions import (
     Asked,
     each_once,
@@ -41,7 +40,7 @@ from fitrag_integrations.training.fitted.questions import (
     with_answers,
     written_questions,
 )
-from fitrag_integrations.training.journal import Account, AnswerJournal
+from fitrag_integrations.training.journal import AnswerCache
 from fitrag_integrations.types import Passage
 
 if TYPE_CHECKING:  # it loads torch
@@ -177,9 +176,8 @@ class TryPlan(OwnFiles):
         beside = self.out.with_name(f"{self.out.name}.asked")
         is_folder = self.server.url is None and os.path.isdir(self.llm)
         plan = {"llm": plain(self.llm) if is_folder else asker.name}
-        with closing(AnswerJournal(beside, plan)) as journal:
-            account = Account(approximate_tokens, max_failures=100, tokens=journal.tokens)
-            yield Oracle(asker, journal, account)
+        with closing(AnswerCache(beside, plan, max_failures=100)) as cache:
+            yield Oracle(asker, cache)
 
     def _questions(
         self, passages: Sequence[Passage], given: list[Asked] | None, oracle: Oracle | None
@@ -189,8 +187,8 @@ class TryPlan(OwnFiles):
             asked = written_questions(passages, self.count, oracle)
         elif asked is None:
             asked = questions_from(passages, self.count)
-        if not asked and oracle is not None and oracle.account.last is not None:
-            raise PortError(f"the language model does not answer: {oracle.account.last}")
+        if not asked and oracle is not None and oracle.cache.last is not None:
+            raise PortError(f"the language model does not answer: {oracle.cache.last}")
         if not asked:
             allowed = "questions of yours: no sentence of the corpus makes one"
             raise InputError.of("questions", given=None, allowed=allowed)

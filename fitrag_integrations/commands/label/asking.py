@@ -1,7 +1,7 @@
 """What the verbs share that ask about passages: `fitrag label bilabel` and `label eligibility`.
 
 Rows become questions with passages, whoever reads them is asked, and the rows go out as those of
-any verb. Every answer is in a journal beside the output before its row is, so none is asked twice.
+any verb. Every answer is in a file beside the output before its row is, so none is asked twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import typer
 
-from fitrag_integrations.commands.engine.batch import Here, Verb, check_names, run_batch
+from fitrag_integrations.commands.engine.batch import Done, Here, Verb, check_names, run_batch
 from fitrag_integrations.commands.engine.options import Depth, EncoderHardware, RunSettings
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
 from fitrag_integrations.commands.engine.rows import Line, passages_of, question_of, read_rows
@@ -30,14 +30,14 @@ from fitrag_integrations.commands.label.llms import (
 )
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.core.progress import Terminated
+from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import check_answers
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.asking_llm import Asker, Outcome
-from fitrag_integrations.training.collecting import Failed, Question
-from fitrag_integrations.training.journal import Account, AnswerJournal
+from fitrag_integrations.ports import Pair
+from fitrag_integrations.training.asking_llm import Asker
+from fitrag_integrations.training.collecting import Failed, Outcome, Question
+from fitrag_integrations.training.journal import AnswerCache
 from fitrag_integrations.types import Passage
 
 FOR_READERS = ("passage", "negatives", "answer_start")  # of a reading row; not written out
@@ -66,7 +66,7 @@ class AskingPlan:
     budget: Budget = Budget()
     seed: Annotated[int | None, Option("Shuffle the questions.", default="their order")] = None
     hardware: EncoderHardware = EncoderHardware()
-    how: RunSettings = RunSettings()  # one process writes the journal of answers
+    how: RunSettings = RunSettings()  # one process writes the answers
 
     def questions(self) -> Questions:
         """Return how rows become questions."""
@@ -93,23 +93,17 @@ class AskingPlan:
             random.Random(self.seed).shuffle(given)
         given = given[: self.limit or None]
         run = going(self.name, self, self.out, anew=self.how.overwrite)
-        with run as stopping, closing(self._journal(target)) as journal:
+        with run as stopping, closing(self._cache(target, stopping)) as cache:
             asker = load_asker(self.asking, self.hardware)
-            account = Account(
-                approximate_tokens,
-                longest=self.asking.max_new_tokens,
-                tokens=journal.tokens,
-                **asdict(self.budget),
-            )
-            verb, shown = self.verb(Asked(asker, journal, account)), not self.how.quiet
+            verb, shown = self.verb(Asked(asker, cache)), not self.how.quiet
             with progress_bar("asking", len(given), shown=shown, verb=self.name) as bar:
                 done = run_batch(Here(verb), given, self.out, advance=bar, stopping=stopping)
-        self._summarize(account, done.summary.errors)
-        if account.stopped and not self.how.keep_going:
+        self._summarize(cache, done)
+        if cache.stopped and not self.how.keep_going:
             raise typer.Exit(1)
-        leave(replace(done, stopped=done.stopped and not account.stopped), self.how)
+        leave(replace(done, stopped=done.stopped and not cache.stopped), self.how)
 
-    def _journal(self, target: Path) -> AnswerJournal:
+    def _cache(self, target: Path, stopping: Stopping) -> AnswerCache:
         """Open the answers beside an output; raises `InputError` for an output that has none."""
         path = target.with_name(f"{target.name}.asked")
         if self.how.overwrite:
@@ -117,22 +111,31 @@ class AskingPlan:
         has_rows = target.exists() and target.stat().st_size > 0
         allowed = f"an output with {path.name} beside it, another one, or --overwrite"
         refuse_if(has_rows and not path.exists(), "output", str(target), allowed)
-        kept = {"llm": self.asking.llm, "max-new-tokens": self.asking.max_new_tokens}
-        return AnswerJournal(path, kept, replan=not has_rows)
+        longest = self.asking.max_new_tokens
+        return AnswerCache(
+            path,
+            {"llm": self.asking.llm, "max-new-tokens": longest},
+            replan=not has_rows,
+            longest=longest,
+            is_ending=lambda: stopping.asked,
+            **asdict(self.budget),
+        )
 
-    def _summarize(self, account: Account, errors: int) -> None:
+    def _summarize(self, cache: AnswerCache, done: Done) -> None:
         text, counts = self.counted(
             dict(row.given) for row in read_rows(jsonl.read_lines(self.out))
         )
         if not self.how.quiet:
             typer.echo(text, err=True)
-            typer.echo(f"{account}; {errors} error rows", err=True)
+            typer.echo(f"{cache}; {done.summary.errors} error rows", err=True)
         if self.how.json:
-            cost = {"asked": account.asked, "tokens": account.tokens, "cost": account.cost}
-            summary = {"output": self.out, **counts, **cost, "stopped": account.stopped or None}
+            cost = {"asked": cache.asked, "tokens": cache.tokens, "cost": cache.cost}
+            summary = {"output": self.out, **counts, **cost, "stopped": cache.stopped or None}
             typer.echo(json.dumps(summary))
-        if account.stopped:
-            typer.echo(f"fitrag {self.name}: stopped: {account.stopped}", err=True)
+        if why := cache.stopped or ("asked to stop" if done.stopped else ""):
+            kept = f"{done.summary.rows} rows and {len(cache)} answers are kept"
+            said = f"stopped: {why}; {kept}, and the same command goes on after them"
+            typer.echo(f"fitrag {self.name}: {said}", err=True)
 
 
 @dataclass(frozen=True)
@@ -169,15 +172,11 @@ class Questions:
 
 
 class Asked:
-    """Labels of pairs, stored as soon as each answer arrives.
+    """Labels of pairs. A run that may not ask more ends with the first row left unfinished."""
 
-    What is in the journal is not asked. Where the account says no, the run ends with the first row
-    that is left unfinished.
-    """
-
-    def __init__(self, asker: Asker, journal: AnswerJournal, account: Account) -> None:
-        self.asker, self._journal, self._account = asker, journal, account
-        self._port: Port[tuple[str, Passage], Outcome | None] = Port.of("answer", self._answers)
+    def __init__(self, asker: Asker, cache: AnswerCache) -> None:
+        self.asker, self._cache = asker, cache
+        self._port: Port[Pair, Outcome | None] = Port.of("answer", self._answers)
 
     def about(self, question: Question) -> Flow[list[Outcome | None]]:
         """Label each passage of a question; without gold answers nothing is asked."""
@@ -191,25 +190,10 @@ class Asked:
     def check(self, outcomes: Sequence[Outcome | None]) -> None:
         """End the run before a row that is not settled; what failed as it ended is asked anew."""
         failed = any(isinstance(outcome, Failed) for outcome in outcomes)
-        if None in outcomes or (failed and self._account.stopped):
+        if None in outcomes or (failed and self._cache.stopped):
             raise Terminated
 
-    def _answers(self, pairs: Sequence[tuple[str, Passage]]) -> list[Outcome | None]:
+    def _answers(self, pairs: Sequence[Pair]) -> list[Outcome | None]:
         prompts = [self.asker.prompt(*pair) for pair in pairs]
-        outcomes: dict[str, Outcome | None] = {one: self._journal.get(one) for one in prompts}
-        # the same prompt twice in a lot is asked once
-        new = {p: pair for p, pair in zip(prompts, pairs, strict=True) if outcomes[p] is None}
-        places = list(new)
-
-        def heard(at: int, outcome: Outcome) -> None:
-            if self.asker.keeps:
-                outcome = self._account.heard(places[at], outcome)
-                self._journal.keep(places[at], outcome)
-            else:
-                self._account.asked += 1
-            outcomes[places[at]] = outcome
-
-        may = self._account.may if self.asker.keeps else lambda prompt: True
-        self.asker.ask(list(new.values()), heard, may)
-        self._journal.sync()
-        return [outcomes[prompt] for prompt in prompts]
+        outcomes = self._cache(dict(zip(prompts, pairs, strict=True)), self.asker.send)
+        return [outcomes.get(prompt) for prompt in prompts]

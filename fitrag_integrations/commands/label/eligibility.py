@@ -22,8 +22,8 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.asking_llm import AskReader, Outcome
-from fitrag_integrations.training.collecting import Question, Told
+from fitrag_integrations.training.asking_llm import AskReader
+from fitrag_integrations.training.collecting import Outcome, Question, Told
 from fitrag_integrations.training.eligibility.rows import (
     BOTH,
     KINDS,

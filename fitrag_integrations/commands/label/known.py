@@ -18,6 +18,7 @@ from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.label.llms import SERVED_TOKENS, LabelPlan, load_llm
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.judging import gold, judge_prompt
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.slimplm.steps import UNREAD, Rewriter, heuristic_answer
@@ -145,7 +146,7 @@ def known_verb(
             label = {"ratio": ratio, "known": ratio > theta}
         elif judging is None:
             texts = wordings(answers)
-            is_match = teachers.match if teacher == "match" else teachers.recall
+            is_match = contains_answer if teacher == "match" else teachers.recall
             label = {"known": is_match(answer, texts) > 0.5}
         elif answer:  # otherwise there is nothing to judge
             (right,) = yield from judging.ask([judge_prompt(question, answer, wordings(answers))])

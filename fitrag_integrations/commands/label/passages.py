@@ -27,6 +27,7 @@ from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.rows import read_rows
 from fitrag_integrations.flow import Flow
+from fitrag_integrations.training.asking_llm import AskLLM
 from fitrag_integrations.training.collecting import count_labels, passage_labels
 from fitrag_integrations.training.negatives import candidates, mine_negatives
 from fitrag_integrations.training.options import Out, Rows
@@ -190,7 +191,8 @@ class LabelBilabel(AskingPlan):
             passages = [{**one, **label} for one, label in zip(given, labels, strict=True)]
             return {"passages": passages, "llm": asked.asker.name}
 
-        lot = 4 * self.asking.server.concurrency
+        lots = 1 if isinstance(asked.asker, AskLLM) and asked.asker.is_batched else 4
+        lot = lots * self.asking.server.concurrency
         adds = ("passages", "llm")
         return Verb(
             flow, lambda t: t.value, adds, drops=FOR_READERS, lot=lot, weight=questions.weight

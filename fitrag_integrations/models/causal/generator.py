@@ -56,6 +56,7 @@ class LocalGenerator(Writer, CausalModel):
     """
 
     kind = "generator"
+    is_greedy = True  # the same prompt gets the same reply
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 Half of the questions are for choosing: labels, the scorer, thresholds, and the order in which
 settings are tested. The other half is used once, to certify how cheap a setting may be. Every
-answer is in a journal, so a stopped run continues and writes the same folder. Retrievers of
+answer is in a file, so a stopped run continues and writes the same folder. Retrievers of
 LangChain and LlamaIndex are recognized by their modules; neither framework is imported.
 """
 
@@ -56,7 +56,7 @@ from fitrag_integrations.training.fitted.trying import (
     recipes,
     try_all,
 )
-from fitrag_integrations.training.journal import Account, AnswerJournal
+from fitrag_integrations.training.journal import AnswerCache
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.search_results import first_text, made_id
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -211,17 +211,17 @@ def fit(
     folder = Path(out)
     asker = llm if isinstance(llm, AskLLM | AskReader) else _asker(llm)
     plan = {"llm": asker.name, "prompts": _digest([WITH.text, WITHOUT.text])}
-    with closing(AnswerJournal(folder / JOURNAL, plan)) as journal:
-        account = Account(
-            approximate_tokens,
-            price_read=0.0 if prices is None else prices.tokens_in,
-            price_written=0.0 if prices is None else prices.tokens_out,
-            max_cost=budget,
-            max_failures=100,
-            longest=LONGEST,
-            tokens=journal.tokens,
-        )
-        oracle = Oracle(asker, journal, account, tell)
+    cache = AnswerCache(
+        folder / JOURNAL,
+        plan,
+        price_read=0.0 if prices is None else prices.tokens_in,
+        price_written=0.0 if prices is None else prices.tokens_out,
+        max_cost=budget,
+        max_failures=100,
+        longest=LONGEST,
+    )
+    with closing(cache):
+        oracle = Oracle(asker, cache, tell)
         asked = _questions(questions, passages, folder / QUESTIONS, wish, oracle)
         if update and passages:
             asked = refreshed(asked, passages, wish.count, oracle)

@@ -1,4 +1,4 @@
-"""Answer questions from contexts once: every answer of the language model is kept in a journal.
+"""Answer questions from contexts once: every answer of the language model is kept in a file.
 
 For a model that returns token probabilities, one draft per question also serves every gate on
 drafts, and P(True) is computed on that draft. A question without a measurement counts as unknown.
@@ -9,24 +9,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 from fitrag_integrations.core.checks import can
 from fitrag_integrations.errors import PortError
 from fitrag_integrations.methods.compose.fitted import FittedTemplate
 from fitrag_integrations.methods.ik.gates import GATES, KNOW_PROMPT, TRUE_PROMPT
-from fitrag_integrations.ports import AnswerLike
-from fitrag_integrations.training.asking_llm import AskLLM, AskReader
-from fitrag_integrations.training.collecting import Failed, Told
-from fitrag_integrations.training.journal import Account, AnswerJournal
+from fitrag_integrations.training.asking_llm import Asker, AskLLM
+from fitrag_integrations.training.collecting import Told
+from fitrag_integrations.training.journal import AnswerCache, Heard, May, Send
 from fitrag_integrations.types import Context, Draft, Excerpt, Passage
 from fitrag_integrations.values.prompt import LimitedPrompt
 
 REACHED = 3  # questions that a language model may fail on before it counts as out of reach
-AT_ONCE = 32  # prompts between two looks at the account
-Open: TypeAlias = Mapping[str, Context]
+AT_ONCE = 32  # prompts between two reports of the progress
 
 
 def prompt_of(context: Context) -> str:
@@ -38,15 +36,13 @@ def prompt_of(context: Context) -> str:
 class Oracle:
     """Source of answers from contexts and to prompts; None for an answer that failed.
 
-    Raises `PortError` where the account says stop; what was answered is kept. `tell` hears how far
+    Raises `PortError` where the cache stopped; what was answered is kept. `tell` hears how far
     it is.
     """
 
-    asker: AskLLM | AskReader
-    journal: AnswerJournal
-    account: Account
+    asker: Asker
+    cache: AnswerCache
     tell: Callable[[str], None] | None = None
-    _spans: dict[tuple[str, Passage], AnswerLike] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -73,7 +69,7 @@ class Oracle:
         """Measure each text with one call for many, and store the results as they arrive.
 
         Args:
-            what: Name of the measurement in the journal.
+            what: Name of the measurement in the cache.
             texts: The texts.
             ask: Function that measures some texts.
             write: Function that makes a text of a result.
@@ -81,19 +77,18 @@ class Oracle:
         Returns:
             The stored results; a missing one is blank, and is not requested again.
         """
-        keys = {text: f"{what}\n{text}" for text in texts}
-        open_ = [text for text in keys if self.journal.get(keys[text]) is None]
-        for start in range(0, len(open_), AT_ONCE):
-            lot = [one for one in open_[start : start + AT_ONCE] if self.account.may(one)]
+
+        def send(asked: Mapping[str, str], may: May, heard: Heard) -> None:
+            lot = {key: text for key, text in asked.items() if may(key)}
             try:
-                replies = ask(lot) if lot else ()
+                replies = ask(list(lot.values())) if lot else ()
             except Exception as error:  # noqa: BLE001 - not every server returns probabilities
                 replies = [error] * len(lot)
-            for text, reply in zip(lot, replies, strict=True):
-                own = Told("" if isinstance(reply, Exception) else write(reply))
-                self.journal.keep(keys[text], self.account.heard(text, own))
-            self._after(start + len(lot), len(open_))
-        return [self._text(keys[text]) or "" for text in texts]
+            for key, reply in zip(lot, replies, strict=True):
+                heard(key, Told("" if isinstance(reply, Exception) else write(reply)))
+
+        found = self._ask([f"{what}\n{text}" for text in texts], texts, send)
+        return [text or "" for text in found]
 
     def reach(self, questions: Sequence[str]) -> None:
         """Answer the first questions without passages, which is needed anyway, and keep that.
@@ -103,13 +98,12 @@ class Oracle:
         """
         bare = [Context(question) for question in questions[:REACHED]]
         if bare and all(answer is None for answer in self.answers(bare)):
-            raise PortError(f"the language model does not answer: {self.account.last}")
+            raise PortError(f"the language model does not answer: {self.cache.last}")
 
     def answers(self, contexts: Sequence[Context]) -> list[str | None]:
         """Answer each context's question from its excerpts, without any from what is known."""
-        prompts = [prompt_of(context) for context in contexts]
-        self._fill(dict(zip(prompts, contexts, strict=True)))
-        return [self._text(prompt) for prompt in prompts]
+        pairs = [(one.question, _passage(one.excerpts)) for one in contexts]
+        return self._ask([prompt_of(context) for context in contexts], pairs, self.asker.send)
 
     def answers_from(
         self, found: Mapping[str, Sequence[Passage]], questions: Sequence[str]
@@ -124,64 +118,36 @@ class Oracle:
 
     def texts(self, prompts: Sequence[str]) -> list[str | None]:
         """Answer prompts of any kind."""
-        self._fill({prompt: Context(prompt) for prompt in prompts})
-        return [self._text(prompt) for prompt in prompts]
+        return self._ask(prompts, prompts, self.asker.send)
 
-    def _text(self, prompt: str) -> str | None:
-        known = self.journal.get(prompt)
-        return None if known is None else known.text
-
-    def _fill(self, prompts: Open) -> None:
-        """Answer all prompts that the journal does not know; equal ones once."""
-        open_ = [prompt for prompt in prompts if self.journal.get(prompt) is None]
+    def _ask(self, prompts: Sequence[str], about: Sequence[Any], send: Send) -> list[str | None]:
+        """Answer all prompts that the cache does not know; equal ones once."""
+        asked = dict(zip(prompts, about, strict=True))
+        open_ = [prompt for prompt in asked if self.cache.get(prompt) is None]
         for start in range(0, len(open_), AT_ONCE):
             lot = open_[start : start + AT_ONCE]
-            if isinstance(self.asker, AskLLM):
-
-                def heard(at: int, outcome: Told | Failed, lot: list[str] = lot) -> None:
-                    self.journal.keep(lot[at], self.account.heard(lot[at], outcome))
-
-                self.asker.ask_prompts(lot, heard, self.account.may)
-            else:
-                self._read(self.asker, {prompt: prompts[prompt] for prompt in lot})
-            self._after(start + len(lot), len(open_))
-
-    def _after(self, done: int, whole: int) -> None:
-        """Flush a batch to disk, and raise if the account says stop."""
-        self.journal.sync()
-        if self.account.stopped:
-            said = "what was answered is kept, and the same call goes on"
-            raise PortError(f"stopped: {self.account.stopped}; {said}")
-        self.say(f"{done}/{whole} asked; {self.account}")
+            self.cache({prompt: asked[prompt] for prompt in lot}, send)
+            if self.cache.stopped:
+                said = "what was answered is kept, and the same call goes on"
+                raise PortError(f"stopped: {self.cache.stopped}; {said}")
+            self.say(f"{start + len(lot)}/{len(open_)} asked; {self.cache}")
+        found = [self.cache.get(prompt) for prompt in prompts]
+        return [None if one is None else one.text for one in found]
 
     def say(self, message: str) -> None:
         """Report the progress to the listener."""
         if self.tell is not None:
             self.tell(message)
 
-    def _read(self, asker: AskReader, contexts: Open) -> None:
-        """Read the excerpts; where there are none there is no answer."""
-        for prompt in (prompt for prompt, c in contexts.items() if not c.excerpts):
-            self.journal.keep(prompt, Told(""))
-        read = {prompt: c for prompt, c in contexts.items() if c.excerpts}
-        own = {
-            prompt: [(c.question, _bare(each)) for each in c.excerpts] for prompt, c in read.items()
-        }
-        new = list(dict.fromkeys(p for each in own.values() for p in each if p not in self._spans))
-        self._spans |= zip(new, asker.reader.read(new) if new else (), strict=True)
-        for prompt, pairs in own.items():
-            found = [self._spans[pair] for pair in pairs]
-            self.journal.keep(prompt, Told(max(found, key=lambda one: one.score).text))
-        self.account.asked += len(contexts)
 
-
-def _bare(excerpt: Excerpt) -> Passage:
-    """Return an excerpt as a passage that is equal to any other with the same words."""
-    return Passage("", excerpt.text, excerpt.passage.title)
+def _passage(excerpts: Sequence[Excerpt]) -> Passage:
+    """Return a passage for a reader, whose parts are equal to any others with the same words."""
+    parts = tuple(Passage("", each.text, each.passage.title) for each in excerpts)
+    return Passage("", "", metadata={"parts": parts})
 
 
 P_TRUE = "p_true"
-DRAFT, YES = "draft", "p_yes"  # what is measured, in the journal
+DRAFT, YES = "draft", "p_yes"  # what is measured, in the cache
 
 
 def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float]]:

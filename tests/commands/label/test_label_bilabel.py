@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -13,6 +14,7 @@ from command_fakes import FirstWord, read, write
 
 from fitrag_integrations.cli import main
 from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.label import llms
 
 
 @pytest.fixture
@@ -25,6 +27,7 @@ def server():
         passage = prompt.partition("Passage: ")[2].partition("\n\nQuestion")[0]
         with lock:
             asked[prompt] += 1
+        time.sleep(made.pause)
         told = next((t for mark, t in replies.items() if mark in passage), None)
         status, message = (200, passage.split()[1]) if told is None else told
         choice = {"message": {"role": "assistant", "content": message}}
@@ -32,7 +35,7 @@ def server():
         return status, {"choices": [choice], "usage": usage}
 
     with serving(reply) as made:
-        made.asked, made.replies = asked, replies
+        made.asked, made.replies, made.pause = asked, replies, 0.0
         yield made
 
 
@@ -204,6 +207,28 @@ def test_the_embedded_reader_is_the_default(fitrag, monkeypatch, tmp_path):
     assert json.loads(told)["groups"]["1,0"] == 2 and found["passages"][0]["reader_score"]
 
 
+class Mute:
+    """A local model, which writes nothing about part 1."""
+
+    name, is_greedy = "mute", True
+    calls = 0
+
+    def generate(self, prompts):
+        self.calls += len(prompts)
+        return ["" if "part 1\n" in prompt else "Rome1" for prompt in prompts]
+
+
+def test_an_empty_reply_of_a_local_model_is_a_wrong_answer(fitrag, monkeypatch, tmp_path):
+    llm = Mute()
+    monkeypatch.setattr(llms, "load_llm", lambda *given, **options: llm)
+    source, out = write(tmp_path / "rows.jsonl", [row(1)]), tmp_path / "out.jsonl"
+    code, _, err = fitrag("label", "bilabel", source, "--out", out, "--llm", "mute")
+    (found,) = read(out)
+    assert [p["llm_prefer"] for p in found["passages"]] == [1, 0, 1, 1]
+    assert found["passages"][1]["answer"] == "" and code == 0 and llm.calls == 4
+    assert "4 asked, 0 failed" in err
+
+
 LAUNCH = """
 import json, os, random, signal, sys, time
 import httpx, tenacity
@@ -259,6 +284,28 @@ def test_killed_twenty_times_the_file_is_that_of_an_undisturbed_run(server, tmp_
     assert prompts and set(prompts.values()) == {1}  # what was answered was not asked again
     again = server.asked - asked - asked
     assert sum(again.values()) <= 20 * 8  # what was under way as it was killed
+
+
+def test_a_run_that_is_asked_to_stop_sends_no_more_and_says_what_is_kept(server, tmp_path, fitrag):
+    server.pause = 0.1
+    source, out = (
+        write(tmp_path / "rows.jsonl", [row(i, 40) for i in range(3)]),
+        tmp_path / "o.jsonl",
+    )
+    asking = ["--llm", "table", "--url", server.url, "--concurrency", "2"]
+    arguments = ["label", "bilabel", str(source), "--out", str(out), *asking]
+    run = "import sys; from fitrag_integrations.cli import main; main(sys.argv[1:])"
+    child = subprocess.Popen([sys.executable, "-c", run, *arguments], stderr=-1, text=True)
+    while server.asked.total() < 6 and child.poll() is None:
+        time.sleep(0.01)
+    child.terminate()
+    _, err = child.communicate(timeout=60)
+    kept = sum("prompt" in entry for entry in read(tmp_path / "o.jsonl.asked"))
+    assert child.returncode == 143 and 5 <= kept == server.asked.total() < 20
+    assert f"stopped: asked to stop; 0 rows and {kept} answers are kept" in err
+    server.pause = 0.0
+    assert fitrag(*arguments)[0] == 0
+    assert len(read(out)) == 3 and set(server.asked.values()) == {1}
 
 
 def test_a_run_killed_in_the_middle_of_a_line(server, tmp_path, fitrag):

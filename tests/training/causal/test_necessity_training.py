@@ -15,7 +15,7 @@ from fitrag_integrations.training.causal.slimplm import (
     balanced,
     fit_necessity,
 )
-from fitrag_integrations.training.collecting import match, matching_ratio, recall
+from fitrag_integrations.training.collecting import matching_ratio, recall
 from fitrag_integrations.training.rows import known_rows, write_jsonl
 
 TOY = {"epochs": 8.0, "rate": 2e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
@@ -72,7 +72,6 @@ def test_the_label_of_a_draft(draft, answers, ratio, known):
 
 
 def test_the_teachers_compare_strings():
-    assert match("It was Rome.", ["Paris", "rome"]) and not match("Romeo", ["Rome"])
     assert recall("the Black ocean", ["Black Sea", "North Atlantic Ocean"]) == 0.5
     assert recall("black sea", ["the Black Sea"]) == pytest.approx(2 / 3)
     assert recall("sea sea", ["sea"]) == 1.0 and recall("sea", ["?!"]) == 0.0

@@ -1,7 +1,8 @@
-"""Labels by hand, what counts as no answer, the account, and the journal of answers."""
+"""Labels by hand, what counts as no answer, and the cache of answers."""
 
 import asyncio
 import json
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.evaluation.answers import check_answers, matches_pattern
-from fitrag_integrations.training.asking_llm import REFUSAL, AskLLM
+from fitrag_integrations.training.asking_llm import REFUSAL, AskLLM, AskReader
 from fitrag_integrations.training.collecting import (
     Failed,
     Question,
@@ -17,7 +18,7 @@ from fitrag_integrations.training.collecting import (
     count_labels,
     passage_labels,
 )
-from fitrag_integrations.training.journal import AnswerJournal
+from fitrag_integrations.training.journal import AnswerCache
 
 SEA = Passage("", "The Danube ends in the Black Sea.", "Danube")
 TOWN = Passage("", "Ulm lies on it.", "Ulm")
@@ -31,8 +32,9 @@ def always(prompt):
 def ask(llm, pairs=PAIRS, **options):
     heard = {}
     asker = AskLLM(llm, wait=0.0, **{"retries": 2, **options})
-    asker.ask(pairs, heard.__setitem__, always)
-    return [heard[i] for i in range(len(pairs))]
+    prompts = [asker.prompt(*pair) for pair in pairs]
+    asker.send(dict(zip(prompts, pairs, strict=True)), always, heard.__setitem__)
+    return [heard[prompt] for prompt in prompts]
 
 
 def test_labels_are_separate_and_no_answer_is_no_zero():
@@ -113,7 +115,7 @@ def test_only_what_failed_is_tried_again_and_it_is_told_by_its_kind():
         calls.append(len(prompts))
         return ["the Black Sea", "", "I’m sorry, I can’t assist with that."][-len(prompts) :]
 
-    told, empty, refusal = ask(llm, [*PAIRS, PAIRS[1]])
+    told, empty, refusal = ask(llm, [*PAIRS, ("what town?", TOWN)])
     assert told == Told("the Black Sea") and calls == [3, 2, 2]
     assert (empty.kind, refusal.kind) == ("empty", "refusal")
 
@@ -180,7 +182,8 @@ def test_models_of_the_frameworks():
 
 async def test_a_model_is_asked_where_a_loop_is_running_and_never_more_at_once_than_allowed():
     llm = Completing()
-    assert ask(llm, PAIRS * 10, concurrency=3) == [Told("Black Sea")] * 20
+    pairs = [(f"what sea {i}?", SEA) for i in range(20)]
+    assert ask(llm, pairs, concurrency=3) == [Told("Black Sea")] * 20
     assert llm.most == 3
 
 
@@ -212,35 +215,128 @@ def test_the_prompt_is_filled_once():
 PLAN = {"llm": "one", "depth": 5}
 
 
-def test_the_journal_knows_answers_and_cuts_what_is_half_written(tmp_path):
+def sending(outcomes):
+    """Send nothing: the outcomes are known."""
+
+    def send(asked, may, heard):
+        for prompt in asked:
+            if may(prompt):
+                heard(prompt, outcomes[prompt])
+
+    return send
+
+
+def test_the_cache_knows_answers_and_cuts_what_is_half_written(tmp_path):
     path = tmp_path / "out.jsonl.asked"
-    journal = AnswerJournal(path, PLAN)
-    journal.keep("who?", Told("a king\u2028", (4, 2)))
-    journal.keep("when?", Failed("empty", "nothing", (3, 0)))
-    journal.close()
+    said = {
+        "who?": Told("a king\u2028", (4, 2)),
+        "when?": Failed("empty", "nothing", (3, 0)),
+        "where?": Told("Ulm", score=0.25),
+    }
+    cache = AnswerCache(path, PLAN)
+    assert cache(dict.fromkeys(said), sending(said)) == said
+    cache.close()
     whole = path.read_bytes()
     for cut in range(len(whole) + 1):
         path.write_bytes(whole[:cut])
-        journal = AnswerJournal(path, PLAN)
-        known, tokens = journal.get("who?"), journal.tokens
-        journal.close()
+        cache = AnswerCache(path, PLAN)
+        known, tokens = [cache.get(prompt) for prompt in said], cache.tokens
+        cache.close()
         lines = whole[:cut].count(b"\n")
-        assert known == (Told("a king\u2028", (4, 2)) if lines > 1 else None)
-        assert tokens == ((0, 0), (0, 0), (4, 2), (7, 2))[lines]
+        expected = [said[p] if lines > least else None for p, least in (("who?", 1), ("where?", 3))]
+        assert known == [expected[0], None, expected[1]]
+        assert tokens == ((0, 0), (0, 0), (4, 2), (7, 2), (7, 2))[lines]
         assert (
             path.read_bytes() == whole[:cut].rpartition(b"\n")[0] + b"\n" * bool(lines) or not lines
         )
         assert json.loads(path.read_text().splitlines()[0]) == {"plan": PLAN}
 
 
-def test_the_journal_refuses_a_second_writer_another_plan_and_damage_by_name(tmp_path):
+def test_only_what_failed_is_asked_again(tmp_path):
+    asked = []
+
+    def llm(prompts):
+        asked.append(list(prompts))
+        return ["one" if prompt == "a" or len(asked) > 1 else "" for prompt in prompts]
+
+    send = AskLLM(llm, retries=0).send
+    with closing(AnswerCache(tmp_path / "asked", PLAN)) as cache:
+        found = cache(dict.fromkeys("ab"), send)
+        assert found["a"].text == "one" and found["b"].kind == "empty"
+    with closing(AnswerCache(tmp_path / "asked", PLAN)) as cache:
+        assert [one.text for one in cache(dict.fromkeys("aab"), send).values()] == ["one"] * 2
+        assert len(cache) == 2 and "1 asked, 0 failed" in str(cache)
+    assert asked == [["a", "b"], ["b"]]
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked", "reason"),
+    [
+        ({"price_read": 1e6, "max_cost": 2.5}, 2, "could exceed the cost of 2.5"),
+        ({"max_failures": 3}, 3, "3 failures in a row, the last: error: no"),
+        ({"is_ending": lambda: True}, 0, None),
+    ],
+)
+def test_what_may_not_be_asked_is_left_out(tmp_path, limits, asked, reason):
+    said = dict.fromkeys(map(str, range(5)), Told("yes", (1, 0)))
+    if "max_failures" in limits:
+        said = dict.fromkeys(said, Failed("error", "no"))
+    with closing(AnswerCache(tmp_path / "asked", PLAN, **limits, longest=1)) as cache:
+        assert len(cache(said, sending(said))) == cache.asked == asked
+        assert (reason or "") in cache.stopped and bool(cache.stopped) == bool(reason)
+
+
+class Greedy:
+    """Write the same each time, as a local model does."""
+
+    name, is_greedy = "local", True
+
+    def __init__(self):
+        self.calls = []
+
+    def generate(self, prompts):
+        self.calls.append(len(prompts))
+        return ["", "I'm sorry, but I can't help with that."][: len(prompts)]
+
+
+def test_a_greedy_model_is_asked_once_and_its_empty_reply_is_an_answer():
+    llm = Greedy()
+    empty, refusal = ask(llm, retries=4)
+    assert empty == Told("") and refusal.kind == "refusal" and llm.calls == [2]
+    (labels,) = passage_labels(Question("what sea?", ("Black Sea",), (SEA,)), [empty])
+    assert labels == {"has_answer": 1, "llm_prefer": 0, "answer": ""}
+
+
+class Counting:
+    """Read the first word, and count what was read."""
+
+    def __init__(self):
+        self.read_pairs = []
+
+    def read(self, pairs):
+        self.read_pairs += pairs
+        return [SimpleNamespace(text=p.text.split()[0], score=len(p.text) / 100) for _, p in pairs]
+
+
+def test_a_reader_reads_each_part_once_and_trusts_the_best():
+    reader = AskReader(Counting())
+    both, none = (Passage("", "", metadata={"parts": parts}) for parts in ((TOWN, SEA), ()))
+    asked = {"one": PAIRS[1], "both": ("what sea?", both), "none": ("what sea?", none)}
+    heard = {}
+    reader.send(asked, always, heard.__setitem__)
+    texts = {name: one.text for name, one in heard.items()}
+    assert texts == {"one": "Ulm", "both": "The", "none": ""}
+    assert len(reader.reader.read_pairs) == 2
+
+
+def test_the_cache_refuses_a_second_writer_another_plan_and_damage_by_name(tmp_path):
     path = tmp_path / "out.jsonl.asked"
-    journal = AnswerJournal(path, PLAN)
+    cache = AnswerCache(path, PLAN)
     with pytest.raises(InputError, match="no other run"):
-        AnswerJournal(path, PLAN)
-    journal.close()
+        AnswerCache(path, PLAN)
+    cache.close()
     with pytest.raises(InputError, match=r"--depth` must be .*5, with which .*out.jsonl was begun"):
-        AnswerJournal(path, {**PLAN, "depth": 9})
+        AnswerCache(path, {**PLAN, "depth": 9})
     path.write_bytes(b"{}\n")
     with pytest.raises(InputError, match="damaged"):
-        AnswerJournal(path, PLAN)
+        AnswerCache(path, PLAN)
