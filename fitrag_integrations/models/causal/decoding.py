@@ -23,7 +23,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from fitrag_integrations.models.causal.language_model import CausalEngine, Ids, left_padded
+from fitrag_integrations.models.causal.language_model import CausalEngine, Ids, finite, left_padded
 from fitrag_integrations.models.runtime.worker import Steps, Worker, abandoned
 from fitrag_integrations.models.words import cut_at, until_stop
 from fitrag_integrations.types import Draft
@@ -143,6 +143,17 @@ class _Facts(LogitsProcessor):
         return scores
 
 
+class _Sound(LogitsProcessor):
+    """Refuse logits that are no numbers, and change nothing."""
+
+    def __init__(self, engine: CausalEngine) -> None:
+        self._engine = engine
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        self._engine.check_finite(finite(scores).all())
+        return scores
+
+
 class _Row:
     """Text of a row so far, decoded a few tokens at a time.
 
@@ -212,7 +223,7 @@ def generated(
         input_ids=ids,
         attention_mask=mask,
         max_new_tokens=how.tokens,
-        logits_processor=LogitsProcessorList(processors),
+        logits_processor=LogitsProcessorList([_Sound(engine), *processors]),
         stopping_criteria=StoppingCriteriaList([listener]),
     )
     return out[:, ids.shape[1] :].tolist(), how
