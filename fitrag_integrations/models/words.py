@@ -88,8 +88,13 @@ def share(logits: Sequence[float], temperature: float = 1.0) -> float:
 
 
 def cut_at(text: str, stop: Sequence[str]) -> str:
-    """Cut a text before the first stop text in it."""
-    ends = [at for at in (text.find(mark) for mark in stop) if at >= 0]
+    """Cut a text before the first stop text in it; one of blanks counts after a visible character.
+
+    A base model often begins its answer on a line of its own.
+    """
+    begun = len(text) - len(text.lstrip())
+    found = (text.find(mark, 0 if mark.strip() else begun) for mark in stop)
+    ends = [at for at in found if at >= 0]
     return text[: min(ends)] if ends else text
 
 

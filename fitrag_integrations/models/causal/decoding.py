@@ -168,17 +168,15 @@ class _Row:
         self._first = self._shown = 0
         self._known = ""  # the text of ids[_first:_shown]
 
-    def add(self, token: int, tokenizer: Any) -> str:
-        """Add a token and return the new text, possibly none."""
+    def add(self, token: int, tokenizer: Any) -> None:
+        """Add a token, and to the text what is complete by it."""
         self.ids.append(token)
         window = tokenizer.decode(self.ids[self._first :], skip_special_tokens=True)
         if window.endswith("\ufffd") or not window.startswith(self._known):
-            return ""
-        new: str = window[len(self._known) :]
+            return
+        self.text += window[len(self._known) :]
         self._first, self._shown = self._shown, len(self.ids)
         self._known = tokenizer.decode(self.ids[self._first :], skip_special_tokens=True)
-        self.text += new
-        return new
 
 
 class _Listener(StoppingCriteria):
@@ -187,7 +185,6 @@ class _Listener(StoppingCriteria):
     def __init__(self, tokenizer: Any, rows: int, stop: Sequence[str], hear: Hear | None) -> None:
         self._tokenizer, self._stop, self._hear = tokenizer, stop, hear
         self._rows = [_Row() for _ in range(rows)]
-        self._longest = max(map(len, stop), default=0)
 
     def __call__(self, input_ids: Tensor, scores: object, **_: object) -> Any:
         left = abandoned()
@@ -196,10 +193,9 @@ class _Listener(StoppingCriteria):
         for row, token in zip(self._rows, input_ids[:, -1].tolist(), strict=True):
             if row.ended:
                 continue
-            new = row.add(token, self._tokenizer)
-            tail = row.text[-len(new) - self._longest :] if new else ""
+            row.add(token, self._tokenizer)
             heard = self._hear is not None and self._hear(row.text)
-            row.ended = heard or any(stop in tail for stop in self._stop)
+            row.ended = heard or cut_at(row.text, self._stop) != row.text
         return torch.tensor([row.ended for row in self._rows], device=input_ids.device)
 
 

@@ -23,10 +23,10 @@ KNOWN = {
 }
 
 
-def teach(folder):
+def teach(folder, texts=TEXTS[:2]):
     """Teach a tiny model its two answers, so that what it writes is text."""
     model, tokenizer = plainly(folder)
-    rows = [torch.tensor([tokenizer(text)["input_ids"]]) for text in TEXTS[:2]]
+    rows = [torch.tensor([tokenizer(text)["input_ids"]]) for text in texts]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(60):
         loss = sum(model(input_ids=row, labels=row).loss for row in rows)
@@ -56,6 +56,16 @@ def test_answers_stop_at_the_end_of_the_line(generator):
     assert prompts[0] == "Question: who wrote the score of the film?\nAnswer:"
     assert "Question: what is {question}?" in generator.question_prompt("what is {question}?")
     assert generator.generate(prompts) == list(KNOWN.values())
+
+
+def test_blanks_before_an_answer_do_not_end_it(tmp_path):
+    question, answer = "what sea is the Danube in?", "the Black Sea"
+    texts = [f"Question: {question}\nAnswer:\n\n {answer}\nQuestion: who wrote the score?\n"]
+    made = LocalGenerator.from_pretrained(teach(write_llama(tmp_path), texts), device="cpu")
+    assert made.answer([question]) == ["the Black Sea"]
+    (draft,) = made.draft([question])
+    assert draft.text == answer and draft.logprobs
+    assert "".join(made.stream(made.question_prompt(question))) == answer
 
 
 def test_a_draft_is_measured_token_by_token(generator, base):
@@ -139,6 +149,8 @@ def test_streaming_gives_what_generate_gives_and_may_be_left(generator, base):
         (" Rome", (), "Rome"),
         ("Rome ", (), "Rome"),
         ("Rome\nQuestion", ("\n",), "Rome"),
+        ("\n \nRome\nQuestion", ("\n",), "Rome"),
+        ("\nQuestion: who?", ("\nQuestion:",), ""),
         ("Rome Q", ("Question:",), "Rome"),
         ("Rome Quest", ("Question:", "\n"), "Rome"),
         ("Rome Quick", ("Question:",), "Rome Quick"),
