@@ -142,8 +142,8 @@ class RemoteGenerator(Remote):
     Args:
         base_url: Address that ends in /v1.
         model: Served model name.
-        max_new_tokens: Maximum length of a reply. A reply is as long as its prompt asks for, 256
-            tokens if it does not.
+        max_new_tokens: Maximum length of a reply. A reply is as long as its prompt asks for, if it
+            does not 64 tokens where it is one line, else 256.
         draft_tokens: Length of a draft, if the gate asks for no other.
         prompt: With "completions", the text that a question is inserted into; with "chat" the
             question itself is the user's message.
