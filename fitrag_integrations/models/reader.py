@@ -6,6 +6,7 @@ A stand-in for the language model where there is none, and the teacher of the em
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ class ExtractiveReader(PairReader, PairModel):
             found = best.clamp(-FURTHEST, FURTHEST).unsqueeze(-1)
             select = select + self._head.extra_logits(torch.cat([clues, found], dim=1))
         columns = torch.stack([select.float(), best, first.float(), last.float()], dim=1).tolist()
+        self._engine.check_finite(all(math.isfinite(row[0]) for row in columns))
         return [
             found_in(chunk, select, span, int(first), int(last))
             for chunk, (select, span, first, last) in zip(batch.pairs, columns, strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import whole
-from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
+from fitrag_integrations.values.prompt import LINE_TOKENS, USUAL_TOKENS, LimitedPrompt
 from fitrag_integrations.values.score import sigmoid
 
 PROMPT = "Question: {question}\nAnswer:"
@@ -88,8 +88,13 @@ def share(logits: Sequence[float], temperature: float = 1.0) -> float:
 
 
 def cut_at(text: str, stop: Sequence[str]) -> str:
-    """Cut a text before the first stop text in it."""
-    ends = [at for at in (text.find(mark) for mark in stop) if at >= 0]
+    """Cut a text before the first stop text in it; one of blanks counts after a visible character.
+
+    A base model often begins its answer on a line of its own.
+    """
+    begun = len(text) - len(text.lstrip())
+    found = (text.find(mark, 0 if mark.strip() else begun) for mark in stop)
+    ends = [at for at in found if at >= 0]
     return text[: min(ends)] if ends else text
 
 
@@ -116,7 +121,7 @@ def reply_tokens(asked: LimitedPrompt, most: int | None, *, converses: bool) -> 
 
     A model that converses may think or greet first, and has its usual length for that.
     """
-    tokens = asked.tokens or USUAL_TOKENS
+    tokens = asked.tokens or (LINE_TOKENS if asked.one_line else USUAL_TOKENS)
     tokens = max(tokens, USUAL_TOKENS) if converses else tokens
     return min(tokens, most or tokens)
 

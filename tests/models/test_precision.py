@@ -5,8 +5,24 @@ import copy
 import pytest
 import torch
 from scorer.test_ready_rerankers import write_cross_encoder
-from tiny import write_bert, write_modernbert, write_t5
-from tiny_causal import DRAFTS, QUESTIONS, write_gpt2, write_ik, write_judge, write_rotary
+from tiny import (
+    make_evaluator,
+    make_onepass,
+    make_reader,
+    make_scorer,
+    write_bert,
+    write_modernbert,
+    write_t5,
+)
+from tiny_causal import (
+    DRAFTS,
+    QUESTIONS,
+    write_gpt2,
+    write_ik,
+    write_judge,
+    write_llama,
+    write_rotary,
+)
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -15,8 +31,16 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from fitrag_integrations.errors import DeviceMemoryError, InputError
-from fitrag_integrations.models import BiLabelScorer, IKClassifier, NecessityJudge
+from fitrag_integrations import Passage
+from fitrag_integrations.errors import DeviceMemoryError, InputError, ModelLoadError
+from fitrag_integrations.models import (
+    BiLabelScorer,
+    Continuer,
+    IKClassifier,
+    LocalGenerator,
+    NecessityJudge,
+    ReplugGenerator,
+)
 from fitrag_integrations.models.causal.loading import shared_causal
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.pair_model import Engine
@@ -195,6 +219,66 @@ def test_what_overflows_in_float16_stays_in_float32_as_its_authors_say(tmp_path)
     assert dtypes["wo"] == torch.float32 and dtypes["wi"] == torch.float16
     ids = torch.tensor([[5, 6, 7, 1]])
     assert trunk(ids, torch.ones_like(ids), torch.zeros_like(ids)).isfinite().all()
+
+
+@pytest.fixture(scope="module")
+def overflowing(tmp_path_factory):
+    """A language model whose states fit float32 and bfloat16, and not float16."""
+    folder = write_llama(tmp_path_factory.mktemp("overflowing"))
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.model.layers[0].mlp.down_proj.weight.data *= 3e4
+    model.save_pretrained(folder)
+    return folder
+
+
+CALLS = {
+    "generate": lambda base, how, _: LocalGenerator.from_pretrained(base, **how).generate(["a"]),
+    "draft": lambda base, how, _: LocalGenerator.from_pretrained(base, **how).draft(["a"]),
+    "rescore": lambda base, how, _: LocalGenerator.from_pretrained(base, **how).rescore(
+        QUESTIONS, DRAFTS
+    ),
+    "p_yes": lambda base, how, _: LocalGenerator.from_pretrained(base, **how).p_yes(["a"]),
+    "ensemble": lambda base, how, _: ReplugGenerator.from_pretrained(base, **how).ensemble(
+        [(["a", "b"], [0.5, 0.5])]
+    ),
+    "continue": lambda base, how, _: Continuer(
+        LocalGenerator.from_pretrained(base, **how)
+    ).continue_with_logprobs(["a"], ["b"]),
+    "ik": lambda base, how, folder: IKClassifier.from_pretrained(
+        write_ik(folder, base), **how
+    ).p_known(QUESTIONS, DRAFTS),
+    "head": lambda base, how, folder: IKClassifier.from_pretrained(
+        write_ik(folder, base, variant="head"), **how
+    ).p_known(QUESTIONS, DRAFTS),
+    "judge": lambda base, how, folder: NecessityJudge.from_pretrained(
+        write_judge(folder, base), **how
+    ).judge(QUESTIONS, DRAFTS),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_numbers_that_overflow_are_an_error_and_no_answer(call, overflowing, tmp_path):
+    with pytest.raises(ModelLoadError, match="not finite in torch.float16: .*dtype='float32'"):
+        CALLS[call](overflowing, {"device": "cpu", "dtype": "float16"}, tmp_path)
+    assert CALLS[call](overflowing, {"device": "cpu", "dtype": "bfloat16"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "verb"),
+    [
+        (make_scorer, "score"),
+        (make_onepass, "score"),
+        (make_reader, "read"),
+        (make_evaluator, "evaluate"),
+    ],
+)
+def test_states_that_are_no_numbers_are_no_scores(make, verb, tmp_path):
+    made = make(write_bert(tmp_path))
+    (getattr(made, "_grader", made))._engine.trunk.encoder.embeddings.LayerNorm.bias.data[3] = (
+        torch.inf
+    )
+    with pytest.raises(ModelLoadError, match="not finite in torch.float32"):
+        getattr(made, verb)([("what river", Passage("1", "the danube is a river"))])
 
 
 def test_a_checkpoint_stored_in_half_precision_trains_in_float32(tmp_path):

@@ -23,7 +23,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from fitrag_integrations.models.causal.language_model import CausalEngine, Ids, left_padded
+from fitrag_integrations.models.causal.language_model import CausalEngine, Ids, finite, left_padded
 from fitrag_integrations.models.runtime.worker import Steps, Worker, abandoned
 from fitrag_integrations.models.words import cut_at, until_stop
 from fitrag_integrations.types import Draft
@@ -64,15 +64,12 @@ def write(
     cost = row_cost(engine)
 
     def one_batch(batch: list[Ids]) -> list[Draft]:
-        facts = _Facts()
         engine.use(adapter)
-        rows, done = generated(engine, batch, how, [facts] if how.facts else [], hear)
-        measured = torch.stack(facts.steps, 1).tolist() if facts.steps else None
+        rows, measured, done = generated(engine, batch, how, hear=hear)
         drafts = []
-        for at, row in enumerate(rows):
+        for row, facts in zip(rows, measured, strict=True):
             text, count = read_row(engine, row, done)
-            known = measured[at][:count] if measured else []
-            drafts.append(Draft(text if count else "", *zip(*known, strict=True)))
+            drafts.append(Draft(text if count else "", *zip(*facts[:count], strict=True)))
         return drafts
 
     size = lambda row: cost(len(row) + how.tokens)  # noqa: E731
@@ -142,6 +139,22 @@ class _Facts(LogitsProcessor):
         self.steps.append(token_facts(scores, scores.argmax(-1)))
         return scores
 
+    def taken(self) -> list[list[list[float]]]:
+        """Take what was measured, by row."""
+        steps, self.steps = self.steps, []
+        return torch.stack(steps, 1).tolist() if steps else []
+
+
+class _Sound(LogitsProcessor):
+    """Refuse logits that are no numbers, and change nothing."""
+
+    def __init__(self, engine: CausalEngine) -> None:
+        self._engine = engine
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        self._engine.check_finite(finite(scores).all())
+        return scores
+
 
 class _Row:
     """Text of a row so far, decoded a few tokens at a time.
@@ -157,39 +170,39 @@ class _Row:
         self._first = self._shown = 0
         self._known = ""  # the text of ids[_first:_shown]
 
-    def add(self, token: int, tokenizer: Any) -> str:
-        """Add a token and return the new text, possibly none."""
+    def add(self, token: int, tokenizer: Any) -> None:
+        """Add a token, and to the text what is complete by it."""
         self.ids.append(token)
         window = tokenizer.decode(self.ids[self._first :], skip_special_tokens=True)
         if window.endswith("\ufffd") or not window.startswith(self._known):
-            return ""
-        new: str = window[len(self._known) :]
+            return
+        self.text += window[len(self._known) :]
         self._first, self._shown = self._shown, len(self.ids)
         self._known = tokenizer.decode(self.ids[self._first :], skip_special_tokens=True)
-        self.text += new
-        return new
 
 
 class _Listener(StoppingCriteria):
-    """Stop a row at a stop text, or when the listener of a stream has left."""
+    """Stop a row at its end or a stop text, or when the listener of a stream has left.
 
-    def __init__(self, tokenizer: Any, rows: int, stop: Sequence[str], hear: Hear | None) -> None:
-        self._tokenizer, self._stop, self._hear = tokenizer, stop, hear
-        self._rows = [_Row() for _ in range(rows)]
-        self._longest = max(map(len, stop), default=0)
+    With `parts` a batch of which half the rows have ended is stopped, to go on without them.
+    """
+
+    def __init__(self, engine: CausalEngine, stop: Sequence[str], hear: Hear | None, parts: bool):
+        self._engine, self._stop, self._hear, self._parts = engine, stop, hear, parts
+        self.rows: list[_Row] = []
 
     def __call__(self, input_ids: Tensor, scores: object, **_: object) -> Any:
         left = abandoned()
-        if left or not (self._stop or self._hear):
-            return torch.full((len(input_ids),), left, device=input_ids.device)
-        for row, token in zip(self._rows, input_ids[:, -1].tolist(), strict=True):
-            if row.ended:
+        for row, token in zip(self.rows, input_ids[:, -1].tolist(), strict=True):
+            row.ended = row.ended or left or token in self._engine.eos_ids
+            if row.ended or not (self._stop or self._hear):
                 continue
-            new = row.add(token, self._tokenizer)
-            tail = row.text[-len(new) - self._longest :] if new else ""
+            row.add(token, self._engine.tokenizer)
             heard = self._hear is not None and self._hear(row.text)
-            row.ended = heard or any(stop in tail for stop in self._stop)
-        return torch.tensor([row.ended for row in self._rows], device=input_ids.device)
+            row.ended = heard or cut_at(row.text, self._stop) != row.text
+        ended = [row.ended for row in self.rows]
+        stopped = self._parts and 2 * sum(ended) >= len(ended)
+        return torch.tensor([stopped or each for each in ended], device=input_ids.device)
 
 
 @torch.inference_mode()
@@ -197,25 +210,48 @@ def generated(
     engine: CausalEngine,
     batch: Sequence[Ids],
     how: Writing,
-    processors: Sequence[LogitsProcessor] = (),
+    *,
+    mixing: LogitsProcessor | None = None,
     hear: Hear | None = None,
-) -> tuple[list[list[int]], Writing]:
-    """Continue one batch greedily, within the model's input; return new ids, and how it was done.
+) -> tuple[list[list[int]], list[list[list[float]]], Writing]:
+    """Continue one batch greedily, within the model's input; on the worker only.
 
-    On the worker only.
+    Rows that have ended leave the batch as soon as they are half of it, and the others go on with
+    their keys and values; where `mixing` ties rows together they stay. Returns the new ids of each
+    row, their facts, none unless they are asked for, and how it was done.
     """
     ids, mask, _ = left_padded(batch, pad_id=engine.pad_id, device=engine.device)
     if engine.limit is not None:
         how = replace(how, tokens=min(how.tokens, engine.limit - ids.shape[1]))
-    listener = _Listener(engine.tokenizer, len(batch), how.stop, hear)
-    out = engine.model.generate(
-        input_ids=ids,
-        attention_mask=mask,
-        max_new_tokens=how.tokens,
-        logits_processor=LogitsProcessorList(processors),
-        stopping_criteria=StoppingCriteriaList([listener]),
-    )
-    return out[:, ids.shape[1] :].tolist(), how
+    parts = mixing is None and engine._caches and not engine.options.generation_kwargs
+    listener, facts = _Listener(engine, how.stop, hear, parts), _Facts()
+    processors = [_Sound(engine), *([mixing] if mixing else []), *([facts] if how.facts else [])]
+    written: list[list[int]] = [[] for _ in batch]
+    measured: list[list[list[float]]] = [[] for _ in batch]
+    rows, past, end = {at: _Row() for at in range(len(batch))}, None, ids.shape[1] + how.tokens
+    while rows and ids.shape[1] < end:
+        listener.rows = list(rows.values())
+        out = engine.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=end - ids.shape[1],
+            **({} if past is None else {"past_key_values": past}),
+            logits_processor=LogitsProcessorList(processors),
+            stopping_criteria=StoppingCriteriaList([listener]),
+            return_dict_in_generate=True,
+        )
+        new = out.sequences[:, ids.shape[1] :]
+        for found, more in ((written, new.tolist()), (measured, facts.taken())):
+            for at, own in zip(rows, more, strict=False):
+                found[at] += own
+        going = [place for place, row in enumerate(listener.rows) if not row.ended]
+        rows = {at: row for at, row in rows.items() if not row.ended}
+        kept = torch.tensor(going, dtype=torch.long, device=ids.device)
+        ids, mask = out.sequences[kept], torch.cat([mask, torch.ones_like(new)], 1)[kept]
+        if rows and ids.shape[1] < end:
+            past = out.past_key_values
+            past.batch_select_indices(kept)
+    return written, measured, how
 
 
 def read_row(engine: CausalEngine, ids: list[int], how: Writing) -> tuple[Completion, int]:

@@ -103,7 +103,7 @@ class ReplugGenerator(LocalGenerator):
         flat = [row for rows, _ in batch for row in rows]
         mixing = _Mixing([weights for _, weights in batch], self._engine.device)
         self._engine.use(None)
-        new, how = generated(self._engine, flat, how, [mixing])
+        new, _, how = generated(self._engine, flat, how, mixing=mixing)
         firsts = [sum(len(rows) for rows, _ in batch[:at]) for at in range(len(batch))]
         return [read_row(self._engine, new[first], how)[0] for first in firsts]
 

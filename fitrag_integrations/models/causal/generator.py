@@ -38,8 +38,8 @@ class LocalGenerator(Writer, CausalModel):
     Calls from any thread or event loop are queued to one worker and batched by tokens. Prompts are
     rendered in the tokenizer's chat template if it has one. The prompts of the methods are
     `LimitedPrompt` texts, which carry the length of their reply: an answer of one line ends with
-    its line unless the model converses. Other prompts get 256 tokens. `text.cut` is the length of
-    truncated output in tokens.
+    its line, or after 64 tokens, unless the model converses. Other prompts get 256 tokens. A text
+    that has ended leaves its batch. `text.cut` is the length of truncated output in tokens.
 
     Args:
         engine: Language model and tokenizer.

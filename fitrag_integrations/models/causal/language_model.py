@@ -222,6 +222,8 @@ class CausalEngine(SharedEngine):
             **taken,
         )
         out.logits = out.logits[:, -keep:].float()
+        # the largest shows them all: what precedes a row shows nothing
+        self.check_finite((finite(out.logits) | (mask[:, -keep:] == 0)).all())
         return out
 
     def next_logits(
@@ -290,6 +292,11 @@ def left_padded(
         mask[at, width - len(row) :] = 1
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     return sent(ids, device), sent(mask, device), sent(positions, device)
+
+
+def finite(logits: Tensor) -> Tensor:
+    """Return whether each position has numbers for logits, of which some may be excluded (-inf)."""
+    return logits.amax(-1).isfinite()
 
 
 def _first(*ids: int | None) -> int:

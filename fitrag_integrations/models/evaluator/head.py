@@ -107,8 +107,10 @@ class HeadGrader(PairGrader, PairModel):
         chunks = [chunk for group in groups for chunk in group]
         read = yield from self._engine.run_chunks(chunks, self._read)
         pooled, best = gathered(read, chunks)
-        logits = iter(self._head(pooled, self._clues.features(chunks), best).tolist())
-        return [grade(max(next(logits) for _ in group) / self._temperature) for group in groups]
+        logits = self._head(pooled, self._clues.features(chunks), best)
+        self._engine.check_finite(logits.isfinite().all())
+        rows = iter(logits.tolist())
+        return [grade(max(next(rows) for _ in group) / self._temperature) for group in groups]
 
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)

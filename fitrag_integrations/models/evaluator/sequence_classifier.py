@@ -122,8 +122,7 @@ class SequenceGrader(SharedEngine):
 
     def _outputs(self, batch: list[list[int]]) -> list[float]:
         logits = self.logits(batch, self.device).tolist()
-        if not all(map(math.isfinite, logits)):  # float16 overflows in T5
-            raise ModelLoadError(f"the evaluator gave no number in {self.dtype}; try float32")
+        self.check_finite(all(map(math.isfinite, logits)))
         return [max(-1.0, min(1.0, logit)) for logit in logits]
 
     def _encoded(self, question: str, passage: Passage) -> list[list[int]]:

@@ -25,6 +25,7 @@ from fitrag_integrations.models.remote.client import OpenAIClient
 from fitrag_integrations.models.remote.replies import (
     as_draft,
     echoed,
+    ended_at,
     read_text,
     read_tokens,
     read_written,
@@ -103,9 +104,18 @@ class Remote:
 
     async def _ask(self, bodies: Sequence[Row], read: Callable[[Row], T]) -> list[T | Exception]:
         """Send all bodies; an item that fails has its error in its place."""
-        posts = [self._client.post(PATHS[self._api], body) for body in bodies]
-        replies = await asyncio.gather(*posts, return_exceptions=True)
+        replies = await asyncio.gather(*map(self._post, bodies), return_exceptions=True)
         return [read_item(reply, read) for reply in replies]
+
+    async def _post(self, body: Row) -> Row:
+        """Send a body; again where the reply came to a stop text of blanks before any word."""
+        reply, stop = await self._client.post(PATHS[self._api], body), body.get("stop", ())
+        visible = [mark for mark in stop if mark.strip()]
+        if len(visible) < len(stop) and not read_text(reply).strip():
+            again = {name: value for name, value in body.items() if name != "stop"}
+            again |= {"stop": visible} if visible else {}
+            reply = ended_at(await self._client.post(PATHS[self._api], again), stop)
+        return reply
 
     def _body(
         self, prompt: str, *, tokens: int, logprobs: bool, stop: Sequence[str] = ()
@@ -132,8 +142,8 @@ class RemoteGenerator(Remote):
     Args:
         base_url: Address that ends in /v1.
         model: Served model name.
-        max_new_tokens: Maximum length of a reply. A reply is as long as its prompt asks for, 256
-            tokens if it does not.
+        max_new_tokens: Maximum length of a reply. A reply is as long as its prompt asks for, if it
+            does not 64 tokens where it is one line, else 256.
         draft_tokens: Length of a draft, if the gate asks for no other.
         prompt: With "completions", the text that a question is inserted into; with "chat" the
             question itself is the user's message.

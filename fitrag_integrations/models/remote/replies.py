@@ -7,12 +7,15 @@ In `/completions` the alternatives are a mapping from token to log-probability, 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError
+from fitrag_integrations.models.words import cut_at
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import Completion
 
@@ -43,6 +46,20 @@ def read_written(reply: Row) -> Completion:
     text = read_text(reply)
     was_cut = _choice(reply).get("finish_reason") == "length"
     return Completion(text, cut=_tokens_written(reply, 0) if was_cut else None)
+
+
+def ended_at(reply: Row, stop: Sequence[str]) -> Row:
+    """Return a response of `/completions` as a server gives it that stops at these texts."""
+    choice, text = _choice(reply), read_text(reply)
+    kept, logs = cut_at(text, stop), choice.get("logprobs")
+    if kept == text:
+        return reply
+    if isinstance(logs, Mapping):
+        ends = list(accumulate(len(str(token)) for token in logs.get("tokens") or ()))
+        count = bisect_left(ends, len(kept)) + 1
+        logs = {name: row[:count] if isinstance(row, list) else row for name, row in logs.items()}
+    ended = {**choice, "text": kept, "logprobs": logs, "finish_reason": "stop"}
+    return {**reply, "choices": [ended]}
 
 
 def read_tokens(reply: Row) -> list[Token]:

@@ -206,7 +206,9 @@ class BiLabelScorer(PairScorer, PairModel):
         parts = [self._evidence.features(chunks)]
         if self._head.span is not None:
             parts.append(best.clamp(max=FURTHEST).unsqueeze(1))
-        return pooled, self._head(pooled, torch.cat(parts, dim=1))
+        logits = self._head(pooled, torch.cat(parts, dim=1))
+        self._engine.check_finite(logits.isfinite().all())
+        return pooled, logits
 
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[ChunkRead]:
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)

@@ -161,8 +161,7 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         logits, keep = outputs[:, 0, 0].tolist(), outputs[..., 1].sigmoid().numpy()
         found = []
         for output, row, size, chunk in zip(logits, keep, batch.lengths, batch.pairs, strict=True):
-            if not math.isfinite(output) or not np.isfinite(row[:size]).all():
-                raise ModelLoadError(f"{self.name!r} gave no number in {self._engine.dtype}")
+            self._engine.check_finite(np.isfinite([output, *row[:size]]).all())
             sums = np.concatenate([[0.0], np.cumsum(row[:size])])
             begin, end = np.array(wanted[id(chunk)], dtype=np.int64).reshape(-1, 2).T
             found.append((output, (sums[end] - sums[begin]) / np.maximum(end - begin, 1)))

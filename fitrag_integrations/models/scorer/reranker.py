@@ -568,8 +568,7 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
 
     def _outputs(self, outputs: Tensor, mask: Tensor, batch: Batch) -> list[float]:
         numbers: list[float] = outputs.float().tolist()
-        if not all(map(math.isfinite, numbers)):  # float16 overflows in T5
-            raise ModelLoadError(f"{self.name!r} gave no number in {self._engine.dtype}")
+        self._engine.check_finite(all(map(math.isfinite, numbers)))
         return numbers
 
     def _label(self, output: float) -> BiLabelScore:

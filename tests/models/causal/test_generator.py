@@ -15,7 +15,7 @@ from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import sure_part
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import USUAL_TOKENS, LimitedPrompt
+from fitrag_integrations.values.prompt import LINE_TOKENS, USUAL_TOKENS, LimitedPrompt
 
 KNOWN = {
     "who wrote the score of the film?": "a king of Rome wrote it",
@@ -23,10 +23,10 @@ KNOWN = {
 }
 
 
-def teach(folder):
+def teach(folder, texts=TEXTS[:2]):
     """Teach a tiny model its two answers, so that what it writes is text."""
     model, tokenizer = plainly(folder)
-    rows = [torch.tensor([tokenizer(text)["input_ids"]]) for text in TEXTS[:2]]
+    rows = [torch.tensor([tokenizer(text)["input_ids"]]) for text in texts]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(60):
         loss = sum(model(input_ids=row, labels=row).loss for row in rows)
@@ -56,6 +56,38 @@ def test_answers_stop_at_the_end_of_the_line(generator):
     assert prompts[0] == "Question: who wrote the score of the film?\nAnswer:"
     assert "Question: what is {question}?" in generator.question_prompt("what is {question}?")
     assert generator.generate(prompts) == list(KNOWN.values())
+
+
+def test_blanks_before_an_answer_do_not_end_it(tmp_path):
+    question, answer = "what sea is the Danube in?", "the Black Sea"
+    texts = [f"Question: {question}\nAnswer:\n\n {answer}\nQuestion: who wrote the score?\n"]
+    made = LocalGenerator.from_pretrained(teach(write_llama(tmp_path), texts), device="cpu")
+    assert made.answer([question]) == ["the Black Sea"]
+    (draft,) = made.draft([question])
+    assert draft.text == answer and draft.logprobs
+    assert "".join(made.stream(made.question_prompt(question))) == answer
+
+
+def test_what_has_ended_leaves_its_batch(generator):
+    """The others go on where they were, with the same tokens and as sure of them."""
+    questions = [*KNOWN, "what sea is the Danube in?", "the river and the ocean and the city"]
+    alone, rows = [generator.draft([question])[0] for question in questions], []
+    hook = generator._engine.model.register_forward_pre_hook(
+        lambda _, given, named: rows.append(len(named["input_ids"])), with_kwargs=True
+    )
+    together = generator.draft(questions)
+    hook.remove()
+    assert rows[0] == 4 and rows == sorted(rows, reverse=True) and rows[-1] < 3
+    for one, other in zip(together, alone, strict=True):
+        assert one.text == other.text
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        assert one.entropies == pytest.approx(other.entropies, abs=1e-4)
+
+
+def test_a_line_is_not_as_long_as_a_document(tmp_path):
+    made = LocalGenerator.from_pretrained(write_llama(tmp_path), device="cpu", stop=())
+    line, document = made.generate([LimitedPrompt("Rome", one_line=True), "Rome"])
+    assert (line.cut, document.cut) == (LINE_TOKENS, USUAL_TOKENS)
 
 
 def test_a_draft_is_measured_token_by_token(generator, base):
@@ -139,6 +171,8 @@ def test_streaming_gives_what_generate_gives_and_may_be_left(generator, base):
         (" Rome", (), "Rome"),
         ("Rome ", (), "Rome"),
         ("Rome\nQuestion", ("\n",), "Rome"),
+        ("\n \nRome\nQuestion", ("\n",), "Rome"),
+        ("\nQuestion: who?", ("\nQuestion:",), ""),
         ("Rome Q", ("Question:",), "Rome"),
         ("Rome Quest", ("Question:", "\n"), "Rome"),
         ("Rome Quick", ("Question:",), "Rome Quick"),

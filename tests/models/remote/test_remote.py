@@ -81,6 +81,26 @@ def direct(folder, text):
     return yes / (yes + no)
 
 
+@pytest.mark.parametrize("stop", [["\n"], ["\n", "Question:"]])
+def test_blanks_before_an_answer_do_not_end_it(monkeypatch, stop):
+    """A server stops at the first line break, and says nothing of what would have followed."""
+    written, asked = ["\n", "\n", " Black", " Sea", "\n", "What", "?"], []
+
+    async def post(_, body):
+        asked.append(body.get("stop", []))
+        ends = [at for at, token in enumerate(written) if token in asked[-1]]
+        tokens = written[: ends[0] if ends else None]
+        told = {"tokens": tokens, "token_logprobs": [-0.5] * len(tokens), "top_logprobs": None}
+        return {"choices": [{"text": "".join(tokens), "logprobs": told, "finish_reason": "stop"}]}
+
+    made = RemoteGenerator("http://localhost:1/v1", "lm", stop=stop)
+    monkeypatch.setattr(made._client, "post", post)
+    assert made.generate([LimitedPrompt("What sea?", one_line=True)]) == ["\n\n Black Sea"]
+    (draft,) = made.draft(["What sea?"])
+    assert (draft.text, len(draft.logprobs)) == ("Black Sea", 4)
+    assert asked == [stop, stop[1:]] * 2
+
+
 @pytest.mark.parametrize("api", ["completions", "chat"])
 def test_remote_ik_is_the_softmax_of_the_served_model(url, folder, api):
     gate = RemoteIK(url, "lm", api=api)
