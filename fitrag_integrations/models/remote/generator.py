@@ -107,14 +107,16 @@ class Remote:
         replies = await asyncio.gather(*map(self._post, bodies), return_exceptions=True)
         return [read_item(reply, read) for reply in replies]
 
-    async def _post(self, body: Row) -> Row:
+    async def _post(self, body: Row) -> Any:
         """Send a body; again where the reply came to a stop text of blanks before any word."""
-        reply, stop = await self._client.post(PATHS[self._api], body), body.get("stop", ())
+        reply: Any = await self._client.post(PATHS[self._api], body)
+        stop = body.get("stop", ())
         visible = [mark for mark in stop if mark.strip()]
         if len(visible) < len(stop) and not read_text(reply).strip():
             again = {name: value for name, value in body.items() if name != "stop"}
             again |= {"stop": visible} if visible else {}
-            reply = ended_at(await self._client.post(PATHS[self._api], again), stop)
+            reply = await self._client.post(PATHS[self._api], again)
+            reply = ended_at(reply, stop)
         return reply
 
     def _body(
