@@ -68,13 +68,13 @@ def main() -> None:
         if args.model is None
         else RetrievalEvaluator.from_pretrained(args.model)
     )
-    crag = Crag(evaluator, rewrite=False)  # the recorded knowledge answers to the question
+    crag = Crag(evaluator, without=["rewrite"])  # the recorded knowledge answers to the question
     methods: dict[str, Method] = {
         "retrieval only": Direct(),
         "always web": AlwaysWeb(),
         "retrieval and web, all of it": AlwaysWeb(retrieve=True),
         "CRAG": crag,
-        "CRAG, strips not selected": replace(crag, refine=False, select=False),
+        "CRAG, strips not selected": replace(crag, without=["refine", "rewrite", "select"]),
     }
     reader = ExtractiveReader.embedded()
     found = [one for name, way in methods.items() for one in measured(name, way, reader, rows)]

@@ -50,7 +50,7 @@ from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.itrg.method import ITRG
 from fitrag_integrations.methods.slimplm.method import SlimPLM
 from fitrag_integrations.ports import Gate, Method, Recognizer
-from fitrag_integrations.types import Action, Context, Excerpt
+from fitrag_integrations.types import Context, Excerpt
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -118,21 +118,17 @@ class CorrectiveRetriever(FromFitted, Searching):
     """A failed search: "degrade" notes it, "raise" raises it."""
     allow_other_model: bool = False
     """Accept thresholds that were fitted for another evaluator."""
-    without: Sequence[Action | str] = ()
-    """Actions that give way to ambiguous (Tables 2 and 11 of the paper)."""
-    refine: bool = True
-    """False keeps retrieved documents whole (Table 3)."""
-    rewrite: bool = True
-    """False searches for the question itself (Table 3)."""
-    select: bool = True
-    """False keeps all that the web gave (Table 3)."""
+    without: Sequence[str] = ()
+    """Steps and actions to leave out, for the paper's ablations: "refine" (retrieved documents stay
+    whole), "rewrite" (the question itself is searched for), "select" (all that the web gave is
+    kept); "correct", "incorrect", "ambiguous"."""
     min_score: float | None = None
     """Grade below which nothing is kept, in [-1, 1]; None always keeps one strip."""
     on_incorrect: Literal["warn", "drop", "keep"] = "warn"
-    """What to do where all that was retrieved is graded incorrect and the web gave nothing. "warn"
-    keeps the best of it, and the prompt says that it was judged not to answer the question; "drop"
-    keeps nothing, and the prompt says that nothing was found; "keep" keeps it and says so in a note
-    only."""
+    """What to do where all that was retrieved is graded incorrect and the web gave nothing, or what
+    is graded lower or incorrect too. "warn" keeps the best of it, and the prompt says that it was
+    judged not to answer the question; "drop" keeps nothing of it; "keep" keeps it and says so in a
+    note only."""
     deduplicate: bool = True
     """Keep equal texts, and text that chunks of one source share, once."""
 

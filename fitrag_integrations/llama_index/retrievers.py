@@ -31,7 +31,7 @@ from fitrag_integrations.methods.slimplm.method import SlimPLM
 from fitrag_integrations.ports import Method, Missing, check_method
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import Encoder
-from fitrag_integrations.types import Action, Context, Passage
+from fitrag_integrations.types import Context, Passage
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.search_results import made_id
 from fitrag_integrations.values.thresholds import ActionThresholds
@@ -105,10 +105,7 @@ class CorrectiveRetriever(MethodOverBase):
     split: SentenceSplitter | None = None
     on_web_error: Literal["degrade", "raise"] = "degrade"
     allow_other_model: bool = False
-    without: Iterable[Action | str] = ()
-    refine: bool = True
-    rewrite: bool = True
-    select: bool = True
+    without: Iterable[str] = ()
     min_score: float | None = None
     on_incorrect: Literal["warn", "drop", "keep"] = "warn"
     deduplicate: bool = True

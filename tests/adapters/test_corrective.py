@@ -62,7 +62,7 @@ def text_of(source):
         {"strip_threshold": 0.9},
         {"thresholds": ActionThresholds(0.99, -0.99)},
         {"without": ["ambiguous"]},
-        {"refine": False, "rewrite": False, "select": False},
+        {"without": ("refine", "rewrite", "select")},
     ],
     ids=str,
 )
@@ -184,7 +184,7 @@ async def test_a_model_writes_the_keywords(framework):
     _, context = await framework.in_every_way(corrective(framework, llm=llm), INCORRECT)
     assert context.queries == ("ferry, Corran, timetable",)
     assert context.details["rewrite"] == "llm"
-    made = corrective(framework, llm=llm, rewrite=False)
+    made = corrective(framework, llm=llm, without=["rewrite"])
     _, context = await framework.in_every_way(made, INCORRECT)
     assert context.queries == (INCORRECT,)
 
@@ -236,7 +236,7 @@ def test_thresholds_of_another_evaluator_are_refused(framework):
 async def test_the_ablations_are_options(framework):
     made = corrective(framework, without=["correct"])
     assert (await framework.in_every_way(made, CORRECT))[1].action == "ambiguous"
-    pieces, _ = await framework.in_every_way(corrective(framework, refine=False), CORRECT)
+    pieces, _ = await framework.in_every_way(corrective(framework, without=["refine"]), CORRECT)
     assert pieces[0].text == PASSAGES[0].text
 
 

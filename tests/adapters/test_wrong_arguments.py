@@ -67,7 +67,7 @@ OF_BOTH = {
     "CorrectiveRetriever": [
         {"base": 3, "search": 3, "llm": 3, "evaluator": object(), "top_n": 0, "max_tokens": 0},
         {"thresholds": "no such preset", "strip_threshold": 2.0, "on_web_error": "ignore"},
-        {"without": ["wrong"], "refine": 3, "split": 3, "count_tokens": 3, "pages": 3},
+        {"without": ["wrong"], "split": 3, "count_tokens": 3, "pages": 3},
         {"search": LLM, "evaluator": LLM, "thresholds": 0.5},
     ],
     "MethodRetriever": [

@@ -68,18 +68,24 @@ PRESETS: Mapping[str, ActionThresholds] = MappingProxyType(
 """What the paper set for its own evaluator, by the data it was set on (appendix B.3)."""
 
 
-def check_without(field: str, without: Any) -> frozenset[Action]:
-    """Read the actions to do without, one or several; at least one has to stay."""
-    allowed = "some of " + ", ".join(repr(action.value) for action in Action) + ", but not all"
+STEPS = ("refine", "rewrite", "select")
+"""What can be left out besides actions (Table 3)."""
+
+
+def check_without(field: str, without: Any) -> frozenset[str]:
+    """Read the actions and steps to do without, one or several; one action has to stay."""
+    names = ", ".join(repr(str(name)) for name in (*Action, *STEPS))
+    allowed = f"some of {names}, but not all three actions"
     try:
-        removed = frozenset(map(Action, [without] if isinstance(without, str) else without))
-    except (TypeError, ValueError):
+        removed = frozenset(map(str, [without] if isinstance(without, str) else without))
+    except TypeError:
         raise InputError.of(field, given=without, allowed=allowed) from None
-    refuse_if(len(removed) == len(Action), field, without, allowed)
+    wrong = removed - {*Action, *STEPS} or removed >= {*Action}
+    refuse_if(bool(wrong), field, without, allowed)
     return removed
 
 
-def merged_action(action: Action, without: Iterable[Action | str]) -> Action:
+def merged_action(action: Action, without: Iterable[str]) -> Action:
     """Replace an action that is done without (section 5.4).
 
     Correct and incorrect merge with ambiguous. What was ambiguous becomes incorrect, so that

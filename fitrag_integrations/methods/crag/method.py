@@ -15,6 +15,7 @@ from fitrag_integrations.core.checks import Checked, Count, Share, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.crag.evaluator import (
     PRESETS,
+    STEPS,
     ActionJudge,
     ActionThresholds,
     GradedList,
@@ -37,8 +38,8 @@ __all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
 KEPT_ANYWAY = "nothing came from the web: what was retrieved is kept, though graded low"
 LOWER = (
-    "the best of the web is graded {:.2f}, lower than the {:.2f} of what was retrieved, "
-    "which stays too"
+    "the best of the web is graded {:.2f}, under {:.2f}: what was retrieved, graded {:.2f}, is not "
+    "dropped for it"
 )
 DROPPED = "nothing to refer to: all that was retrieved is graded incorrect, and dropped"
 WARNING = (
@@ -64,15 +65,15 @@ class Crag(Checked):
         split: Sentence splitter, as in ``Refiner``.
         on_web_error: "degrade" notes a failed search, "raise" raises it.
         on_incorrect: What to do where all that was retrieved is graded incorrect, and the web gave
-            nothing or, in all of its strips, what is graded lower. "warn" keeps the best of what
-            was retrieved, and the prompt says that it was judged not to answer the question; "drop"
-            drops it; "keep" keeps it and says so in a note only.
+            nothing or, in all of its strips, what is graded lower, or incorrect too. "warn" keeps
+            the best of what was retrieved, and the prompt says that it was judged not to answer the
+            question; "drop" drops it; "keep" keeps it and says so in a note only.
         allow_other_model: Accept thresholds that were fitted for another evaluator.
-        without: Actions that give way to ambiguous (Tables 2 and 11 of the paper); without
-            ambiguous, ``upper`` alone parts correct from incorrect.
-        refine: False keeps retrieved passages whole (Table 3).
-        rewrite: False searches for the question itself (Table 3).
-        select: False keeps all that the web gave (Table 3).
+        without: Steps and actions to leave out, for the paper's ablations. Without "refine",
+            retrieved passages stay whole; without "rewrite", the question itself is searched for;
+            without "select", all that the web gave is kept (Table 3). Without "correct" or
+            "incorrect", the action is ambiguous instead; without "ambiguous", ``upper`` alone parts
+            correct from incorrect (Tables 2 and 11).
         min_score: Lowest ``relevance_score`` kept, in [0, 1], as in ``Refiner``.
         deduplicate: Keep equal texts, and text that chunks of one source share, once.
 
@@ -96,10 +97,7 @@ class Crag(Checked):
     split: SentenceSplitter | None = None
     on_web_error: Literal["degrade", "raise"] = "degrade"
     allow_other_model: bool = False
-    without: Annotated[Iterable[Action | str], check_without] = ()
-    refine: bool = True
-    rewrite: bool = True
-    select: bool = True
+    without: Annotated[Iterable[str], check_without] = ()
     min_score: Share | None = None
     on_incorrect: Literal["warn", "drop", "keep"] = "warn"
     deduplicate: bool = True
@@ -165,8 +163,9 @@ class Crag(Checked):
         # act (section 4.3): search the web unless it is correct (section 4.5)
         action, web = merged_action(judged.action, self.without), Searched()
         if action is not Action.CORRECT:
+            rewriting = "rewrite" not in self.without
             web = yield from search_web(
-                question, ports, rewriting=self.rewrite, on_error=self.on_web_error
+                question, ports, rewriting=rewriting, on_error=self.on_web_error
             )
         internal, external = graded, [Excerpt.whole(page) for page in web.passages]
         notes += web.notes
@@ -176,25 +175,24 @@ class Crag(Checked):
                 notes += (KEPT_ANYWAY if internal else DROPPED,)
 
         # refine both to what matters (section 4.4)
-        web_source = StripSource(external, "the web", whole=not self.select)
+        web_source = StripSource(external, "the web", whole="select" in self.without)
         refined = partial(self.refiner.refined, question, thresholds=judged.thresholds)
         if len(internal) < len(graded):  # the better text stays, which the paper discards
             trial = Selection()
             known = yield from refined([web_source], selection=trial)
-            found_best = max(one.score for one in graded)
-            web_best = max((one.score for one in known.graded), default=found_best)
-            if external and self.on_incorrect != "drop" and web_best < found_best:
+            best = max(one.score for one in graded)
+            enough = max(best, judged.thresholds.lower)
+            of_web = max((one.score for one in known.graded), default=enough)
+            if external and self.on_incorrect != "drop" and of_web < enough:
                 internal = graded
-                notes += (LOWER.format(web_best, found_best),)
+                notes += (LOWER.format(of_web, enough, best),)
             else:
                 selection.drop(graded, "action", f"graded {action}")
                 selection.merge(trial)
         if len(internal) == len(graded):
-            sources = [
-                StripSource(internal, "what was retrieved", whole=not self.refine),
-                web_source,
-            ]
-            known = yield from refined(sources, selection=selection)
+            whole = "refine" in self.without
+            own_source = StripSource(internal, "what was retrieved", whole=whole)
+            known = yield from refined([own_source, web_source], selection=selection)
         notes += known.notes
         if not known.excerpts and not any(note.startswith(NOTHING) for note in notes):
             notes += (f"{NOTHING}: neither retrieval nor the web left anything",)
@@ -216,9 +214,7 @@ class Crag(Checked):
         pages = set(map(id, web.passages))
         from_web = [at for at, one in enumerate(known.excerpts) if id(one.passage) in pages]
         strips = sum(id(strip.passage) in pages for strip in known.graded)
-        steps = {"refine": self.refine, "rewrite": self.rewrite, "select": self.select}
-        off = [str(action) for action in Action if action in self.without]
-        off += [name for name, is_on in steps.items() if not is_on]
+        off = [str(name) for name in (*Action, *STEPS) if name in self.without]
         return {
             "grades": list(judged.grades),
             "thresholds": judged.thresholds.to_dict(),

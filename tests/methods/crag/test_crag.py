@@ -134,8 +134,8 @@ def test_incorrect_by_hand():
 
 
 def test_what_is_graded_higher_than_the_web_is_kept_beside_it():
-    """Grades of the passages -0.9 and -0.51; those of the web's strips decide."""
-    for web, kept in (([-0.6, -0.7], True), ([-0.6, -0.51], False), ([0.4, -0.9], False)):
+    """Grades of the passages -0.9 and -0.51, lower threshold -0.5: the web's strips decide."""
+    for web, kept in (([-0.6, -0.7], True), ([-0.6, -0.51], True), ([-0.5, -0.9], False)):
         flow = Crag(ByEye())(QUESTION, World().ports)
         flow.send(None)
         flow.send([[BAD, FAIR]])
@@ -158,6 +158,48 @@ def test_what_is_graded_higher_than_the_web_is_kept_beside_it():
     both = corrected(world)
     assert {one.passage.id for one in both.excerpts} == {"bad", "advert"}
     assert {one.passage.id for one in corrected(world, on_incorrect="drop").excerpts} == {"advert"}
+    whole = corrected(world, without=["select"])  # nobody graded the web: it stands alone
+    assert {one.passage.id for one in whole.excerpts} == {"advert"}
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "web"),
+    [
+        (
+            "How do I reset my password?",
+            "Q: How do I reset my password?\nA: Open Settings, choose Security and press Reset.",
+            "Strong passwords have many characters and are not used twice.",
+        ),
+        (
+            "Which flag makes a dry run?",
+            "```sh\nplover push --simulate\n```",
+            "Dry runs show what a program would change.",
+        ),
+        (
+            "Which spices go into the soup?",
+            "* cumin\n* sumac",
+            "Spices make a soup taste better.",
+        ),
+    ],
+    ids=["faq", "code", "list"],
+)
+def test_what_is_graded_lower_than_a_web_that_is_incorrect_itself_is_kept_too(question, text, web):
+    """By the bundled evaluator, which grades each answer below the near miss from the web."""
+    world = World(Passage("own", text), pages=[Passage("web", web, source="https://x.org")])
+    crag = Crag(without=["rewrite"])
+    context = run(crag(question, world.ports)).value
+    assert context.action is Action.INCORRECT
+    own, page = context.details["grades"][0], context.excerpts[-1].score
+    lower = context.details["thresholds"]["lower"]
+    assert own < page < lower
+    assert [one.passage.id for one in context.excerpts] == ["own", "web"]
+    note = (
+        f"the best of the web is graded {page:.2f}, under {lower:.2f}: what was retrieved, graded "
+        f"{own:.2f}, is not dropped for it"
+    )
+    assert note in context.notes and "warning" in context.details
+    (dropped,) = run(replace(crag, on_incorrect="drop")(question, world.ports)).value.excerpts
+    assert dropped.passage.id == "web"
 
 
 @pytest.mark.parametrize(
@@ -431,19 +473,19 @@ def test_the_story_tells_the_grade_the_query_and_the_web():
 
 def test_a_step_left_out():
     world, eye = World(FAIR, GOOD, BAD), ByEye()
-    context = corrected(world, evaluator=eye, refine=False)
+    context = corrected(world, evaluator=eye, without="refine")
     assert [(e.text, e.score) for e in context.excerpts] == [
         *((FAIR.text, 0.3), (GOOD.text, 0.9), (BAD.text, -0.9))
     ], "passages stay whole"
     assert len(eye.asks) == 1 and context.details["without"] == ["refine"]
 
     world = World(BAD)
-    context = corrected(world, rewrite=False)
+    context = corrected(world, without=["rewrite"])
     assert (world.searched, world.prompts) == ([[QUESTION]], [])
     assert context.details["rewrite"] == "question"
 
     world, eye = World(FAIR, pages=[PAGE, passage("w", -0.9)]), ByEye()
-    context = corrected(world, evaluator=eye, select=False)
+    context = corrected(world, evaluator=eye, without={"select"})
     assert texts(context.excerpts) == [FAIR.text, PAGE.text, passage("w", -0.9).text]
     assert [len(ask) for ask in eye.asks] == [1, 1], "no strip of the web was graded"
     assert context.details["from_web"] == [1, 2]
