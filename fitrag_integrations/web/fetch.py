@@ -197,7 +197,7 @@ class Fetcher:
                 return answer
             try:
                 _check_type(headers, types)
-                meter = Meter(headers.get("content-encoding", ""), self.guard.limits, cut)
+                meter = Meter(headers.get("content-encoding", ""), limits, cut)
                 body = await read_body(response.aiter_stream(), meter)
             except SearchError as error:
                 raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error
