@@ -67,8 +67,7 @@ def extract(body: bytes, content_type: str) -> Extracted:
     text = decode(body, content_type)[:MAX_CHARS].replace("\0", "")
     if content_type.partition(";")[0].strip().lower() == "text/plain":
         return Extracted("", tuple(clean_paragraphs(clean_text(text).split("\n\n"))))
-    import lxml.etree
-
+    etree = require_extra("lxml.etree", extra="web", feature="PageReader")
     trafilatura = require_extra("trafilatura", extra="web", feature="PageReader")
     tree = trafilatura.load_html("<".join(text.split("<", MAX_TAGS)[:MAX_TAGS]))
     if tree is None:
@@ -78,9 +77,9 @@ def extract(body: bytes, content_type: str) -> Extracted:
     asks_password = bool(tree.xpath(_PASSWORD))
     for element in list(hidden_elements(tree)):
         element.tag = "HIDDEN"  # no element of a parsed page has a name in capitals
-    lxml.etree.strip_elements(tree, "HIDDEN", with_tail=False)
+    etree.strip_elements(tree, "HIDDEN", with_tail=False)
     _flatten_crowds(tree)
-    lxml.etree.strip_tags(tree, "CROWD")
+    etree.strip_tags(tree, "CROWD")
     for element in tree.iter("*"):  # join the pieces of text, which cost time on every reading
         element.text, element.tail = element.text, element.tail
     found = trafilatura.bare_extraction(tree, include_comments=False)
