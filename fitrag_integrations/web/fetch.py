@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.extras import require_extra
@@ -129,7 +129,7 @@ class Fetcher:
             ssl_context=await asyncio.to_thread(_tls_context),
             max_connections=None,  # limited by the slots
             keepalive_expiry=5.0,
-            network_backend=PinnedNetwork(self.guard, httpcore.AnyIOBackend()),
+            network_backend=cast(Any, PinnedNetwork(self.guard, httpcore.AnyIOBackend())),
         )
         return self
 
