@@ -28,11 +28,9 @@ HEAD_BYTES = 4_096
 
 # Others are no text encodings of the web, and some (punycode) take quadratic time.
 _ENCODINGS = re.compile(
-    r"utf[-_]?(8|16|32)([-_]?[lb]e)?|iso[-_]?8859[-_]\d+|(x-)?mac[-_]\w+|(cp|windows-?)\d+|koi8[-_]\w"
-    r"|shift[-_]?jis\w*|sjis|euc[-_]?(jp|kr|cn)|ks_c_5601-1987|gb\w+|big5[-_\w]*|iso[-_]2022[-_]\w+"
-    r"|tis-620|hz|johab"
+    r"utf-(8|16|32)(-[lb]e)?|ascii|iso8859-\d+|cp\d+|koi8-\w|mac-\w+|shift_jis\w*|euc_\w+"
+    r"|gb\w+|big5\w*|iso2022_\w+|tis-620|hz|johab"
 )
-_LATIN = frozenset(["ascii", "us-ascii", "latin1", "latin-1", "iso-8859-1", "iso8859-1"])
 _CHARSET = re.compile(r"charset\s*=[\s\"']*([\w.:-]{1,40})", re.ASCII)
 _META = re.compile(r"<meta[^>]*")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -104,15 +102,23 @@ def decode(body: bytes, content_type: str) -> str:
     head = body[:HEAD_BYTES].decode("latin-1").lower()
     texts = (content_type[:HEADER_CHARS].lower(), *_META.findall(head))
     named = [name for text in texts for name in _CHARSET.findall(text)]
-    declared = [
-        "cp1252" if n in _LATIN else n for n in named if n in _LATIN or _ENCODINGS.fullmatch(n)
-    ]
+    declared = list(filter(None, map(_encoding, named)))
     marked = ["utf-16"] if body.startswith(_UTF_16) else []
     strict = [(name, "strict") for name in (*marked, "utf-8-sig", *declared)]
     for name, errors in (*strict, *((name, "replace") for name in declared)):
-        with suppress(UnicodeError, LookupError):
+        with suppress(UnicodeError):
             return body.decode(name, errors)
     return body.decode("utf-8-sig", "replace")
+
+
+def _encoding(name: str) -> str | None:
+    """Return Python's name of a text encoding; Latin-1 means Windows-1252, as in browsers."""
+    try:
+        found = codecs.lookup(name).name
+    except LookupError:
+        return None
+    known = found if _ENCODINGS.fullmatch(found) else None
+    return "cp1252" if found in ("iso8859-1", "ascii") else known
 
 
 def _flatten_crowds(tree: Element) -> None:

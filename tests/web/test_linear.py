@@ -168,6 +168,8 @@ def test_a_crowd_of_inline_elements_leaves_every_word_in_its_place():
         ("text/html; charset=cp1251", "cp1251"),
         ('text/html; Charset = "cp1251"; x=y', "cp1251"),
         ("text/html; x=charset; charset='cp1251'", "cp1251"),
+        ("text/html; charset=Cyrillic", "iso8859-5"),
+        ("text/html; charset=latin1", "cp1252"),
         ("text/html; charset", "utf-8"),
     ],
 )
