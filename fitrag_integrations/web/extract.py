@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fitrag_integrations.core.extras import require_extra
@@ -31,12 +31,9 @@ _ENCODINGS = re.compile(
     r"utf-(8|16|32)(-[lb]e)?|ascii|iso8859-\d+|cp\d+|koi8-\w|mac-\w+|shift_jis\w*|euc_\w+"
     r"|gb\w+|big5\w*|iso2022_\w+|tis-620|hz|johab"
 )
-_CHARSET = re.compile(r"[\w.:-]{1,40}")
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_CHARSET = re.compile(r"charset\s*=[\s\"']*([\w.:-]{1,40})", re.ASCII)
+_META = re.compile(r"<meta[^>]*")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLOCK_NAMES = (
     "html body head main article section div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table thead"
     " tbody tfoot tr td th blockquote pre figure figcaption details header footer nav aside form"
@@ -68,6 +65,7 @@ def extract(body: bytes, content_type: str) -> Extracted:
     text = decode(body, content_type)[:MAX_CHARS].replace("\0", "")
     if content_type.partition(";")[0].strip().lower() == "text/plain":
         return Extracted("", tuple(clean_paragraphs(clean_text(text).split("\n\n"))))
+    etree = require_extra("lxml.etree", extra="web", feature="PageReader")
     trafilatura = require_extra("trafilatura", extra="web", feature="PageReader")
     tree = trafilatura.load_html("<".join(text.split("<", MAX_TAGS)[:MAX_TAGS]))
     if tree is None:
@@ -75,10 +73,13 @@ def extract(body: bytes, content_type: str) -> Extracted:
     tree = tree.getroottree().getroot()  # of what is hardly HTML, lxml gives an element inside
     title = clean_text(tree.findtext(".//title") or "", max_chars=TITLE_CHARS)
     asks_password = bool(tree.xpath(_PASSWORD))
-    hidden = dict.fromkeys(hidden_elements(tree), "")
-    for parent in dict.fromkeys(element.getparent() for element in hidden):
-        _replace_children(parent, hidden)
+    for element in list(hidden_elements(tree)):
+        element.tag = "HIDDEN"  # no element of a parsed page has a name in capitals
+    etree.strip_elements(tree, "HIDDEN", with_tail=False)
     _flatten_crowds(tree)
+    etree.strip_tags(tree, "CROWD")
+    for element in tree.iter("*"):  # join the pieces of text, which cost time on every reading
+        element.text, element.tail = element.text, element.tail
     found = trafilatura.bare_extraction(tree, include_comments=False)
     lines = (found.text or "").splitlines() if found is not None else []
     texts = (line for line in lines if line.strip("|-: "))  # not the lines that only draw a table
@@ -98,29 +99,16 @@ def decode(body: bytes, content_type: str) -> str:
     Returns:
         The text.
     """
-    marked = [name for mark, name in _BOMS if body.startswith(mark)]
-    metas = body[:HEAD_BYTES].decode("latin-1").lower().split("<meta")[1:]
-    declared = [
-        name
-        for text in (content_type[:HEADER_CHARS], *(meta.partition(">")[0] for meta in metas))
-        for name in _charsets(text)
-    ]
-    for name in (*marked, "utf-8", *map(_encoding, declared)):
-        try:
-            if name is not None:
-                return body.decode(name)
-        except UnicodeError:
-            continue
-    return body.decode(next(filter(None, map(_encoding, declared)), "utf-8"), "replace")
-
-
-def _charsets(text: str) -> Iterator[str]:
-    """Yield the names after each ``charset=``, in linear time."""
-    for rest in text.lower().split("charset")[1:]:
-        sign, _, value = rest.lstrip().partition("=")
-        name = _CHARSET.match(value.strip().lstrip("\"' \t\n"))
-        if name and not sign:
-            yield name.group()
+    head = body[:HEAD_BYTES].decode("latin-1").lower()
+    texts = (content_type[:HEADER_CHARS].lower(), *_META.findall(head))
+    named = [name for text in texts for name in _CHARSET.findall(text)]
+    declared = list(filter(None, map(_encoding, named)))
+    marked = ["utf-16"] if body.startswith(_UTF_16) else []
+    strict = [(name, "strict") for name in (*marked, "utf-8-sig", *declared)]
+    for name, errors in (*strict, *((name, "replace") for name in declared)):
+        with suppress(UnicodeError):
+            return body.decode(name, errors)
+    return body.decode("utf-8-sig", "replace")
 
 
 def _encoding(name: str) -> str | None:
@@ -129,39 +117,18 @@ def _encoding(name: str) -> str | None:
         found = codecs.lookup(name).name
     except LookupError:
         return None
-    if found in ("iso8859-1", "ascii"):
-        return "cp1252"
-    return found if _ENCODINGS.fullmatch(found) else None
+    known = found if _ENCODINGS.fullmatch(found) else None
+    return "cp1252" if found in ("iso8859-1", "ascii") else known
 
 
 def _flatten_crowds(tree: Element) -> None:
-    """Replace the inline elements of crowded blocks by text; trafilatura is quadratic in them."""
+    """Rename the inline elements of crowded blocks; trafilatura is quadratic in them."""
     block_of: dict[Element, Element] = {}
-    inline: dict[Element, int] = {}
+    inline: dict[Element, list[Element]] = {}
     for element in tree.iter("*"):
         parent = element.getparent()
-        if parent is None or element.tag in _BLOCKS:
-            block_of[element] = element
-        else:
-            block = block_of[element] = block_of[parent]
-            inline[block] = inline.get(block, 0) + 1
-    for block in (block for block, count in inline.items() if count > MAX_INLINE):
-        crowd = [child for child in block.iterchildren("*") if block_of[child] is block]
-        _replace_children(block, {child: child.text_content() for child in crowd})
-
-
-def _replace_children(parent: Element, words_of: Mapping[Element, str]) -> None:
-    """Replace children by words, joined once per gap, which keeps it linear."""
-    kept: Element = None
-    words = [parent.text or ""]
-    for child in [*parent, None]:
-        if child is not None and child in words_of:
-            words += (words_of[child], child.tail or "")
-            parent.remove(child)
-            continue
-        if len(words) > 1 and kept is None:
-            parent.text = "".join(words)
-        elif len(words) > 1:
-            kept.tail = "".join(words)
-        if child is not None:
-            kept, words = child, [child.tail or ""]
+        is_block = parent is None or element.tag in _BLOCKS
+        block_of[element] = block = element if is_block else block_of[parent]
+        inline.setdefault(block, []).extend([] if is_block else [element])
+    for element in (each for crowd in inline.values() if len(crowd) > MAX_INLINE for each in crowd):
+        element.tag = "CROWD"

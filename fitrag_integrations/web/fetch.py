@@ -1,20 +1,21 @@
-"""Fetch a URL under a guard: by hand, hop by hop, each connection to a checked address."""
+"""Fetch a URL under a guard, hop by hop: what robots.txt allows, from checked addresses."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Meter, read_body, retry_after
+from fitrag_integrations.core.http import Limits, Meter, read_body, retry_after
 from fitrag_integrations.errors import SearchError
-from fitrag_integrations.web.guard import NetworkGuard, shown
+from fitrag_integrations.web.guard import AGENT, NetworkGuard, shown
 
 if TYPE_CHECKING:
     import httpcore
@@ -95,11 +96,13 @@ class PinnedNetwork:
         self, host: str, port: int, **options: Any
     ) -> httpcore.AsyncNetworkStream:
         """Connect to the first of the host's addresses that accepts the connection."""
+        from httpcore import ConnectError, ConnectTimeout
+
         *spare, last = await self._guard.addresses(host)
         for address in spare:
             try:
                 return await self._network.connect_tcp(address, port, **options)
-            except (_core().ConnectError, _core().ConnectTimeout):
+            except (ConnectError, ConnectTimeout):
                 continue
         return await self._network.connect_tcp(last, port, **options)
 
@@ -120,11 +123,13 @@ class Fetcher:
         self._pool: Any = None
 
     async def __aenter__(self) -> Fetcher:
-        self._pool = _core().AsyncConnectionPool(
+        import httpcore
+
+        self._pool = httpcore.AsyncConnectionPool(
             ssl_context=await asyncio.to_thread(_tls_context),
             max_connections=None,  # limited by the slots
             keepalive_expiry=5.0,
-            network_backend=PinnedNetwork(self.guard, _core().AnyIOBackend()),
+            network_backend=cast(Any, PinnedNetwork(self.guard, httpcore.AnyIOBackend())),
         )
         return self
 
@@ -156,17 +161,19 @@ class Fetcher:
         Raises:
             SearchError: "blocked" if the guard refuses a hop, "transient" if the network fails.
         """
+        import httpcore
+
         at = self.guard.admit(url)
-        allowance, core = allowance or Allowance(self.guard.page_seconds), _core()
+        allowance = allowance or Allowance(self.guard.page_seconds)
         for _ in range(self.guard.max_redirects + 1):
             if permit is not None:
                 await permit(at, allowance)
             try:
                 async with self.slots.of(at.host), allowance.spend():
                     fetched = await self._once(at, types, cut)
-            except (TimeoutError, core.TimeoutException) as error:
+            except (TimeoutError, httpcore.TimeoutException) as error:
                 raise SearchError(f"{shown(at)} took too long", kind="transient") from error
-            except (core.NetworkError, core.ProtocolError, OSError) as error:
+            except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
                 raise PassingError(
                     f"{shown(at)} could not be read: {type(error).__name__}", kind="transient"
                 ) from error
@@ -178,29 +185,30 @@ class Fetcher:
         raise SearchError(f"{shown(at)}: more than {most} redirects", kind="blocked")
 
     async def _once(self, at: httpx.URL, types: Sequence[str], cut: int | None) -> Fetched:
-        target = _core().URL(scheme=at.scheme, host=at.raw_host, port=at.port, target=at.raw_path)
-        request = {
-            "headers": [
+        import httpcore
+        import httpx
+
+        guard = self.guard
+        async with self._pool.stream(
+            "GET",
+            httpcore.URL(scheme=at.scheme, host=at.raw_host, port=at.port, target=at.raw_path),
+            headers=[
                 ("Host", at.netloc),
-                ("User-Agent", self.guard.user_agent.encode("utf-8")),
+                ("User-Agent", guard.user_agent.encode("utf-8")),
                 ("Accept", ", ".join(types) or "*/*"),
                 ("Accept-Encoding", "gzip"),
             ],
-            "extensions": {
-                "timeout": dict.fromkeys(("connect", "read", "write"), self.guard.read_seconds)
-            },
-        }
-        async with self._pool.stream("GET", target, **request) as response:
-            headers: httpx.Headers = _httpx().Headers(response.headers)
-            answer = Fetched(at, response.status, headers)
-            if not 200 <= response.status < 300:
-                return answer
-            try:
-                _check_type(headers, types)
-                meter = Meter(headers.get("content-encoding", ""), self.guard.limits, cut)
-                body = await read_body(response.aiter_stream(), meter)
-            except SearchError as error:
-                raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error
+            extensions={"timeout": dict.fromkeys(("connect", "read", "write"), guard.read_seconds)},
+        ) as response:
+            headers, body = httpx.Headers(response.headers), b""
+            if 200 <= response.status < 300:
+                try:
+                    _check_type(headers, types)
+                    limits = Limits(guard.max_bytes, guard.max_decoded_bytes, guard.max_ratio)
+                    meter = Meter(headers.get("content-encoding", ""), limits, cut)
+                    body = await read_body(response.aiter_stream(), meter)
+                except SearchError as error:
+                    raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error
             return Fetched(at, response.status, headers, body)
 
 
@@ -212,21 +220,15 @@ def _check_type(headers: httpx.Headers, types: Sequence[str]) -> None:
 
 @functools.cache
 def _tls_context() -> Any:
-    return _httpx().create_ssl_context()
+    import httpx
 
-
-def _httpx() -> Any:
-    return require_extra("httpx", extra="web", feature="web pages")
-
-
-@functools.cache
-def _core() -> Any:
-    return require_extra("httpcore", extra="web", feature="web pages")
+    return httpx.create_ssl_context()
 
 
 T = TypeVar("T")
 MAX_WAIT = 10.0
 """Longest ``Retry-After`` that is waited for, in seconds; a longer one ends the retries."""
+_KINDS = {401: "auth", 403: "auth", 407: "auth", 429: "quota", 451: "blocked"}
 
 
 def check_status(fetched: Fetched) -> Fetched:
@@ -234,16 +236,12 @@ def check_status(fetched: Fetched) -> Fetched:
     status = fetched.status
     if 200 <= status < 300:
         return fetched
+    kind: Any = _KINDS.get(status, "transient" if status >= 500 else "empty")
     message = f"{shown(fetched.url)} answered {status}"
-    if status == 429 or status >= 500:
-        raise PassingError(
-            message,
-            kind="quota" if status == 429 else "transient",
-            after=retry_after(fetched.headers.get("retry-after")),
-        )
-    raise SearchError(
-        message, kind={401: "auth", 403: "auth", 407: "auth", 451: "blocked"}.get(status, "empty")
-    )
+    if kind in ("quota", "transient"):
+        after = retry_after(fetched.headers.get("retry-after"))
+        raise PassingError(message, kind=kind, after=after)
+    raise SearchError(message, kind=kind)
 
 
 async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:
@@ -256,7 +254,8 @@ async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:
     Returns:
         The result of the first attempt that succeeds.
     """
-    tenacity = require_extra("tenacity", extra="web", feature="PageReader")
+    import tenacity
+
     backoff = tenacity.wait_exponential(multiplier=0.5, max=4.0) + tenacity.wait_random(0.0, 0.5)
 
     def pause(state: Any) -> float:
@@ -271,7 +270,85 @@ async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:
         wait=pause,
         reraise=True,
     )
-    async for attempt in retrying:
-        with attempt:
-            return await call()
-    raise AssertionError("tenacity returns a result or raises")
+    return await retrying(call)
+
+
+ROBOTS_BYTES = 512_000  # RFC 9309, section 2.5
+KEPT = 500  # number of sites whose rules are remembered
+DAY, MINUTE = 86_400.0, 60.0
+_AGENT_LINE = re.compile(r"\A\s*user[-\s]*agent[\s:]+([^\s/#]*).*", re.IGNORECASE | re.DOTALL)
+
+
+def parse_rules(text: str, agent: str = AGENT) -> Any:
+    """Parse a robots.txt for one user agent; ``can_fetch(url, agent)`` of the result decides.
+
+    Groups of other agents are merged into one: Protego copies each rule to all agents of its group,
+    so a file of many agents and many rules would cost their product.
+    """
+    known = (agent.lower(), "*")
+
+    def one(line: re.Match[str]) -> str:
+        return f"user-agent: {line[1].lower() if line[1].lower() in known else '?'}"
+
+    lines = [_AGENT_LINE.sub(one, line) for line in text.splitlines()]
+    protego = require_extra("protego", extra="web", feature="PageReader")
+    return protego.Protego.parse("\n".join(lines))
+
+
+class RobotsError(SearchError):
+    """Page that robots.txt closes."""
+
+
+class Robots:
+    """Cache of each site's robots.txt (RFC 9309), fetched once a day and parsed by Protego.
+
+    ``Crawl-delay`` and ``Sitemap`` are ignored. A robots.txt that answers 5xx, or cannot be fetched
+    after ``retries`` retries, closes its site for a minute.
+    """
+
+    def __init__(self, retries: int = 0) -> None:
+        self._retries = retries
+        self._known: dict[str, tuple[float, Any]] = {}
+
+    async def permit(self, at: httpx.URL, allowance: Allowance, fetcher: Fetcher) -> None:
+        """Raise ``RobotsError`` if the site does not allow the page to be read.
+
+        The time for robots.txt is subtracted from the page's ``allowance``. If it cannot be
+        fetched, its ``SearchError`` is raised.
+        """
+        site = f"{at.scheme}://{at.netloc.decode('ascii')}"
+        async with fetcher.slots.alone(site):
+            until, rules = self._known.get(site, (0.0, None))
+            if until <= time.monotonic():
+                rules = await self._asked(site, fetcher, allowance)
+        if isinstance(rules, SearchError):
+            raise SearchError(str(rules), kind=rules.kind)  # a new one for each page
+        if not await asyncio.to_thread(rules.can_fetch, str(at), AGENT):
+            refused = "is not fetched: its robots.txt asks robots not to read it"
+            raise RobotsError(f"{shown(at)} {refused}", kind="blocked")
+
+    async def _asked(self, site: str, fetcher: Fetcher, allowance: Allowance) -> Any:
+        """Return the site's rules, or the error that they cannot be read."""
+        was_short = allowance.left < fetcher.guard.page_seconds / 2
+        answer: Any
+
+        async def get() -> Fetched:
+            url, cut = f"{site}/robots.txt", ROBOTS_BYTES
+            return await fetcher.get(url, types=(), cut=cut, allowance=allowance)
+
+        try:
+            found = await persist(get, self._retries)
+            answer = SearchError(f"the robots.txt of {site} cannot be read", kind="blocked")
+            if found.status < 500:  # without a 2xx there is no body
+                text = found.body.decode("utf-8-sig", "replace")
+                answer = await asyncio.to_thread(parse_rules, text)
+        except SearchError as error:
+            answer = SearchError(str(error), kind=error.kind)
+            if was_short and allowance.left <= 0:
+                return answer  # the page had no time left: no reason to close the site
+        open_for = MINUTE if isinstance(answer, SearchError) else DAY
+        self._known.pop(site, None)
+        self._known[site] = (time.monotonic() + open_for, answer)
+        if len(self._known) > KEPT:
+            del self._known[next(iter(self._known))]
+        return answer

@@ -42,7 +42,6 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Limits
 from fitrag_integrations.errors import InputError, SearchError, refuse_if
 
 if TYPE_CHECKING:
@@ -70,9 +69,10 @@ METADATA_NAMES = frozenset({"metadata.google.internal", "metadata.goog", "instan
 
 _UNICAST = IPv6Network("2000::/3")  # all unicast addresses that are assigned so far
 _NAT64 = IPv6Network("64:ff9b::/96")
-_TUNNELS = (IPv6Network("2002::/16"), IPv6Network("2001::/32"))
-# Special addresses that Python 3.11 considers public.
-_ALSO_SPECIAL = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "3fff::/20")))
+# Special addresses that Python 3.11 considers public, and tunnels.
+_ALSO_SPECIAL = tuple(
+    map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20"))
+)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
@@ -88,18 +88,11 @@ def canonical_host(host: str) -> str:
     if ":" in name:
         return str(reached(IPv6Address(name)))
     labels = name.split(".")
-    if _NUMBER.fullmatch(labels[-1]):  # one to four numbers; the last fills what is left
-        if len(labels) > 4 or not all(_NUMBER.fullmatch(label) for label in labels):
-            raise ValueError("not an IPv4 address")
-        *head, last = (
-            int(digits[2:] or "0", 16)
-            if digits.startswith("0x")
-            else int(digits, 8 if digits.startswith("0") else 10)
-            for digits in labels
-        )
-        if any(number > 255 for number in head) or last >= 256 ** (4 - len(head)):
-            raise ValueError("not an IPv4 address")
-        return str(IPv4Address(last + sum(n << 8 * (3 - i) for i, n in enumerate(head))))
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            return str(IPv4Address(socket.inet_aton(name)))
+        except OSError:
+            raise ValueError("not an IPv4 address") from None
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError(f"not a host name: {host[:80]!r}")
     return name
@@ -107,12 +100,13 @@ def canonical_host(host: str) -> str:
 
 def reached(address: Address) -> Address:
     """Return the IPv4 address that an IPv6 address stands for, or the address itself."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        if address in _NAT64:
-            return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address
+    if not isinstance(address, IPv6Address):
+        return address
+    return (
+        IPv4Address(int(address) & 0xFFFFFFFF)
+        if address in _NAT64
+        else address.ipv4_mapped or address
+    )
 
 
 def refusal(address: str, allowed: Iterable[Network] = ()) -> str | None:
@@ -131,12 +125,9 @@ def refusal(address: str, allowed: Iterable[Network] = ()) -> str | None:
     for name in ("unspecified", "loopback", "multicast", "link_local", "reserved", "private"):
         if getattr(found, f"is_{name}"):
             return f"a {name.replace('_', '-')} address"
-    if any(found in network for network in _TUNNELS):
-        return "a tunnelled address"
-    is_public = found.is_global and not any(found in network for network in _ALSO_SPECIAL)
-    if isinstance(found, IPv6Address) and found not in _UNICAST:
-        is_public = False
-    return None if is_public and not zone else "not a public address"
+    is_special = zone or any(found in network for network in _ALSO_SPECIAL)
+    is_assigned = found.version == 4 or found in _UNICAST
+    return None if found.is_global and is_assigned and not is_special else "not a public address"
 
 
 def within(host: str, domains: Sequence[str]) -> bool:
@@ -159,6 +150,47 @@ Addresses: TypeAlias = Sequence[str]
 Resolver: TypeAlias = (
     Mapping[str, Addresses] | Callable[[str], Addresses] | Callable[[str], Awaitable[Addresses]]
 )
+
+
+def _check_each(field: str, given: object, read: Callable[[str], str], allowed: str) -> object:
+    """Require texts that can be read; a ``ValueError`` of ``read`` names the one that cannot."""
+    known = []
+    for text in check_many(field, given, str):
+        try:
+            known.append(read(text))
+        except ValueError:
+            raise InputError.of(field, given=text, allowed=allowed) from None
+    return tuple(known)
+
+
+def _domain(text: str) -> str:
+    bare = text.strip().removeprefix("*").removeprefix(".")
+    return canonical_host(bare.encode("idna").decode("ascii"))
+
+
+def _check_ports(field: str, given: object) -> object:
+    return tuple(check_whole(field, p, low=1, high=65535) for p in check_many(field, given, int))
+
+
+def _check_resolver(field: str, given: object) -> object:
+    return given if isinstance(given, Mapping) else check_callable(field, given)
+
+
+def _check_agent(field: str, given: object) -> str:
+    agent = check_text(field, given, blank=False)
+    refuse_if(not agent.isprintable(), field, agent, "printable text")
+    return agent
+
+
+_Domains: TypeAlias = Annotated[
+    Sequence[str], partial(_check_each, read=_domain, allowed="host names")
+]
+_Networks: TypeAlias = Annotated[
+    Sequence[str],
+    partial(
+        _check_each, read=lambda t: ip_network(t) and t, allowed="networks such as 10.20.0.0/16"
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,11 +227,13 @@ class NetworkGuard(Checked):
         >>> PageReader(NetworkGuard(allow_domains=["wikipedia.org"], max_bytes=1_000_000))
     """
 
-    allow_domains: Sequence[str] = ()
-    deny_domains: Sequence[str] = ()
-    allow_addresses: Sequence[str] = ()
-    ports: Sequence[int] = (80, 443)
-    resolver: Resolver | None = field(default=None, repr=False, hash=False)
+    allow_domains: _Domains = ()
+    deny_domains: _Domains = ()
+    allow_addresses: _Networks = ()
+    ports: Annotated[Sequence[int], _check_ports] = (80, 443)
+    resolver: Annotated[Resolver | None, _check_resolver] = field(
+        default=None, repr=False, hash=False
+    )
     max_redirects: Size = 5
     max_bytes: Count = 5_000_000
     max_decoded_bytes: Count = 10_000_000
@@ -208,35 +242,7 @@ class NetworkGuard(Checked):
     page_seconds: Seconds = 20.0
     per_host: Count = 2
     robots: bool = True
-    user_agent: Annotated[str, partial(check_text, blank=False)] = USER_AGENT
-
-    def __post_init__(self) -> None:
-        def domain(text: str) -> str:
-            bare = text.strip().removeprefix("*").removeprefix(".")
-            return canonical_host(bare.encode("idna").decode("ascii"))
-
-        networks = "networks such as 10.20.0.0/16"
-        for name, given, read, allowed in (
-            ("allow_domains", self.allow_domains, domain, "host names"),
-            ("deny_domains", self.deny_domains, domain, "host names"),
-            ("allow_addresses", self.allow_addresses, lambda t: ip_network(t) and t, networks),
-        ):
-            known = []
-            for text in check_many(name, given, str):
-                try:
-                    known.append(read(text))
-                except ValueError:
-                    raise InputError.of(name, given=text, allowed=allowed) from None
-            object.__setattr__(self, name, tuple(known))
-        ports = check_many("ports", self.ports, int)
-        checked = tuple(check_whole("ports", port, low=1, high=65535) for port in ports)
-        object.__setattr__(self, "ports", checked)
-        super().__post_init__()
-        if not isinstance(self.resolver, Mapping):
-            check_callable("resolver", self.resolver)
-        refuse_if(
-            not self.user_agent.isprintable(), "user_agent", self.user_agent, "printable text"
-        )
+    user_agent: Annotated[str, _check_agent] = USER_AGENT
 
     def admit(self, url: str | httpx.URL) -> httpx.URL:
         """Return ``url`` as it will be fetched: with a normalized host and no fragment.
@@ -294,26 +300,20 @@ class NetworkGuard(Checked):
             raise SearchError(f"{host}: the name does not resolve", kind="transient")
         return found
 
-    @property
-    def limits(self) -> Limits:
-        """Limits of a body."""
-        return Limits(self.max_bytes, self.max_decoded_bytes, self.max_ratio)
-
     def _objection(self, url: httpx.URL, host: str) -> str | None:
-        if url.scheme not in ("http", "https"):
-            return "neither http nor https"
-        if url.userinfo:
-            return "it carries a user name"
         usual = 443 if url.scheme == "https" else 80
-        if (usual if url.port is None else url.port) not in self.ports:
-            return "its port is not allowed"
-        if host in METADATA_NAMES or within(host, self.deny_domains):
-            return "its host is denied"
-        if self.allow_domains and not within(host, self.allow_domains):
-            return "its host is not among those allowed"
         networks = map(ip_network, self.allow_addresses)
         why = refusal(host, networks) if is_address(host) else None
-        return why and f"its host is {why}"
+        objections = {
+            "neither http nor https": url.scheme not in ("http", "https"),
+            "it carries a user name": url.userinfo,
+            "its port is not allowed": (usual if url.port is None else url.port) not in self.ports,
+            "its host is denied": host in METADATA_NAMES or within(host, self.deny_domains),
+            "its host is not among those allowed": self.allow_domains
+            and not within(host, self.allow_domains),
+            f"its host is {why}": why,
+        }
+        return next((reason for reason, holds in objections.items() if holds), None)
 
     async def _resolved(self, host: str) -> Sequence[str]:
         if is_address(host):

@@ -10,7 +10,7 @@ a closed ``<details>`` counts as shown, because a reader can open it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 Element: TypeAlias = Any  # of lxml, which has no types
@@ -28,17 +28,38 @@ _SHOWN_AGAIN = re.compile(
     r"|d-(?:sm|md|lg|xl|xxl)-(?:block|flex|grid|table|inline[a-z-]*)"
 )
 _ESCAPED = re.compile(r"\\(?:([0-9a-f]{1,6})[ \t\r\n\f]?|(.))", re.IGNORECASE | re.DOTALL)
-_NUMBER = re.compile(r"[+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?:e[+-]?\d{1,2})?")
-_LENGTH = re.compile(rf"({_NUMBER.pattern})([a-z]{{1,5}}|%)?")
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LENGTH = re.compile(r"([+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?:e[+-]?\d{1,2})?)([a-z]{1,5}|%)?")
 _PIXELS = {"": 1.0, "px": 1.0, "pt": 1.33, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0}
 _PIXELS |= {"%": 10.0, "vw": 10.0, "vh": 8.0, "vmin": 8.0, "vmax": 10.0, "cm": 38.0, "mm": 3.8}
 _PIXELS |= {"in": 96.0, "pc": 16.0, "q": 0.9}
 """Approximate pixels per unit; percents and window units assume a window of 1,000 by 800."""
 FAR = 900.0  # offset in pixels from which an element counts as off screen
-TINY = 2.0  # font size in pixels up to which text counts as invisible
-_PLACES = ("left", "right", "top", "bottom", "inset", "inset-inline-start", "inset-block-start")
-_SHIFTS = ("text-indent", "margin", "margin-left", "margin-top", "margin-right", "margin-bottom")
-_SIZES = ("width", "height", "max-width", "max-height", "line-height")
+_SIZES = ((0.05, "Z"), (1.0, "O"), (2.0, "T"), (499.0, "S"))
+"""Letters for lengths up to so many pixels; above them "H", and "F" for what is off screen."""
+_ALONE = re.compile(
+    r"display:none\Z|visibility:(?:hidden|collapse)\Z|content-visibility:hidden\Z"
+    r"|(?:opacity|zoom|scale):[^A-Z]*Z|filter:opacity\([^A-Z]*Z"
+    r"|font-size:[^A-Z]*[ZOT]|font:(?:.* )?[^A-Z /]*[ZOT]"
+    r"|clip-path:(?:inset\([^A-Z]*[HF]|(?:circle|ellipse|polygon)\((?!.*[OTSHF]).*Z)"
+    r"|clip:rect\((?!.*[TSHF]).*[ZO]"
+    r"|transform:(?>.*?scale)[^(]*\([^A-Z]*Z"
+    r"|(?:transform|translate|text-indent|margin(?:-left|-top|-right|-bottom)?):.*F"
+)
+"""Declarations that hide an element whatever its others are, lengths as letters."""
+_AMONG = (
+    (
+        "position",
+        {"absolute", "fixed", "relative", "sticky"},
+        re.compile(r"(?:left|right|top|bottom|inset(?:-inline-start|-block-start)?):.*F"),
+    ),
+    (
+        "overflow",
+        {"hidden", "clip", "scroll"},
+        re.compile(r"(?:(?:max-)?(?:width|height)|line-height):[^A-Z]*[ZO]"),
+    ),
+)
+"""Those that hide it where another property has one of these values."""
 _CLEAR = re.compile(
     r"transparent|#[0-9a-f]{3}0|#[0-9a-f]{6}00"
     r"|(?:rgb|hsl)a?\([^()]{1,40}[,/]\s{0,4}(?:0|0?\.0{1,4}|0%)\s{0,4}\)"
@@ -82,26 +103,25 @@ def hidden_elements(tree: Element) -> Iterator[Element]:
 
 def hides(declarations: str) -> bool:
     """Check whether CSS declarations, such as a ``style`` attribute, make the text invisible."""
-    if ":" not in declarations:
-        return False
-    properties = _properties(declarations)
-    return any(
-        (name in _ALONE and _ALONE[name](value)) or _hides_among(name, value, properties)
-        for name, values in properties.items()
-        for value in values
-    )
+    properties = _properties(declarations) if ":" in declarations else {}
+    grounds = {*properties.get("background-color", ()), *properties.get("background", ())}
+    among = (why for name, values, why in _AMONG if not values.isdisjoint(properties.get(name, ())))
+    hiding = [_ALONE, *among]
+    for name, value in ((name, value) for name, values in properties.items() for value in values):
+        if name in ("color", "-webkit-text-fill-color"):
+            if value in grounds or _CLEAR.fullmatch(value):
+                return True
+        elif any(why.match(f"{name}:{_LENGTH.sub(_letter, value)}") for why in hiding):
+            return True
+    return False
 
 
-def _hides_among(name: str, value: str, properties: dict[str, list[str]]) -> bool:
-    """Check whether a declaration hides in combination with the others of its element."""
-    if name in _PLACES:
-        placed = {"absolute", "fixed", "relative", "sticky"}
-        return not placed.isdisjoint(properties.get("position", ())) and _is_far(value)
-    if name in _SIZES:
-        cut = {"hidden", "clip", "scroll"}
-        return not cut.isdisjoint(properties.get("overflow", ())) and _is_small(value, 1.0)
-    grounds = ("background-color", "background")
-    return name == "color" and any(value in properties.get(ground, ()) for ground in grounds)
+def _letter(length: re.Match[str]) -> str:
+    """Return the letter of a length; a number of an unknown unit counts as pixels."""
+    pixels = float(length[1]) * _PIXELS.get(length[2] or "", 1.0)
+    if pixels <= -FAR or pixels >= 4 * FAR:
+        return "F"
+    return next((letter for most, letter in _SIZES if abs(pixels) <= most), "H")
 
 
 def _properties(text: str) -> dict[str, list[str]]:
@@ -112,22 +132,17 @@ def _properties(text: str) -> dict[str, list[str]]:
         return found[2] or (chr(code) if 0 < code < 0x110000 else " ")
 
     properties: dict[str, list[str]] = {}
-    for declaration in _ESCAPED.sub(unescaped, _without_comments(text)).lower().split(";"):
+    for declaration in _ESCAPED.sub(unescaped, _COMMENT.sub("", text)).lower().split(";"):
         name, _, value = declaration.partition(":")
         properties.setdefault(name.strip(), []).append(" ".join(value.partition("!")[0].split()))
     return properties
-
-
-def _without_comments(text: str) -> str:
-    first, *rest = text.split("/*")
-    return "".join([first, *(part.partition("*/")[2] for part in rest)])
 
 
 def _rules(text: str) -> Iterator[tuple[str, str]]:
     """Yield the selectors and declarations of each rule for screens of any width."""
     opened: list[str] = []
     pending = ""
-    for part in [*re.split(r"([{}])", _without_comments(text)), "}"]:  # an end closes a rule too
+    for part in [*re.split(r"([{}])", _COMMENT.sub("", text)), "}"]:  # an end closes a rule too
         if part == "{":
             opened.append(pending.rpartition(";")[2].strip())
         elif part == "}" and opened:
@@ -140,51 +155,3 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
             ):
                 yield head, pending
         pending = "" if part in "{}" else part
-
-
-def _lengths(value: str) -> list[float]:
-    """Return the numbers of a value in pixels; a number of an unknown unit counts as pixels."""
-    return [float(number) * _PIXELS.get(unit, 1.0) for number, unit in _LENGTH.findall(value)]
-
-
-def _is_small(value: str, most: float) -> bool:
-    lengths = _lengths(value)
-    return bool(lengths) and abs(lengths[0]) <= most
-
-
-def _is_far(value: str) -> bool:
-    return any(length <= -FAR or length >= 4 * FAR for length in _lengths(value))
-
-
-def _clips(value: str) -> bool:
-    shape, _, inside = value.partition("(")
-    numbers = [float(found) for found in _NUMBER.findall(inside)]
-    if shape.strip() == "inset":
-        return bool(numbers) and numbers[0] >= 50.0 and "%" in inside
-    return shape.strip() in ("circle", "ellipse", "polygon") and bool(numbers) and not any(numbers)
-
-
-def _shrinks(value: str) -> bool:
-    return _is_small(value, 0.05)
-
-
-_ALONE: dict[str, Callable[[str], bool]] = {
-    "display": lambda value: value == "none",
-    "visibility": lambda value: value in ("hidden", "collapse"),
-    "content-visibility": lambda value: value == "hidden",
-    **dict.fromkeys(("opacity", "zoom", "scale"), _shrinks),
-    "filter": lambda value: value.startswith("opacity(") and _shrinks(value[8:]),
-    "font-size": lambda value: _is_small(value, TINY),
-    "font": lambda value: any(_is_small(one.partition("/")[0], TINY) for one in value.split()),
-    "color": lambda value: bool(_CLEAR.fullmatch(value)),
-    "-webkit-text-fill-color": lambda value: bool(_CLEAR.fullmatch(value)),
-    "clip-path": _clips,
-    "clip": lambda value: (
-        value.startswith("rect(") and max(map(abs, _lengths(value)), default=9.0) <= 1.0
-    ),
-    "transform": lambda value: (
-        _shrinks(value.partition("scale")[2].partition("(")[2]) or _is_far(value)
-    ),
-    **dict.fromkeys(("translate", *_SHIFTS), _is_far),
-}
-"""Declarations that hide an element whatever its others are."""

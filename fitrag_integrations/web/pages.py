@@ -34,9 +34,16 @@ from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import MissingExtraError, SearchError, refuse_if
 from fitrag_integrations.web.extract import extract
-from fitrag_integrations.web.fetch import Fetched, Fetcher, Slots, check_status, persist
+from fitrag_integrations.web.fetch import (
+    Fetched,
+    Fetcher,
+    Robots,
+    RobotsError,
+    Slots,
+    check_status,
+    persist,
+)
 from fitrag_integrations.web.guard import NetworkGuard, shown
-from fitrag_integrations.web.robots import Robots, RobotsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +280,7 @@ class PageReader:
             if not found.paragraphs:
                 raise SearchError(f"{where} has no text to read", kind="empty")
         except SearchError as error:
-            if cache is not None and isinstance(error, RobotsError) and error.lasting:
+            if cache is not None and isinstance(error, RobotsError):
                 await asyncio.to_thread(cache.put_refusal, str(at), str(error))
             return error.with_traceback(None)
         now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -9,11 +9,10 @@ from fitrag_integrations.core.http import Limits, Meter
 from fitrag_integrations.core.http import retry_after as wait_asked
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.web.extract import decode, extract
-from fitrag_integrations.web.fetch import _check_type
+from fitrag_integrations.web.fetch import _check_type, parse_rules
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, canonical_host
 from fitrag_integrations.web.hits import hits_of
 from fitrag_integrations.web.pages import _LOGIN
-from fitrag_integrations.web.robots import parse_rules
 
 PATIENCE = 4.0  # one pass takes some tenths of a second, the square of it minutes
 SIZES = (100_000, 200_000)
@@ -169,6 +168,8 @@ def test_a_crowd_of_inline_elements_leaves_every_word_in_its_place():
         ("text/html; charset=cp1251", "cp1251"),
         ('text/html; Charset = "cp1251"; x=y', "cp1251"),
         ("text/html; x=charset; charset='cp1251'", "cp1251"),
+        ("text/html; charset=Cyrillic", "iso8859-5"),
+        ("text/html; charset=latin1", "cp1252"),
         ("text/html; charset", "utf-8"),
     ],
 )

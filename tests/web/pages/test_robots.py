@@ -2,8 +2,8 @@
 
 import pytest
 
+from fitrag_integrations.web.fetch import parse_rules
 from fitrag_integrations.web.guard import AGENT
-from fitrag_integrations.web.robots import parse_rules
 
 
 def allows(text, path, agent=AGENT):
