@@ -241,9 +241,7 @@ def port_of(name: str, backend: object, method: str, *, argument: str | None = N
 def pair_port(
     name: str, backend: object, method: str, *, argument: str | None = None, allowed: str = ""
 ) -> Port[tuple[str, str], Any]:
-    """Build the port of a method that takes questions and texts as two lists, as (question, text)
-    pairs.
-    """
+    """Build the port of a method that takes questions and texts as two lists, not as pairs."""
     calls = (None, None) if isinstance(backend, type) else _calls(backend, method)
     allowed = allowed or f"an object with a {method!r} method"
     refuse_if(not any(calls), argument or name, backend, allowed)

@@ -117,7 +117,6 @@ def origin_of(passage: Passage) -> tuple[str, int]:
 
 
 def derived_id(*parts: object) -> str:
-    """Return an id that is equal for equal parts: a UUID, because some vector stores take no other.
-    """
+    """Return an id, a UUID because some vector stores take no other; equal for equal parts."""
     name = "\0".join(map(str, parts))
     return str(UUID(bytes=sha256(name.encode("utf-8", "surrogatepass")).digest()[:16]))

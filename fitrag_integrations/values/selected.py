@@ -63,8 +63,7 @@ class Selected(Record):
 
 
 class Selection:
-    """Record of what a run drops and why; `rows` returns one `Selected` for each document and part.
-    """
+    """Record of what a run drops and why; `rows` returns a `Selected` for each item."""
 
     def __init__(self) -> None:
         self._found: list[Passage] = []

@@ -36,8 +36,7 @@ def check_grade(field: str, value: object) -> float:
 
 
 def refuse_other(what: str, fitted: str, given: str, verb: str, role: str = "") -> None:
-    """Raise ``ThresholdMismatchError`` if a threshold is used with a model it was not fitted for.
-    """
+    """Raise ``ThresholdMismatchError`` if a threshold meets a model it was not fitted for."""
     if fitted and fitted != given:
         raise ThresholdMismatchError(
             f"{what} fitted for {role}{fitted!r}, given "
