@@ -30,10 +30,11 @@ class Excerpt(Record):
         passage: The passage that the offsets count in.
         start: First character, ``0 <= start <= end <= len(passage.text)``.
         end: Character after the last.
-        score: Score that the method ranked by; higher is better. labels: The scorer's labels, if a
-            scorer was called. lead: Spans ``(start, end)`` of the same text that are shown before
-            the excerpt: the heading or the lead-in line of a list item, the header row of a table
-            row, the lead-in line of a code block. In order, and before ``start``.
+        score: Score that the method ranked by; higher is better.
+        labels: The scorer's labels, if a scorer was called.
+        lead: Spans ``(start, end)`` of the same text that are shown before the excerpt: the heading
+            or the lead-in line of a list item, the header row of a table row, the lead-in line of a
+            code block. In order, and before ``start``.
 
     Example:
         >>> table = Passage("ports", "name\\tport\\nweb\\t8080\\nmetrics\\t9464")
@@ -82,8 +83,8 @@ class Excerpt(Record):
 
         Args:
             passage: The passage.
-            score: Score that the method ranked by. labels: The scorer's labels, if a scorer was
-                called.
+            score: Score that the method ranked by.
+            labels: The scorer's labels, if a scorer was called.
         """
         return cls(passage, 0, len(getattr(passage, "text", "")), score, labels)
 

@@ -1,9 +1,9 @@
 """REFEED (Yu et al., 2023, arXiv:2305.14002): answer, retrieve with the answer, answer again.
 
-The answer written without help is appended to the question for the retrieval, and shown to the
-language model with the passages to be refined. The paper's two additions are options: several
-first answers (`samples`, of which only a language model that samples gives different ones), and
-the ensemble, which keeps the more likely of the answers before and after (`model`). Simplified: the
+The answer written without passages is appended to the question for the retrieval, and is shown to
+the language model together with the passages, to be refined. The paper's two additions are options:
+several first answers (`samples`, which differ only if the language model samples), and the
+ensemble, which keeps the more likely of the answers before and after (`model`). Simplified: the
 passages of several queries are taken in turns, since the paper does not say how they are merged.
 """
 
@@ -34,14 +34,14 @@ REFINE = PromptTemplate(
 
 @dataclass(frozen=True)
 class Refeed(Generating):
-    """REFEED: answer, retrieve with question and answer together, and refine the answer.
+    """REFEED: answer, retrieve with the question and the answer, and refine the answer.
 
-    A question without a first answer is retrieved for by itself.
+    Without a first answer, the query is the question alone.
 
     Args:
         k: Passages that the refined answer reads.
-        samples: First answers, generated in one call; each different one is retrieved for, and the
-            first is refined.
+        samples: First answers, generated in one call; each distinct one is used for a retrieval,
+            and the first is refined.
         model: Object with `continue_with_logprobs`, which turns the ensemble on: it writes both
             answers in place of the caller's language model, and the one of higher mean
             log-probability is used. None is no ensemble.

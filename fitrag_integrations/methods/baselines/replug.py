@@ -35,9 +35,9 @@ UNSCORED = "not all passages have a retrieval score: all weigh the same"
 
 @dataclass(frozen=True)
 class Replug(Generating):
-    """Answer from the first `k` passages at once, each weighted by its retrieval score.
+    """REPLUG: answer from the first `k` passages at once, each weighted by its retrieval score.
 
-    The caller's language model is not called. Where a passage has no score, all weigh the same,
+    The caller's language model is not called. If a passage has no score, all have the same weight,
     with a note.
 
     Args:
@@ -91,7 +91,7 @@ class Replug(Generating):
 
 
 def softmax(scores: Sequence[float]) -> tuple[float, ...]:
-    """Turn scores into weights that sum to 1."""
+    """Compute weights that sum to 1 from scores."""
     parts = [math.exp(score - max(scores)) for score in scores]
     total = math.fsum(parts)
     return tuple(part / total for part in parts)
