@@ -111,7 +111,8 @@ def ask_able(
 
     Args:
         port: The port.
-        items: Items to call it with. ¶        of: What each item stands for.
+        items: Items to call it with.
+        of: What each item stands for.
 
     Returns:
         The entries of `of` that were answered, their answers, and the refused entries with their

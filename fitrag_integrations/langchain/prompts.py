@@ -38,9 +38,7 @@ def prompt(name: str) -> ChatPromptTemplate:
 
 @dataclass(frozen=True)
 class Written:
-    """Template that renders a context with a LangChain prompt, or with ours if there is nothing to
-    cite.
-    """
+    """Template that renders a context with a LangChain prompt, or with ours if nothing was kept."""
 
     prompt: BasePromptTemplate[Any]
 

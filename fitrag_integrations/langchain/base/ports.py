@@ -72,8 +72,7 @@ class OwnedPort(Port[Any, Any]):
 
 @dataclass(frozen=True, eq=False)
 class Backend:
-    """Backend that answers a batch with a Runnable; a failed item is answered with its exception.
-    """
+    """Backend that answers a batch with a Runnable; failed items get their exception."""
 
     runnable: Runnable[Any, Any]
     convert: Callable[[Any], object] = lambda answer: answer
