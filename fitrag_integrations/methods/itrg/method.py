@@ -42,9 +42,7 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 @dataclass(slots=True)
 class Round:
-    """One round: its query, the passages ``R_t``, the new ones among them, and the document
-    ``y_t``.
-    """
+    """One round: query, passages ``R_t``, the new ones of these, and the document ``y_t``."""
 
     query: str = ""
     passages: Sequence[Passage] = ()

@@ -74,8 +74,7 @@ def document_prompt(
     document: str = "",
     demonstrations: Sequence[Demonstration] = (),
 ) -> str:
-    """Return the prompt for a document: of "refine" if there is an earlier one, else of "refresh".
-    """
+    """Return the prompt for a document: "refine" if there is an earlier one, else "refresh"."""
     template = _shown(
         ITRG_REFINE if document else ITRG_REFRESH, [one.written() for one in demonstrations]
     )

@@ -1,4 +1,4 @@
-"""Weights on a device, the worker that alone touches them, and who uses them.
+"""Weights on a device, the one worker that uses them, and the models that share them.
 
 Models that name the same weights share one engine, so a scorer and a reader over one encoder, or
 a gate and a generator over one language model, cost its memory once and take turns on one worker.
