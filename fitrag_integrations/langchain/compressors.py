@@ -29,7 +29,7 @@ from fitrag_integrations.langchain.base.fields import (
     Splitter,
 )
 from fitrag_integrations.langchain.base.runnable import (
-    AskedOfDocuments,
+    DocumentsInput,
     FlowRunnable,
     documents_of,
     is_own,
@@ -109,7 +109,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
     """Runnable that compresses the documents of ``{"documents", "question"}``."""
 
-    _takes: ClassVar[type[BaseModel]] = AskedOfDocuments
+    _takes: ClassVar[type[BaseModel]] = DocumentsInput
     compressor: SkipValidation[FlowCompressor]  # it was validated when it was made
 
     def flows(

@@ -20,9 +20,9 @@ from fitrag_integrations.langchain.base.models import check_model, is_language_m
 from fitrag_integrations.langchain.base.ports import Backend, internal, role_ports, text_of
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import (
-    Asked,
-    AskedOfDocuments,
+    DocumentsInput,
     FlowRunnable,
+    QuestionInput,
     documents_of,
     question_of,
 )
@@ -154,7 +154,7 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         >>> graph.add_conditional_edges("judge", lambda state: state["action"])
     """
 
-    _takes: ClassVar[type[BaseModel]] = AskedOfDocuments
+    _takes: ClassVar[type[BaseModel]] = DocumentsInput
     _gives: ClassVar[type[BaseModel]] = Judgment
 
     def flows(
@@ -281,7 +281,7 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         """Return the fields of the input: without a ``base``, documents too."""
-        return AskedOfDocuments if self.base is None else Asked
+        return DocumentsInput if self.base is None else QuestionInput
 
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""

@@ -213,7 +213,7 @@ def _context(question: str, found: Sequence[Passage], judged: GradedList) -> Con
     )
 
 
-class Asked(BaseModel):
+class QuestionArguments(BaseModel):
     """Arguments of the selector's tool."""
 
     question: str = Field(description="The question, as the user asks it.")
@@ -284,7 +284,7 @@ class KnowledgeSelector(Deciding, BaseSelector):
 
         return tool_of(
             self,
-            Asked,
+            QuestionArguments,
             lambda question: self.trace_many([question])[0].value.decision,
             acall,
             name=name,

@@ -35,13 +35,13 @@ KEYS = ("question", "input", "query")
 """Where the question of a dict is looked for, in this order, unless a key is named."""
 
 
-class Asked(BaseModel):
+class QuestionInput(BaseModel):
     """Input of a component that takes a question."""
 
     question: str = Field(description="The question, as the user asks it.")
 
 
-class AskedOfDocuments(Asked):
+class DocumentsInput(QuestionInput):
     """Input of a component that takes a question and documents."""
 
     documents: list[Document] = Field(description="The documents to work on, best first.")
@@ -242,7 +242,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
 class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
     """Runnable that answers ``invoke`` and ``ainvoke`` as a batch of one."""
 
-    _takes: ClassVar[type[BaseModel]] = Asked
+    _takes: ClassVar[type[BaseModel]] = QuestionInput
     _gives: ClassVar[type[BaseModel] | None] = None
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:

@@ -36,7 +36,7 @@ Model: TypeAlias = Annotated[Any, Field(exclude=True)]
 """A model or a function, which `to_dict` writes only if it is a bundled one."""
 
 
-class AskedOfTexts(BaseModel):
+class TextsArguments(BaseModel):
     """Arguments of a postprocessor's tool."""
 
     question: str = Field(description="The question, as the user asks it.")
@@ -115,7 +115,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
 
         return tool_of(
             self,
-            AskedOfTexts,
+            TextsArguments,
             lambda question, documents: self.postprocess_nodes(
                 nodes(documents), query_str=question
             ),

@@ -18,7 +18,13 @@ from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines.flare import continue_port, measured
 from fitrag_integrations.methods.prompts import PLAIN, READ
-from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Reply, Rounds, expanded_query
+from fitrag_integrations.methods.writing import (
+    NO_ANSWER,
+    Generated,
+    Generating,
+    Rounds,
+    expanded_query,
+)
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Passage
 from fitrag_integrations.values.prompt import PromptTemplate
@@ -91,7 +97,7 @@ class Refeed(Generating):
 
     def _written(
         self, prompts: Sequence[str], ports: Ports
-    ) -> Flow[tuple[list[Reply], list[float]]]:
+    ) -> Flow[tuple[list[Generated], list[float]]]:
         """Write answers, with their mean log-probabilities where a model reports them."""
         if self.model is None:
             replies = yield from self.write_all(prompts, ports, "answer")
@@ -99,7 +105,7 @@ class Refeed(Generating):
         port, items = continue_port(self.model), [(prompt, "") for prompt in prompts]
         made, failed = yield from self.asked(port, items, NO_ANSWER, lambda one: one)
         if failed:
-            return [Reply("", failed)] * len(prompts), [-math.inf] * len(prompts)
+            return [Generated("", failed)] * len(prompts), [-math.inf] * len(prompts)
         written = [measured(one) for one in made]
         means = [math.fsum(one.logprobs) / max(1, len(one.logprobs)) for one in written]
         return [self.read(one.text, "answer") for one in written], means

@@ -19,9 +19,9 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.prompts import PLAIN, READ
 from fitrag_integrations.methods.writing import (
     NO_ANSWER,
+    Generated,
     Generating,
     Prompt,
-    Reply,
     Rounds,
     reply_text,
 )
@@ -79,7 +79,7 @@ class Replug(Generating):
         prompts = [work.prompt(self.template, [one]) for one in passages] or [work.prompt(PLAIN)]
         item = tuple(prompts), weights or (1.0,)
         texts, failed = yield from self.asked(self._port, [item], NO_ANSWER, reply_text)
-        reply = Reply("", failed) if failed else self.read(texts[0], "answer")
+        reply = Generated("", failed) if failed else self.read(texts[0], "answer")
         work.notes += reply.notes
         pairs = zip(passages, weights, strict=True)
         excerpts = [Excerpt.whole(passage, score=weight) for passage, weight in pairs]

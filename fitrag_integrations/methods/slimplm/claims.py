@@ -56,7 +56,7 @@ _PAIR = re.compile(
 )
 
 
-class Reading(NamedTuple):
+class ParsedReply(NamedTuple):
     """Result of parsing a text: the grammar, the events, and the repairs."""
 
     grammar: str
@@ -64,21 +64,21 @@ class Reading(NamedTuple):
     repairs: list[str]
 
 
-def readings(body: str) -> Iterator[Reading]:
+def readings(body: str) -> Iterator[ParsedReply]:
     """Parse a text in each form it may have, the expected ones first."""
     if "<" in body:
         yield by_tags(body)
     if "{" in body or "[" in body:
-        yield Reading("json", list(_by_json(body)), [AS_JSON])
+        yield ParsedReply("json", list(_by_json(body)), [AS_JSON])
     lines: list[Event] = []  # such as `Claim 1: ...`
     for line in _LINE.finditer(body):
         if _name(line[1]) in _KINDS:
             rest = body[line.end() : line.end() + 2000].partition("\n")[0]
             lines.append((_KINDS[_name(line[1])], rest.strip(" \t*_\"'`")))
-    yield Reading("lines", lines, [AS_LINES])
+    yield ParsedReply("lines", lines, [AS_LINES])
 
 
-def by_tags(body: str) -> Reading:
+def by_tags(body: str) -> ParsedReply:
     """Split at the tags of either grammar; the text between two tags is the body of the first."""
     tags = [tag for tag in _TAG.finditer(body) if _name(tag[2]) in _KINDS]
     ends = [*(tag.start() for tag in tags), len(body)][1:]
@@ -93,7 +93,7 @@ def by_tags(body: str) -> Reading:
                 repairs.append(CUT if end == len(body) else OPEN)
         elif not kind:
             events.append(("", ""))
-    return Reading("released" if bracketed else "paper", events, repairs)
+    return ParsedReply("released" if bracketed else "paper", events, repairs)
 
 
 def _inner(inside: str) -> tuple[str, bool]:

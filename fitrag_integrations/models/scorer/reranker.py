@@ -6,7 +6,7 @@ cross-encoders; monoT5 (Nogueira et al., 2020) answers "true" or "false"; causal
 Qwen3-Reranker and its like, answer a prompt with yes or no. A prompt is a list of pieces, each
 tokenized by itself, as the models' own pages do; the score is the logit of the positive word at the
 last token, less that of the negative one where there is one. A new family is an entry of
-`FAMILIES`, a new causal model a `Recipe`.
+`FAMILIES`, a new causal model a `CausalPrompt`.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ LOGIT_SCORE = "1_LogitScore/config.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class CausalPrompt:
     """How a published model is prompted.
 
     Args:
@@ -290,7 +290,7 @@ class Recipe:
 
 
 RECIPES = {
-    "qwen3": Recipe(
+    "qwen3": CausalPrompt(
         "qwen3",
         (
             "<|im_start|>system\nJudge whether the Document meets the requirements based on the "
@@ -302,7 +302,7 @@ RECIPES = {
         words=("yes", "no"),
         instruction="Given a web search query, retrieve relevant passages that answer the query",
     ),
-    "bge-gemma": Recipe(
+    "bge-gemma": CausalPrompt(
         "gemma",
         (
             "{bos}",
@@ -315,7 +315,7 @@ RECIPES = {
         ),
         words=("Yes",),
     ),
-    "mxbai": Recipe(
+    "mxbai": CausalPrompt(
         "qwen2",
         (
             "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
@@ -337,7 +337,7 @@ RECIPES = {
 }
 
 
-def _load(recipe: Recipe, folder: Folder) -> Loaded:
+def _load(recipe: CausalPrompt, folder: Folder) -> Loaded:
     pairs = Prompt(recipe, folder)
     if folder.architecture.endswith("ForSequenceClassification"):  # converted: the head subtracts
         return load_classifier(folder), pairs
@@ -375,7 +375,7 @@ class LastToken(nn.Module):
 class Prompt(PairTokenizer):
     """Tokenizer of pairs in a recipe's prompt; only the passage is cut into chunks."""
 
-    def __init__(self, recipe: Recipe, folder: Folder) -> None:
+    def __init__(self, recipe: CausalPrompt, folder: Folder) -> None:
         super().__init__(folder.tokenizer, max_length=folder.length())
         given = recipe.instruction if folder.instruction is None else folder.instruction
         fixed = {"instruction": recipe.instructed.replace("{instruction}", given or "")}
@@ -449,7 +449,7 @@ def _refuse_other_words(folder: Folder, ids: list[int]) -> None:
         )
 
 
-def _fits(recipe: Recipe, folder: Folder) -> bool:
+def _fits(recipe: CausalPrompt, folder: Folder) -> bool:
     writes = folder.architecture.endswith("ForCausalLM")
     return writes and folder.config.model_type == recipe.model_type
 

@@ -65,7 +65,7 @@ class EligibilityNetwork(nn.Sequential):
 
 
 LABELS = ("kept", "eligible")
-Table: TypeAlias = tuple[Tensor, Tensor]
+Labeled: TypeAlias = tuple[Tensor, Tensor]
 """Inputs and labels of combinations. Shapes: (combinations, numbers), (combinations,)."""
 
 
@@ -167,7 +167,7 @@ def fit_eligibility(
         for row in known
     ]
 
-    def table(places: Sequence[int]) -> Table:
+    def table(places: Sequence[int]) -> Labeled:
         """Return the combinations of the plan's kinds of some questions."""
         parts = [(inputs[i][trained_on[i]], labels[i][trained_on[i]]) for i in places]
         own, gold = zip(*parts, strict=True)
@@ -266,7 +266,7 @@ def _label(row: EligibilityRow, one: Combination, plan: EligibilityPlan) -> floa
 
 
 def _stopped_early(
-    train: Table, held: Table, plan: EligibilityPlan
+    train: Labeled, held: Labeled, plan: EligibilityPlan
 ) -> tuple[EligibilityNetwork, int]:
     """Train until the held-out loss has not fallen for `patience` epochs; also the best epoch."""
     inputs, labels = held
@@ -289,7 +289,7 @@ def _stopped_early(
 
 
 def _trained(
-    table: Table,
+    table: Labeled,
     plan: EligibilityPlan,
     *,
     epochs: int,

@@ -43,14 +43,14 @@ from fitrag_integrations.types import Context
 PLAIN, DEFAULT, BARE = "plain", "fitrag", "without passages"
 THRESHOLDS = 15  # of a gate, evenly over the questions
 LEAST_SKIPPED = 0.1  # a gate that spares fewer retrievals is not worth a place on the path
-Recipe = dict[str, Any]
+MethodRecipe = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A method as a recipe, with the gate before it and its threshold, if there is one."""
 
-    recipe: Recipe
+    recipe: MethodRecipe
     gate: str = ""
     threshold: float = 1.0
 
@@ -70,7 +70,7 @@ class Table:
     asked: dict[str, float] = field(default_factory=dict)
 
 
-def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recipe]:
+def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, MethodRecipe]:
     """Return the settings to try: the first passages, and FIT-RAG with several budgets.
 
     Args:
@@ -78,9 +78,9 @@ def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recip
         weight: Weight between the scorer's two labels.
         scorer: Folder of a trained scorer.
     """
-    given: Recipe = {"method": "fitrag", "top_n": k, "weight": weight}
+    given: MethodRecipe = {"method": "fitrag", "top_n": k, "weight": weight}
     given |= {} if scorer is None else {"scorer": scorer}
-    ways: dict[str, Recipe] = {
+    ways: dict[str, MethodRecipe] = {
         DEFAULT: {},
         "fitrag, a quarter": {"max_share": 0.25},
         "fitrag, 150 tokens": {"max_tokens": 150},
@@ -97,7 +97,7 @@ def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recip
 
 
 def try_all(
-    questions: Sequence[Asked], found: Found, ways: Mapping[str, Recipe], oracle: Oracle
+    questions: Sequence[Asked], found: Found, ways: Mapping[str, MethodRecipe], oracle: Oracle
 ) -> Table:
     """Answer all questions with all settings; drop questions for which any answer failed.
 
@@ -165,7 +165,7 @@ def ask_model(table: Table, oracle: Oracle) -> None:
 
 
 def behind_gates(
-    table: Table, ways: Mapping[str, Recipe], order: Places
+    table: Table, ways: Mapping[str, MethodRecipe], order: Places
 ) -> tuple[dict[str, Tried], dict[str, Setting]]:
     """Return every setting, alone and behind each gate at each threshold, with its outcomes.
 
