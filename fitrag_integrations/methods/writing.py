@@ -1,4 +1,4 @@
-"""What the methods that have documents or answers written have in common.
+"""Shared base of the methods whose language model writes documents or answers.
 
 A reply may be blank, run on without end, come with labels and thoughts, ignore the form it was
 asked for, or not come at all. The same is done about it everywhere: it is cut to a number of

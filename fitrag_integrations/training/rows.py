@@ -141,7 +141,7 @@ def _passage_json(passage: Passage) -> dict[str, object]:
 
 
 class HasQuestion(Protocol):
-    """A row about a question."""
+    """Row that has a question."""
 
     @property
     def question(self) -> str: ...

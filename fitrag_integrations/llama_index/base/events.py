@@ -64,7 +64,7 @@ class RetrievalSkippedEvent(Event):
 
 
 class RouteDecisionEvent(Event):
-    """Event of a routed question: the chosen route, and the reason.
+    """Event of a routed question: the chosen route, and why it was chosen.
 
     Args:
         query: The question.

@@ -34,7 +34,7 @@ ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True)
 
 @dataclass(frozen=True)
 class Verdict:
-    """Decision on one question, with the text it was read from."""
+    """Decision on one question, with the text that it was parsed from."""
 
     decision: RetrievalDecision
     written: str = ""

@@ -71,7 +71,7 @@ SHORTEST_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A checkpoint to load, and how the caller wants it read.
+    """Checkpoint to load, and the caller's options of reading it.
 
     Args:
         checkpoint: Folder or hub name.
@@ -127,11 +127,11 @@ Loaded: TypeAlias = tuple[Any, PairTokenizer]  # a module over `encoder`, and it
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Rerankers that are loaded, tokenized and scored alike.
+    """Family of rerankers that are loaded, tokenized and scored alike.
 
     Args:
-        name: What `family=` calls it.
-        scales: What its outputs may be; the first is the default.
+        name: Value of `family=`.
+        scales: Possible scales of its outputs; the first is the default.
         fits: Checks whether a checkpoint is one of the family.
         load: Loads the network, which returns one number per pair, and its tokenizer.
         takes_instruction: Whether its prompt has a place for an instruction.
@@ -185,7 +185,7 @@ def load_classifier(folder: Folder) -> nn.Module:
 
 
 class OneOutput(nn.Module):
-    """A network with a classifier of one output; `types` as its tokenizer returns them or not."""
+    """Network with a one-output classifier; `types` as its tokenizer returns them or not."""
 
     def __init__(self, encoder: nn.Module, *, types: bool) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ CLASSIFIER = Family(
 
 
 class TrueOrFalse(nn.Module):
-    """A T5 whose output layer is reduced to two rows, run for the first step of the decoder."""
+    """T5 whose output layer is reduced to two rows, run for the first decoder step."""
 
     def __init__(self, encoder: Any, *, yes: int, no: int) -> None:
         super().__init__()
@@ -272,10 +272,10 @@ LOGIT_SCORE = "1_LogitScore/config.json"
 
 @dataclass(frozen=True, slots=True)
 class CausalPrompt:
-    """How a published model is prompted.
+    """Prompt of a published causal reranker.
 
     Args:
-        model_type: Of the configuration.
+        model_type: Model type in the configuration.
         pieces: Prompt, with `{bos}`, `{instruction}`, `{query}` and `{document}`.
         words: Positive word, and the negative one whose logit is subtracted.
         instruction: Default instruction; None if the prompt has none.
@@ -347,7 +347,7 @@ def _load(recipe: CausalPrompt, folder: Folder) -> Loaded:
 
 
 class LastToken(nn.Module):
-    """A causal language model whose output layer is reduced to the words of its answer."""
+    """Causal language model whose output layer is reduced to the words of its answer."""
 
     def __init__(self, encoder: Any, ids: list[int]) -> None:
         super().__init__()
@@ -480,7 +480,7 @@ class RerankerOptions(PairOptions, total=False):
 
 
 class ReadyReranker(PairScorer, EngineModel[Engine]):
-    """Scorer over a published reranker; `BiLabelScorer.from_reranker` makes one.
+    """Scorer over a published reranker; `BiLabelScorer.from_reranker` creates one.
 
     `has_answer` is the sigmoid of the output over `temperature`, and `llm_prefer` is None. A
     passage longer than the input takes its best chunk's output.
