@@ -1,7 +1,7 @@
-"""The defaults of reranking and compression: the one place where their numbers stand.
+"""The defaults of reranking and compression, defined only here.
 
-Methods, the classes of both frameworks and every verb read `DEFAULTS`; what a caller leaves open is
-settled by `methods.fitrag.options`. `fitrag doctor --defaults` prints `rows()`.
+Methods, the classes of both frameworks and every command read `DEFAULTS`. `methods.fitrag.options`
+resolves the options that a caller leaves open. `fitrag doctor --defaults` prints `rows()`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class Defaults:
 
     Args:
         k: Passages that a retriever of this package returns.
-        candidates: Passages that a verb takes from an index to rerank.
+        candidates: Passages that a command retrieves from an index to rerank.
         top_n: Passages that the reranker keeps.
         weight: Weight of `llm_prefer` against `has_answer`, in [0, 1].
-        prior: Weight of what is known before the bundled scorer scores: places of passages.
+        prior: Weight of the retriever's order against the bundled scorer's scores.
         max_tokens: Budget of prompt tokens; None for no limit.
-        max_share: Fraction of the tokens of the `top_n` passages that is kept at most, where
-            neither a budget nor a window is given.
-        min_score: Lowest score kept; None for any.
+        max_share: Maximum fraction of the tokens of the `top_n` passages to keep, if neither a
+            budget nor a window is given.
+        min_score: Lowest score to keep; None keeps any.
         deduplicate: Whether equal passages count once.
         window: Sentences in a window, for a scorer with `score_sentences`, such as the bundled one.
         paper_window: Sentences in a window for any other scorer, FIT-RAG's own number.
-        tokenizer: What counts tokens: "approximate", or a tiktoken encoding.
+        tokenizer: Token counter: "approximate", or the name of a tiktoken encoding.
     """
 
     k: int = 10

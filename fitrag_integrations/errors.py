@@ -14,9 +14,9 @@
     │   ├── RefusedError                     a service refuses one item, such as a long document
     │   └── SearchError                      a web search or a page failed; ``kind`` says how
     ├── ThresholdMismatchError               a threshold meets a model it was not fitted on
-    └── TrainingError                        a training came to nothing
+    └── TrainingError                        a training failed
 
-Catch ``FitRagError`` for all of them. What a caller's own backend raises is never wrapped.
+Catch ``FitRagError`` for all of them. An error that your own backend raises is never wrapped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def shown(value: object) -> str:
 
 
 class FitRagError(Exception):
-    """Mark every error raised by this package on purpose."""
+    """Base class of every error that this package raises on purpose."""
 
 
 class InputError(FitRagError, ValueError):
@@ -59,7 +59,8 @@ class InputError(FitRagError, ValueError):
         Args:
             field: Name of the argument, after its place if it has one ("row 2: question").
             given: Its value.
-            allowed: What is allowed, as it follows "must be"; of names with commas one is meant.
+            allowed: What is allowed, as it follows "must be"; names separated by commas are
+                alternatives.
         """
         one = "one of " if _NAMES.fullmatch(allowed) else ""
         place, colon, name = field.rpartition(": ")
@@ -69,7 +70,7 @@ class InputError(FitRagError, ValueError):
 
     @classmethod
     def missing(cls, field: str, path: object) -> InputError:
-        """Build the error for a file or folder that is not there.
+        """Build the error for a file or folder that does not exist.
 
         Args:
             field: Name of the argument.
@@ -80,7 +81,7 @@ class InputError(FitRagError, ValueError):
         return error
 
     def at(self, place: str) -> InputError:
-        """Return the same error with its place, such as "row 2: ", before the message."""
+        """Return the same error with its place, such as "row 2: ", in front of the message."""
         error = type(self)(f"{place}{self}")
         error.field, error.given, error.allowed = self.field, self.given, self.allowed
         return error
@@ -100,7 +101,7 @@ def refuse_if(wrong: object, field: str, given: object = None, allowed: str = ""
 
 
 class MissingExtraError(FitRagError, ImportError):
-    """A missing optional dependency; names the extra that installs it."""
+    """A missing optional dependency; the message names the extra that installs it."""
 
 
 class StorageError(FitRagError, OSError):
@@ -118,7 +119,7 @@ class StorageError(FitRagError, OSError):
 
     @classmethod
     def of(cls, reason: str, path: object = None, needed: int | None = None) -> StorageError:
-        """Word the error.
+        """Build the error from the system's message.
 
         Args:
             reason: The system's own words, such as "No space left on device".
@@ -148,18 +149,18 @@ class ModelLoadError(FitRagError):
 
 
 class ChecksumError(ModelLoadError):
-    """Refuse a file whose digest is not the published one."""
+    """A file whose digest is not the published one."""
 
 
 class PortError(FitRagError):
-    """A port is missing, or answered in another way than requested."""
+    """A missing port, or a port whose answer has the wrong form."""
 
 
 class RefusedError(PortError):
-    """One item that a service refuses for its size or content; others may be answered.
+    """One item that a service refuses for its size or content, and not the others.
 
-    A scorer or an evaluator that returns it in the place of an item has that document left out,
-    with this message as the reason; the other documents are ranked.
+    A scorer or an evaluator may return it in place of an answer: that document is left out, with
+    this message as the reason, and the other documents are ranked.
     """
 
     status: int | None = None
@@ -167,12 +168,12 @@ class RefusedError(PortError):
 
 
 class SearchError(PortError):
-    """A web search failed, or the reading of a page.
+    """A failed web search, or a page that could not be read.
 
     Args:
         message: What happened.
-        kind: One of ``KINDS``: the service's quota is spent, it refuses the key or the project, a
-            passing fault that a retry may fix, nothing came back, or the address was refused.
+        kind: One of ``KINDS``: the quota is spent, the service rejects the key or the project, a
+            temporary fault that a retry may fix, an empty result, or a rejected address.
     """
 
     KINDS = ("quota", "auth", "transient", "empty", "blocked")
@@ -188,8 +189,8 @@ class SearchError(PortError):
 
 
 class ThresholdMismatchError(FitRagError):
-    """Refuse a threshold that was fitted on another model's scores."""
+    """A threshold that was fitted on another model's scores."""
 
 
 class TrainingError(FitRagError):
-    """A training failed: it diverged, or what it learned does not fit."""
+    """A failed training: it diverged, or its result is unusable."""

@@ -1,9 +1,9 @@
-"""What a method asks of the world, as Protocols; and ``Ports``, what one caller offers.
+"""Protocols of the models and services that methods call, and ``Ports``, which a caller gives.
 
-Every call is batched: n items in, n answers out, in the same order. No base classes and no
-registry: a backend is any object with the method, or a plain callable, and may add an async twin
-of the same name with an ``a`` in front. Models are given to the method; retrieval, search and
-generation belong to the caller and come in ``Ports``.
+Every call is batched: n items in, n answers out, in the same order. There are no base classes and
+no registry: a backend is any object with the method, or a plain callable. It may add an async
+method of the same name with an ``a`` in front. Models are given to the method; retrieval, search
+and generation belong to the caller and come in ``Ports``.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ _writers: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Find passages, best first, for each query."""
+    """Retriever of passages, best first, for each query."""
 
     def retrieve(self, queries: Sequence[str], /) -> Sequence[Sequence[Passage]]: ...
 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Scores (question, passage) pairs with two labels."""
+    """Scorer of (question, passage) pairs with two labels."""
 
     def score(self, pairs: Sequence[Pair], /) -> Sequence[BiLabelScore]: ...
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Grade each (question, passage) pair in [-1, 1]."""
+    """Evaluator that grades each (question, passage) pair in [-1, 1]."""
 
     def evaluate(self, pairs: Sequence[Pair], /) -> Sequence[float]: ...
 
 
 @runtime_checkable
 class Gate(Protocol):
-    """Estimates the probability that each question is known without retrieval, in [0, 1].
+    """Gate that estimates how likely each question is known without retrieval, in [0, 1].
 
-    A draft is the model's own first words on the question, empty where there are none. A gate may
-    carry ``threshold``, above which a question counts as known. An exception in the place of a
-    number fails that question alone.
+    A draft is the beginning of the model's own answer, empty if there is none. A gate may have a
+    ``threshold``, above which a question counts as known. An exception in place of a number fails
+    only that question.
     """
 
     def p_known(
@@ -73,9 +73,9 @@ class Gate(Protocol):
 
 @runtime_checkable
 class Recognizer(Protocol):
-    """Decide from the scores of everything retrieved (FIT-RAG, section 4.3).
+    """Recognizer that decides from the scores of all retrieved passages (FIT-RAG, section 4.3).
 
-    A flow, because it may ask a model of its own.
+    It returns a flow, because it may call a model.
     """
 
     def decide(
@@ -85,10 +85,11 @@ class Recognizer(Protocol):
 
 @runtime_checkable
 class Detector(Protocol):
-    """Estimates the probability that each combination of excerpts is enough to answer, in [0, 1].
+    """Detector that estimates how likely each combination of excerpts suffices, in [0, 1].
 
-    One that has ``eligible_among`` is given pairs instead: the scores kept, and those left out. It
-    may carry ``threshold``, and ``check_scorer``, which refuses the name of another scorer.
+    A detector with ``eligible_among`` is given pairs instead: the scores of the excerpts kept, and
+    of those left out. A detector may have a ``threshold``, and a ``check_scorer`` method that
+    raises an error for the name of a scorer it was not trained on.
     """
 
     def eligible(self, combinations: Sequence[Sequence[BiLabelScore]], /) -> Sequence[float]: ...
@@ -96,17 +97,18 @@ class Detector(Protocol):
 
 @runtime_checkable
 class Generator(Protocol):
-    """Continue each prompt."""
+    """Language model that continues each prompt."""
 
     def generate(self, prompts: Sequence[str], /) -> Sequence[str]: ...
 
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Write the first words of an answer to each question, without any passage.
+    """Language model that writes the beginning of an answer to each question, without passages.
 
-    ``rescore`` takes text already written and returns how sure the model is of each of its tokens.
-    A drafter may carry ``name``, the name of its model, which thresholds are checked against.
+    ``rescore`` takes a text that is already written and returns the model's confidence in each of
+    its tokens. A drafter may have a ``name``, the name of its model, which thresholds are checked
+    against.
     """
 
     def draft(self, questions: Sequence[str], /) -> Sequence[Draft]: ...
@@ -115,14 +117,14 @@ class Drafter(Protocol):
 
 @runtime_checkable
 class YesNo(Protocol):
-    """Estimates for each prompt the probability of Yes against No, in [0, 1]."""
+    """Language model that estimates the probability of Yes against No per prompt, in [0, 1]."""
 
     def p_yes(self, prompts: Sequence[str], /) -> Sequence[float]: ...
 
 
 @runtime_checkable
 class AnswerLike(Protocol):
-    """An answer as ``passage.text[start:end]``, with a score, higher is better."""
+    """Answer ``passage.text[start:end]`` with a score; higher is better."""
 
     @property
     def text(self) -> str: ...
@@ -136,14 +138,14 @@ class AnswerLike(Protocol):
 
 @runtime_checkable
 class Reader(Protocol):
-    """Find the answer to each question in its passage."""
+    """Reader that finds the answer to each question in its passage."""
 
     def read(self, pairs: Sequence[Pair], /) -> Sequence[AnswerLike]: ...
 
 
 @runtime_checkable
 class Method(Protocol):
-    """Turn a question into a flow that ends in a context."""
+    """Method that turns a question into a flow, which ends in a context."""
 
     def __call__(self, question: str, ports: Ports, /) -> Flow[Context]:
         """Return the flow for one question: a generator that the drivers in ``flow`` run.
@@ -165,10 +167,10 @@ class Method(Protocol):
 
 @dataclass(frozen=True, init=False)
 class Ports:
-    """What a method retrieves, searches and generates with.
+    """Retrieval, search and generation that a method calls.
 
-    Each is a ``Port``, an object with the method, or a callable. One left out is falsy, so
-    ``if ports.search`` checks whether it is there, and raises ``PortError`` when it is called.
+    Each is a ``Port``, an object with the method, or a callable. A port that is left out is falsy,
+    so ``if ports.search`` checks whether it is there; calling it raises ``PortError``.
 
     Args:
         retrieve: From queries to lists of passages.
@@ -193,21 +195,21 @@ class Ports:
 
 
 class Missing(AnyPort):
-    """Stand for a port nobody gave."""
+    """Placeholder for a port that was not given."""
 
     def __bool__(self) -> bool:
         return False
 
     def ask(self, items: Sequence[object]) -> Flow[list[Any]]:
-        """Raise ``PortError`` naming what to give."""
+        """Raise ``PortError`` naming the port to provide."""
         doors = ", `llm=` or `--llm`" if self.name == "generate" else ""
         raise PortError(f"this method needs a {self.name} port: give Ports({self.name}=...){doors}")
 
 
 def port_of(name: str, backend: object, method: str, *, argument: str | None = None) -> AnyPort:
-    """Build a port from an object with ``method``, from a callable, or pass a port through.
+    """Build a port from a callable or an object with ``method``; return a port unchanged.
 
-    Ports of one object are equal, so that the questions of ``run_many`` share its calls.
+    Ports of one object are equal, so ``run_many`` joins their calls.
 
     Args:
         name: Name of the port in traces.
@@ -215,7 +217,7 @@ def port_of(name: str, backend: object, method: str, *, argument: str | None = N
             ``"generate"``, a language model of LangChain or LlamaIndex.
         method: Name of the method; its async version has an ``a`` in front, and either may be
             missing.
-        argument: Name under which a wrong backend is reported; None is ``name``.
+        argument: Name of the argument in error messages; ``name`` by default.
 
     Returns:
         The port.
@@ -239,7 +241,7 @@ def port_of(name: str, backend: object, method: str, *, argument: str | None = N
 def pair_port(
     name: str, backend: object, method: str, *, argument: str | None = None, allowed: str = ""
 ) -> Port[tuple[str, str], Any]:
-    """Build the port of a method that takes two lists, of questions and of texts, as pairs."""
+    """Build the port of a method that takes questions and texts as two lists, not as pairs."""
     calls = (None, None) if isinstance(backend, type) else _calls(backend, method)
     allowed = allowed or f"an object with a {method!r} method"
     refuse_if(not any(calls), argument or name, backend, allowed)
@@ -248,17 +250,17 @@ def pair_port(
 
 
 def gate_port(gate: Gate) -> Port[tuple[str, str], float]:
-    """Build the port of a gate, whose items are (question, draft) pairs."""
+    """Build the port of a gate; its items are (question, draft) pairs."""
     return pair_port("gate", gate, "p_known")
 
 
 def rescore_port(drafter: Drafter) -> Port[tuple[str, str], Draft]:
-    """Build the port that measures written drafts, whose items are (question, draft) pairs."""
+    """Build the port that measures written drafts; its items are (question, draft) pairs."""
     return pair_port("rescore", drafter, "rescore", argument="drafter")
 
 
 def scorer_as_evaluator(scorer: object, label: Label = "has_answer") -> Port[Pair, float]:
-    """Build the port of a scorer seen as an evaluator: one label of it, as a grade."""
+    """Build the port of an evaluator whose grade is one label of a scorer."""
     call, twin = _calls(scorer, "score")
     grading = None if call is None else _Grading(call, label)
     agrading = None if twin is None else _AsyncGrading(twin, label)
@@ -266,9 +268,7 @@ def scorer_as_evaluator(scorer: object, label: Label = "has_answer") -> Port[Pai
 
 
 def scorer_of(value: object) -> Any:
-    """Bring a ``BaseCrossEncoder`` of LangChain or a ``CrossEncoder`` of sentence-transformers,
-    known by its name, to what scores here; pass all else on.
-    """
+    """Adapt a cross-encoder of LangChain or sentence-transformers; return others unchanged."""
     kinds = [kind.__name__ for kind in type(value).__mro__]
     if "CrossEncoder" in kinds and not hasattr(value, "score"):
         return _TextScorer(value, "predict", {"activation_fn": _probabilities})
@@ -278,13 +278,13 @@ def scorer_of(value: object) -> Any:
 def writer_of(value: object) -> Any:
     """Adapt a language model of LangChain or LlamaIndex to ``generate(prompts)``.
 
-    That is any Runnable or ``BaseLLM``, or a method the framework gives it, such as
-    ``llm.complete``. Anything else is returned unchanged. Decided by the classes of an object and
-    never by its attributes, which a bound or configured model borrows from another object. One
-    model has one adapter, so that ports of it are equal.
+    Language models are Runnables, ``BaseLLM`` objects and their methods, such as ``llm.complete``.
+    Anything else is returned unchanged. Only the class of an object decides, because a bound or
+    configured model forwards attributes of another object. One model has one adapter, so that its
+    ports are equal.
 
     Raises:
-        InputError: If the object cannot write text, such as a retriever.
+        InputError: If the object, such as a retriever, cannot generate text.
     """
     is_method = isinstance(value, MethodType)
     model = value.__self__ if isinstance(value, MethodType) else value
@@ -301,9 +301,7 @@ def writer_of(value: object) -> Any:
 
 
 def model_name(model: object) -> str:
-    """Return the name of the model that an object is, or that a port calls; blank if it has
-    none.
-    """
+    """Return the model name of an object or of what a port calls; blank if it has none."""
     return trait(model.owner if isinstance(model, Port) else writer_of(model), "name", str) or ""
 
 
@@ -315,7 +313,7 @@ def _calls(backend: object, verb: str) -> tuple[Call | None, Call | None]:
 
 @dataclass(frozen=True)
 class _Unzipped:
-    """Hand pairs to a call that takes two lists; equal, and hashed, by that call."""
+    """Call with two lists that takes pairs; equal and hashed by the call."""
 
     call: Call
 
@@ -325,7 +323,7 @@ class _Unzipped:
 
 @dataclass(frozen=True)
 class _TextScorer:
-    """Score with a cross-encoder of a framework, which reads texts and gives numbers in [0, 1]."""
+    """Scorer over a framework's cross-encoder, which takes texts and returns numbers in [0, 1]."""
 
     model: Any
     verb: str = "score"
@@ -343,13 +341,13 @@ class _TextScorer:
 
 
 def _probabilities(logits: Any) -> Any:
-    """Bring a cross-encoder's logits to [0, 1], whatever its own activation does."""
+    """Map a cross-encoder's logits to [0, 1], whatever its own activation does."""
     return logits.sigmoid()
 
 
 @dataclass(frozen=True)
 class _Grading:
-    """Turn the scores of a call into grades; equal, and hashed, by call and label."""
+    """Call that turns scores into grades; equal and hashed by call and label."""
 
     call: Call
     label: Label
@@ -371,7 +369,7 @@ class _AsyncGrading(_Grading):
 
 
 def check_method(method: object) -> Method:
-    """Require a method: an object, not its class."""
+    """Require a method's object rather than its class."""
     if isinstance(method, type) or not callable(method):
         raise InputError.of("method", given=method, allowed="a method, such as FitRag()")
     return cast(Method, method)

@@ -86,7 +86,7 @@ def check_label(field: str, value: object) -> int:
 
 
 def check_is(field: str, value: object, kind: type[T], allowed: str = "") -> T:
-    """Require an instance of ``kind``; errors call it ``allowed``, or by the name of the class."""
+    """Require an instance of ``kind``; errors call it ``allowed``, or else the class's name."""
     if not isinstance(value, kind):
         raise InputError.of(field, given=value, allowed=allowed or f"a {kind.__name__}")
     return value
@@ -111,7 +111,7 @@ def check_many(field: str, values: object, kind: type[T]) -> tuple[T, ...]:
 
 
 def check_callable(field: str, value: object) -> object:
-    """Require something to call, or None."""
+    """Require a callable, or None."""
     if value is not None and (isinstance(value, type) or not callable(value)):
         raise InputError.of(field, given=value, allowed="a callable")
     return value
@@ -124,7 +124,7 @@ def meant(given: str, names: Iterable[str]) -> str:
 
 
 def check_keywords(call: str, given: Iterable[str], names: Iterable[str]) -> None:
-    """Refuse a keyword that is not one of the `names` that the `call` takes."""
+    """Reject a keyword that is not one of the `names` that the `call` takes."""
     for name in given:
         if name not in names:
             wrong = f"{call}() got an unexpected keyword argument {name!r}"
@@ -137,7 +137,7 @@ def can(model: object, verb: str) -> bool:
 
 
 def trait(model: object, name: str, kind: type[T]) -> T | None:
-    """Return an object's attribute if it is of that ``kind``, else None."""
+    """Return an object's attribute if it has that ``kind``, else None."""
     found = getattr(model, name, None)
     return found if isinstance(found, kind) else None
 

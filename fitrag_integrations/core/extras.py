@@ -1,4 +1,4 @@
-"""What is imported only when it is needed: optional dependencies, and a package's public names."""
+"""Imports at first use: optional dependencies, and a package's public names."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Files that one writer at a time writes, and that are whole or not there.
+"""Files with one writer at a time, written atomically.
 
-Locks lie on the file itself (its device and inode), so a symbolic or hard link is the same file.
-Files that are replaced are written beside, flushed to the disk and renamed. A disk that is full,
-read-only or broken raises `StorageError`, whichever library was writing. A fingerprint is of what
-is in a file, not of its name.
+Locks are on the file itself (its device and inode), so a symbolic or hard link is the same file. A
+file that is replaced is written beside the old one, flushed to the disk and renamed. A disk that is
+full, read-only or broken raises `StorageError`, whichever library was writing. A fingerprint covers
+a file's contents, not its name.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def lock(descriptor: int, output: Path) -> None:
 def only_writer(path: Path) -> Iterator[None]:
     """Lock a file or folder for the block; the same thread may lock it again.
 
-    The lock is on what the name leads to and leaves no file behind; what is neither a file nor a
-    folder is not locked. Raises `InputError` at once where another thread or process holds it.
-    Where the system cannot lock (Windows, some network file systems), nothing is watched.
+    The lock is on the target of the name and leaves no file behind. Only files and folders are
+    locked. Raises `InputError` at once if another thread or process has the lock. If the system
+    cannot lock (Windows, some network file systems), nothing is locked.
     """
     with contextlib.ExitStack() as closing:
         if path.is_file() or path.is_dir():
@@ -146,13 +146,13 @@ def storing(path: Path | str, needed: int | None = None) -> Iterator[None]:
 def storage_error(
     error: BaseException, path: Path | str | None = None, needed: int | None = None
 ) -> StorageError | None:
-    """Return what an error says of the disk; None if it is about something else.
+    """Return the `StorageError` for an error of the disk; None for any other error.
 
     Libraries that write through C or Rust raise errors of their own with the system's words in
     them.
 
     Args:
-        error: What was raised.
+        error: The error that was raised.
         path: File that was being written, if it is known.
         needed: Bytes that were to be written, if they are known.
     """

@@ -1,4 +1,4 @@
-"""Read HTTP replies within limits of size, parse Retry-After, finish coroutines."""
+"""Read HTTP responses within size limits, parse Retry-After, run coroutines."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Meter:
         cut: Number of decoded bytes after which reading stops. None reads all.
 
     Raises:
-        SearchError: "blocked" for a body that is too large or in another encoding than gzip,
-            "transient" for one that breaks off.
+        SearchError: "blocked" for a body that is too large or has an encoding other than gzip,
+            "transient" for an incomplete one.
     """
 
     def __init__(self, encoding: str, limits: Limits, cut: int | None = None) -> None:
@@ -62,11 +62,11 @@ class Meter:
 
     @property
     def full(self) -> bool:
-        """Whether enough was read."""
+        """Whether enough has been read."""
         return self._cut is not None and len(self._body) >= self._cut
 
     def take(self, chunk: bytes) -> None:
-        """Add one chunk as sent."""
+        """Add one chunk as received."""
         self._wire += len(chunk)
         _hold(self._wire, self._limits.max_bytes, "is larger than allowed")
         while chunk and not self.full:
@@ -113,7 +113,7 @@ async def read_body(chunks: AsyncIterable[bytes], meter: Meter) -> bytes:
 
 
 def parse_reply(content: bytes) -> Any:
-    """Return the JSON value of a reply; None for what is none or has too many values."""
+    """Return the JSON value of a response; None if it is not JSON or has too many values."""
     try:
         check_size(content, values=VALUES, depth=DEPTH)
         return loads(content.decode("utf-8-sig"))
@@ -140,7 +140,7 @@ def retry_after(value: str | None) -> float | None:
 
 
 def finish(make: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Run a coroutine to its end from any thread, also one whose event loop is running.
+    """Run a coroutine to its end from any thread, even if its event loop is running.
 
     It gets an event loop and a thread of its own, and the caller's context; the caller's loop and
     loop policy are not touched. An interruption of the wait cancels the coroutine.

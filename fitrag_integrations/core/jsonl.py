@@ -32,7 +32,7 @@ def is_gzipped(name: str) -> bool:
 
 
 def read_lines(name: str) -> Iterator[bytes]:
-    """Yield lines with their ends. Raises `InputError` where a gzip file is damaged."""
+    """Yield lines with their ends. Raises `InputError` if a gzip file is damaged."""
     if name == STREAM:
         yield from sys.stdin.buffer
         return
@@ -45,7 +45,7 @@ def read_lines(name: str) -> Iterator[bytes]:
 
 
 def count_lines(name: str) -> int | None:
-    """Count the lines that are not blank; None for what can be read only once."""
+    """Count the lines that are not blank; None for input that can be read only once."""
     if not Path(name).is_file():
         return None
     return sum(1 for line in read_lines(name) if line.strip())
@@ -63,7 +63,7 @@ def parse(line: bytes, *, first: bool = False) -> dict[str, Any]:
 
 
 def loads(text: str | bytes) -> Any:
-    """Read one JSON value; raises `ValueError` for what is none, or is nested too deeply."""
+    """Parse one JSON value; raises `ValueError` if it is invalid or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -71,7 +71,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def check_size(data: bytes, *, values: int, depth: int) -> None:
-    """Raise `ValueError` before JSON is parsed that would take far more memory than its bytes do.
+    """Raise `ValueError` before parsing JSON that would need far more memory than its size.
 
     Args:
         data: JSON, or what is to be taken for it.
@@ -119,10 +119,11 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def dump(row: Row) -> bytes:
-    """Return a row as a line. Raises `ValueError` for NaN and Infinity, which JSON does not have.
+    """Return a row as a line. Raises `ValueError` for NaN and Infinity, which JSON does not
+    support.
 
-    In ASCII: some readers take the line separators of other alphabets for ends of lines, and half a
-    surrogate pair has no UTF-8.
+    The line is in ASCII: some readers treat other Unicode line separators as line ends, and a lone
+    surrogate cannot be encoded in UTF-8.
     """
     return json.dumps(row, allow_nan=False).encode("ascii") + b"\n"
 
@@ -139,8 +140,8 @@ def write_jsonl(path: Path, rows: Iterable[Row]) -> None:
 class Log:
     """File of JSON values that one process appends to, each written out before the call returns.
 
-    Going over it yields the values that are there, and drops a last line that a kill cut short.
-    Raises `InputError` where another process has the file open, and `StorageError` for a full disk.
+    Iteration yields the stored values and drops an incomplete last line, left by a killed process.
+    Raises `InputError` if another process has the file open, and `StorageError` for a full disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -165,22 +166,22 @@ class Log:
         self._file.truncate(kept)
 
     def append(self, *rows: Row) -> None:
-        """Write rows, one line each."""
+        """Write rows, one per line."""
         rest = memoryview(b"".join(map(dump, rows)))
         with storing(self._path, len(rest)):
             while rest:
                 rest = rest[self._file.write(rest) or 0 :]
 
     def clear(self) -> None:
-        """Drop what is there."""
+        """Remove the contents."""
         self._file.truncate(0)
 
     def sync(self) -> None:
-        """Flush what was written to disk."""
+        """Flush written rows to disk."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file, which lets other processes have it."""
+        """Close the file, which releases it to other processes."""
         self._file.close()
 
     def __enter__(self) -> Self:

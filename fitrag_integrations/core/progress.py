@@ -1,4 +1,4 @@
-"""What takes long: a bar over it, and its end in good order where the system asks for one.
+"""Progress bars for slow work, and an orderly stop when the system requests one.
 
 The bar appears after two seconds, drawn by tqdm in notebooks and terminals alike.
 """
@@ -24,7 +24,7 @@ BLOCK = 128
 
 
 def tracked(items: Iterable[T], label: str, *, show: bool | None) -> Iterable[T]:
-    """Go over items under a bar on standard error.
+    """Iterate over items under a bar on standard error.
 
     `show` True draws it at once, False never, and None once it takes more than `DELAY` seconds,
     where somebody watches: in a notebook or at a terminal.
@@ -40,7 +40,7 @@ def tracked(items: Iterable[T], label: str, *, show: bool | None) -> Iterable[T]
 def in_blocks(
     call: Callable[[Sequence[T]], Sequence[R]], items: Sequence[T], label: str, *, show: bool | None
 ) -> list[R]:
-    """Call on items block by block under a bar, or on all at once where there is none to draw."""
+    """Call on items block by block under a bar, or on all at once without a bar."""
     if not _drawn(show):
         return list(call(items))
     starts = range(0, len(items), BLOCK)
@@ -51,14 +51,14 @@ def in_blocks(
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Cut items into lists of `size`, the last one maybe shorter."""
+    """Split items into lists of `size`; the last may be shorter."""
     rest = iter(items)
     return iter(lambda: list(islice(rest, size)), [])
 
 
 @contextmanager
 def bar(label: str, *, show: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Draw a bar; yields the function that takes the items done and their number, or None."""
+    """Draw a bar; yields the function to report finished items to, or None."""
     if not _drawn(show):
         yield None
         return
@@ -78,11 +78,11 @@ def _drawn(show: bool | None) -> bool:
 
 
 class Terminated(Exception):
-    """Raised when the run was asked to end; has the place where it stopped."""
+    """A run that stopped because it was asked to; has the place where it stopped."""
 
 
 class Stopping:
-    """Hear SIGTERM and Ctrl-C: between batches at once, else at the end of one; a second kills.
+    """Handler of SIGTERM and Ctrl-C: stops between batches or after one; a second signal kills.
 
     `code` is the exit code of a run that was stopped, as shells expect it.
     """
@@ -99,7 +99,7 @@ class Stopping:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Listen meanwhile; only the main thread can."""
+        """Listen for signals in the block; only the main thread can."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

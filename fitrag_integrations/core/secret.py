@@ -1,4 +1,4 @@
-"""A key that is sent, but never shown in a repr, a pickle, a message or a log."""
+"""An API key that is sent, but never shown in a repr, a pickle, a message or a log."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Secret:
 
     @property
     def found(self) -> bool:
-        """Whether there is a key, here or in the environment."""
+        """Whether there is a key, given or in the environment."""
         return bool(self._value or (self.variable and os.environ.get(self.variable, "").strip()))
 
     @property

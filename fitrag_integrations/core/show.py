@@ -28,7 +28,7 @@ def visible(text: str) -> str:
 
 
 class Visible:
-    """Mixin of classes whose `str()` and `explain()` are printed: both pass through `visible`."""
+    """Mixin whose `str()` and `explain()` pass through `visible`."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ def _drawn(value: object) -> Iterator[Html]:
 
 
 class Named:
-    """Show an object in a ``repr`` as its name, or as that of its class."""
+    """Object whose ``repr`` is its name, or its class's name."""
 
     def __init__(self, value: object) -> None:
         self.name = name_of(value)
@@ -143,7 +143,7 @@ class Named:
 
 
 def name_of(value: object) -> str:
-    """Return a text itself, the name of a function, or of an object's class."""
+    """Return a text unchanged, a function's name, or the name of an object's class."""
     if isinstance(value, str):
         return value
     return str(getattr(value, "__qualname__", type(value).__name__))

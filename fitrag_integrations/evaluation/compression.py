@@ -1,7 +1,7 @@
-"""What compression keeps of a question's answers, and for how many tokens (FIT-RAG, 4.4.2).
+"""Measure the answers and tokens that a compression keeps (FIT-RAG, section 4.4.2).
 
-An answer is kept where it stands, as whole tokens, in what a prompt would still show. Tokens are
-counted on that very text.
+An answer is kept if the text that a prompt would show contains it as whole tokens. Tokens are
+counted on the same text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Compressed:
     def holds(self, excerpts: Sequence[Excerpt]) -> bool:
         """Return whether the titles and remaining texts contain an answer.
 
-        Excerpts of one passage that touch are joined, and its title stands before each stretch.
+        Adjacent excerpts of one passage are joined, with the title before each part.
         """
         stretches: list[tuple[Passage, int, int]] = []
         spans = ((one.passage, *span) for one in excerpts for span in one.spans)
@@ -63,10 +63,10 @@ class Compressed:
 def kept_curves(
     rows: Sequence[Compressed], count_tokens: TokenCounter = approximate_tokens
 ) -> dict[str, list[list[float]]]:
-    """Compute points of the fraction of tokens and of answers kept, by what is cut.
+    """Compute the fractions of tokens and answers kept, as curves over the cutoff.
 
     Args:
-        rows: Passages and the excerpts kept of them. Rows whose passages hold no answer are left
+        rows: Passages and the excerpts kept of them. Rows whose passages contain no answer are left
             out.
         count_tokens: Counter of tokens.
 

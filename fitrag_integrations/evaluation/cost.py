@@ -1,8 +1,8 @@
-"""Account for what answers cost: in money, and for a slim proxy beside the model it serves.
+"""Compute the cost of answers: in money, and of a slim proxy relative to its large model.
 
 `Prices` turn tokens and queries into an amount. The rest is SlimPLM's (section 4.6, Table 4), in
 tokens of the large model: a token that a small model writes counts as `ratio` of one. The paper
-takes a 7B model's token for a tenth of a 70B model's, and counts tokens written only.
+counts a token of a 7B model as a tenth of a 70B model's token, and counts only generated tokens.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CostAccount(Record):
         proxy: Tokens of the heuristic answer.
         rewrite: Tokens of the rewriting.
         judge: Tokens of the judge.
-        rows: Number of questions, known ones among them, which have nothing to rewrite.
+        rows: Number of questions, including known ones, which have nothing to rewrite.
         ratio: Cost of a small model's token.
     """
 
@@ -105,7 +105,7 @@ def cost_account(
     *,
     ratio: float = RATIO,
 ) -> CostAccount:
-    """Average the tokens each of SlimPLM's models wrote.
+    """Compute the mean number of tokens that each of SlimPLM's models wrote.
 
     Args:
         contexts: Contexts of `SlimPLM`, or their `details["tokens"]`.
@@ -147,8 +147,8 @@ READING = "read"
 class Spent(Record):
     """Cost of one question.
 
-    An extractive reader counts as the language model that answers: one call for all passages, and
-    its best answer as the output.
+    An extractive reader counts as a language model: one call for all passages, with its best answer
+    as the output.
 
     Args:
         retriever_calls: Queries to a retriever or a web search.

@@ -104,12 +104,12 @@ def judged(prediction: str, row: Row) -> dict[str, float]:
 
 
 def each_apart(row: Row) -> Row:
-    """Let each gold answer count by itself: `STR-EM` is then SlimPLM's EM (equation 2)."""
+    """Treat each gold answer separately: `STR-EM` is then SlimPLM's EM (equation 2)."""
     return {**row, "answer_groups": row.get("answer_groups") or [[a] for a in gold(row)]}
 
 
 def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
-    """Write what the judge of an answer goes on with Yes or No."""
+    """Return the prompt that the judge of an answer continues with Yes or No."""
     return JUDGE_PROMPT.format(question=question, answer=answer, gold="; ".join(gold))
 
 
@@ -118,7 +118,7 @@ def llm_judged(rows: Sequence[Row], judge: YesNo) -> list[float]:
 
     Args:
         rows: Rows of question, answers and prediction.
-        judge: Model that judges; what it raises for a row is raised.
+        judge: Model that judges; its errors are raised.
     """
     said = [predicted(row) for row in rows]
     asked = [
@@ -137,7 +137,7 @@ def fact_scores(
     facts_of: Callable[[str], Sequence[str]] | None = None,
     gamma: int = GAMMA,
 ) -> list[dict[str, float]]:
-    """Measure how much of each text its passages support, as FActScore does (Min et al., 2023).
+    """Compute how much of each text its passages support, as FActScore does (Min et al., 2023).
 
     Args:
         rows: Rows of prediction, passages[{title, text}], topic (or else question), and `facts`.

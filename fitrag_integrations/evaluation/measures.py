@@ -1,7 +1,7 @@
 """Measures: functions from a row to numbers by name, which a `Table` averages and compares.
 
 A value may also be rows of numbers, such as pairs of score and label; `table.POOLED` computes the
-figure of that name from the rows of all questions. A measure of your own is one function more.
+figure of that name from the rows of all questions. Your own measure is one more function.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def answers(row: Row, prices: Prices | None = None) -> Values:
 
     Args:
         row: Row of answers, prediction or answer, and what was counted of `SPENT`.
-        prices: Prices of tokens, which the row then has to count.
+        prices: Prices of tokens; the row must then have token counts.
     """
     said = predicted(row)
     values: Values = {**judged(said, row), "empty": float(not said.strip())}
@@ -59,7 +59,7 @@ def answers(row: Row, prices: Prices | None = None) -> Values:
 
 
 def compressed(row: Compressed, count_tokens: TokenCounter = approximate_tokens) -> Values:
-    """Measure whether the answer is kept, and the tokens that are left (FIT-RAG, section 4.4.2).
+    """Compute whether the answer is kept, and how many tokens are left (FIT-RAG, 4.4.2).
 
     Args:
         row: Passages and the excerpts kept of them.
@@ -79,7 +79,7 @@ def compressed(row: Compressed, count_tokens: TokenCounter = approximate_tokens)
 def ranking(
     row: Candidates, by: str, ks: Sequence[int] = (1, 5, 10), read: Sequence[int] = ()
 ) -> Values:
-    """Measure an order of passages (FIT-RAG, section 5.3.1, Figures 7 to 10).
+    """Compute the quality of an order of passages (FIT-RAG, section 5.3.1, Figures 7 to 10).
 
     Args:
         row: Passages with labels and scores.
@@ -105,11 +105,11 @@ def ranking(
 
 
 def gate(row: Row, threshold: float = 0.5) -> Values:
-    """Measure a gate's decision about retrieving, and the answers it leads to (IK, section 4).
+    """Evaluate a gate's decision to retrieve, and the answers it leads to (IK, section 4).
 
     Args:
         row: Row of p_known, and known or right_without and right_with.
-        threshold: Questions above it are not retrieved for.
+        threshold: Questions above it are answered without retrieval.
     """
     one = Outcomes.of([row])
     p, known, without = (float(each[0]) for each in (one.p_known, one.known, one.without))
@@ -140,7 +140,7 @@ def gate(row: Row, threshold: float = 0.5) -> Values:
 
 
 def route(row: Row) -> Values:
-    """Compare an action with whether a passage holds an answer (CRAG, section 4.3).
+    """Compare CRAG's action with whether a passage contains an answer (CRAG, section 4.3).
 
     Ambiguous is neither right nor wrong.
 

@@ -28,12 +28,13 @@ Rows: TypeAlias = "Iterable[Row] | Outcomes"
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Labeled questions as columns, one entry a question.
+    """Labeled questions as columns, one entry per question.
 
     Args:
         p_known: Probability of the gate, in [0, 1].
         known: 1.0 if the model knows the answer, else 0.0.
-        without: 1.0 if the model is right without retrieval; `known` unless rows have both.
+        without: 1.0 if the model is right without retrieval; equal to `known` unless the rows have
+            both.
         right_with: 1.0 if the model is right with retrieval; None if that was not measured.
     """
 
@@ -46,7 +47,7 @@ class Outcomes:
     def of(cls, rows: Rows) -> Outcomes:
         """Read rows with ``p_known`` or ``score``, ``known`` or ``right_without``, ``right_with``.
 
-        Labels are 0, 1 or booleans; ``right_with`` stands in every row or in none. Raises
+        Labels are 0, 1 or booleans; ``right_with`` is required in every row or in none. Raises
         ``InputError`` naming the row and the field.
         """
         if isinstance(rows, Outcomes):
@@ -110,11 +111,11 @@ class Outcomes:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Fraction of retrieval and accuracy at every threshold that makes a difference.
+    """Fraction of retrieval and accuracy at every threshold that changes a decision.
 
-    Columns run from always retrieving (threshold 1) down to the least retrieval there can be. A
-    threshold lies halfway between two scores, and under the lowest one at half of it. A question
-    with a score of 0 is retrieved for at every threshold, since none lies under 0.
+    Columns run from always retrieving (threshold 1) down to the minimum of retrieval. Thresholds
+    are the midpoints between scores, and half of the lowest score. A question with a score of 0 is
+    retrieved for at every threshold, because no threshold is below 0.
     """
 
     thresholds: Floats
@@ -123,7 +124,7 @@ class Curve:
 
     @classmethod
     def of(cls, outcomes: Outcomes) -> Curve:
-        """Sort once and sum up; ``n log n`` for n questions."""
+        """Compute the curve by sorting once; ``n log n`` for n questions."""
         order = np.argsort(-outcomes.p_known, kind="stable")
         scores = outcomes.p_known[order]
         ends = np.flatnonzero(np.append(scores[1:] < scores[:-1], scores[-1] > 0)) + 1
@@ -179,11 +180,11 @@ class SweepPoint(Record):
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Record):
-    """Curve of a gate, and the lines it is compared with.
+    """Curve of a gate, with the baselines that it is compared with.
 
-    ``points`` run from always retrieving to the least retrieval there can be, one for each
-    threshold that makes a difference. ``never``, ``always`` and ``oracle`` are accuracies, None for
-    rows without ``right_with``: the accuracy of a point is then that of the gate about ``known``.
+    ``points`` run from always retrieving to the minimum of retrieval, one for each threshold that
+    changes a decision. ``never``, ``always`` and ``oracle`` are accuracies, None for rows without
+    ``right_with``: the accuracy of a point is then that of the gate about ``known``.
     """
 
     _nested: ClassVar = {"points": SweepPoint}
@@ -197,14 +198,15 @@ class Sweep(Record):
 
     @classmethod
     def of(cls, rows: Rows) -> Sweep:
-        """Sweep over labelled rows, as ``choose_threshold`` takes them.
+        """Compute the sweep over labeled rows, as ``choose_threshold`` takes them.
 
-        ``area`` says how well the gate orders the questions, whatever the threshold: the area
-        between its curve and the straight line from never to always, over the same area for the
-        oracle's order. 1 is the oracle, 0 a gate that tosses a coin, less is worse than that. The
-        curve joins its points by straight lines over shares from 0 to 1. The oracle retrieves
-        first where retrieval alone is right, then where it makes no difference, and last where
-        only the answer without it is right. None where retrieval changes no answer, or all alike.
+        ``area`` measures how well the gate orders the questions, at all thresholds: the area
+        between its curve and the straight line from never to always, divided by the same area for
+        the oracle's order. It is 1 for the oracle, 0 for a random gate, and negative for a worse
+        one. The curve joins its points by straight lines over fractions from 0 to 1. The oracle
+        retrieves first for questions that only retrieval answers, then for those where it makes no
+        difference, and last for those that are right only without retrieval. ``area`` is None if
+        retrieval changes no answer, or all in the same way.
         """
         outcomes = Outcomes.of(rows)
         curve = Curve.of(outcomes)
@@ -253,8 +255,8 @@ def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
 
 
 def gate_auc(outcomes: Outcomes) -> float | None:
-    """Compute the area under the gate's ROC curve against ``known``; ties count half.
+    """Compute the area under the gate's ROC curve for ``known``; ties count half.
 
-    None if all questions are of one kind.
+    Returns None if all questions have the same label.
     """
     return auc(outcomes.p_known, outcomes.known)

@@ -25,8 +25,8 @@ class Plot(Record):
 
     Args:
         name: Name of the drawing.
-        x: Name of the axis across.
-        y: Name of the axis up.
+        x: Name of the horizontal axis.
+        y: Name of the vertical axis.
         series: Points `[x, y]` by name, in the order in which a line joins them.
         levels: Named heights for horizontal lines to compare with.
         marks: Named points `(x, y)` such as the threshold in use.
@@ -40,7 +40,7 @@ class Plot(Record):
     marks: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def points(self) -> list[list[str]]:
-        """Return the numbers as a table: a head, and a row a point."""
+        """Return the numbers as a table: a header, and one row per point."""
         rows = [
             [name, f"{x:.3f}" if x < 10 else f"{x:,.1f}", f"{y:.3f}"]
             for name, points in {**self.series, **{k: [v] for k, v in self.marks.items()}}.items()
@@ -50,7 +50,7 @@ class Plot(Record):
 
 
 def draw(plot: Plot) -> Figure:
-    """Draw a plot; returns the figure of Matplotlib, which `savefig` writes."""
+    """Draw a plot; returns the Matplotlib figure, which `savefig` writes."""
     require_extra("matplotlib.figure", extra="plots", feature="plots")
     from matplotlib.figure import Figure
 

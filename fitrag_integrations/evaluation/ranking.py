@@ -1,4 +1,4 @@
-"""Judge the order in which a scorer puts one question's passages (FIT-RAG, section 5.3.1).
+"""Evaluate a scorer's order of one question's passages (FIT-RAG, section 5.3.1).
 
 Four orders of the same passages: the retriever's, by `has_answer`, by `llm_prefer`, and by their
 sum.
@@ -26,11 +26,12 @@ NDCG_AT = 10
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Passages of a question in the retriever's order: labels, scores, and the answers read there.
+    """Passages of a question in the retriever's order: labels, scores, and answers.
 
-    `has_answer` and `llm_prefer` are labels, 0 or 1. `right` says of each passage whether the
-    answer read in it is right, and `trust` how far its reader trusts it. What is not known is None,
-    of all passages or, of `llm_prefer` and `right`, of one. `set` names the questions' data set.
+    `has_answer` and `llm_prefer` are labels, 0 or 1. `right` has for each passage whether the
+    answer read from it is right, and `trust` the reader's confidence in that answer. Unknown fields
+    are None; in `llm_prefer` and `right`, single passages may be None too. `set` names the
+    questions' data set.
     """
 
     has_answer: tuple[int, ...]
@@ -67,7 +68,7 @@ class Candidates:
         return found
 
     def known(self, by: str) -> Sequence[int | None]:
-        """Return the labels that a scorer's probability is of, empty if there are none."""
+        """Return the labels that the scorer predicts, or an empty list."""
         return self.has_answer if by == HAS_ANSWER else self.llm_prefer or ()
 
     def labels(self, by: str) -> list[int]:
@@ -77,8 +78,8 @@ class Candidates:
     def answered(self, by: str, k: int) -> bool | None:
         """Return whether the first `k` passages of an order lead to a right answer.
 
-        The reader's answer is the one it trusts most. None where that is not known, or for several
-        passages where trust is not.
+        The reader's answer is the one with the highest `trust`. Returns None if it is unknown
+        whether that answer is right, or which of several answers it is.
         """
         if self.right is None or (k > 1 and self.trust is None):
             return None

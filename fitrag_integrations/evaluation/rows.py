@@ -47,7 +47,7 @@ def read_rows(source: str | Path, format: str = AUTO) -> list[Row]:
         format: One of `FORMATS`; "fitrag" leaves the rows as they are.
 
     Raises:
-        InputError: If the file cannot be read, or a row is not of its shape; names the row.
+        InputError: If the file cannot be read, or a row does not have the format; names the row.
     """
     refuse_if(format not in FORMATS, "format", format, ", ".join(FORMATS))
     path = Path(source)
@@ -102,10 +102,10 @@ def converted(row: Row, format: str = AUTO) -> Row:
         format: One of `FORMATS`.
 
     Returns:
-        A row of this package as it is; else a new one, with `id` and `set` where they are known.
+        A row of this package unchanged; else a new row, with `id` and `set` if they are known.
 
     Raises:
-        InputError: For a row of no known shape, or without question or answers.
+        InputError: For a row of unknown format, or without question or answers.
 
     Example:
         >>> converted({"question": "who?", "answer": ["Ann"]})
@@ -195,7 +195,7 @@ def set_of(row: Row) -> str:
 
 
 def question_id(row: Row) -> str:
-    """Hash a row's question with its gold answers, whose order does not matter.
+    """Return a hash of a row's question and its gold answers, in any order.
 
     A row without a question is hashed without what a gate says of it.
     """
@@ -208,7 +208,9 @@ def question_id(row: Row) -> str:
 
 
 def content_id(content: object, digits: int | None = SHOWN) -> str:
-    """Hash plain values, the keys of objects in any order: SHA-256 in hexadecimal `digits`."""
+    """Return a hash of plain values, with the keys of objects in any order: SHA-256 in hex
+    `digits`.
+    """
     text = json.dumps(plain(content), sort_keys=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:digits]
 

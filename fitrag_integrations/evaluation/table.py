@@ -5,7 +5,7 @@ that name; where a value is rows of numbers instead, such as pairs of score and 
 of that name in `POOLED` computes the figure from the rows of all questions. Systems are compared
 with the first, question by question, since most of their noise is the same. Intervals hold 95 %:
 Wilson's (1927) for fractions, else percentiles of the bootstrap over questions (Efron, 1979); p is
-of McNemar's exact test (1947).
+the p-value of McNemar's exact test (1947).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def bootstrap(
         show_progress: Whether to show a progress bar; None for slow runs at a terminal only.
 
     Returns:
-        Both ends, or None if fewer than half of the draws define the figure.
+        Both bounds, or None if fewer than half of the draws define the figure.
     """
     check_whole("rows", rows, low=1)
     tail = (1 - check_number("confidence", confidence, low=0.0, high=1.0)) / 2
@@ -148,7 +148,7 @@ def paired_interval(
 
 
 def share_interval(values: Values) -> Interval:
-    """Compute Wilson's 95 % interval of the share of ones; it has a width if all are equal."""
+    """Compute Wilson's 95 % interval of a fraction of ones; its width is never 0."""
     hits = int(np.sum(values))
     found = _stats().binomtest(hits, len(values)).proportion_ci(method="wilson")
     return float(found.low), float(found.high)
@@ -184,7 +184,7 @@ def _stats() -> Any:
 
 
 def number(value: float | None, name: str = "", sign: str = "") -> str:
-    """Write a figure; None becomes a dash."""
+    """Format a figure; None becomes a dash."""
     if value is None:
         return NOTHING
     size = abs(value)
@@ -194,20 +194,20 @@ def number(value: float | None, name: str = "", sign: str = "") -> str:
 
 
 def interval(bounds: Interval | None, sign: str = "") -> str:
-    """Write both ends of an interval; None becomes a dash."""
+    """Format the bounds of an interval; None becomes a dash."""
     return NOTHING if bounds is None else " to ".join(number(end, sign=sign) for end in bounds)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Numbers of one question by one system.
+    """Values of one question for one system.
 
     Args:
-        question: What identifies the question, the same for every system.
+        question: Identifier of the question, the same for every system.
         values: By measure a number, or rows of numbers for one of `POOLED`; None if unknown.
         system: Name of the system.
         set: Name of the data set.
-        shown: Whatever else a reader wants to see of it, such as the answer.
+        shown: Further values to show, such as the answer.
     """
 
     question: str
@@ -229,7 +229,7 @@ class Figure:
         bounds: Its 95 % interval.
         questions: Number of questions with a value.
         pairs: Of a pooled figure, the number of pairs, and of those with label 1.
-        difference: What it adds to the first system's, over the questions of both.
+        difference: Difference to the first system, over the questions of both.
         difference_bounds: Its 95 % interval.
         p: McNemar's p-value, for values of 0 and 1.
     """
@@ -247,7 +247,7 @@ class Figure:
 
     @property
     def count(self) -> str:
-        """Number of questions, and of a pooled figure that of its pairs."""
+        """Number of questions, and for a pooled figure also the number of pairs."""
         pairs = "" if self.pairs is None else f" ({self.pairs[1]} of {self.pairs[0]} are 1)"
         return f"{self.questions}{pairs}"
 
@@ -277,11 +277,11 @@ class Table:
 
     Args:
         title: Line above the table.
-        rows: What was measured, in the order in which systems and measures are shown.
+        rows: Measured values, in the order in which systems and measures are shown.
         draws: Settings of the bootstrap.
         notes: Sentences below the table.
         plot: Curve of the page, if the measurement has one.
-        settings: What was measured, with which options.
+        settings: Options of the measurement.
 
     Raises:
         InputError: If a system has other questions than the first.
@@ -488,7 +488,7 @@ class Table:
 def measured(
     rows: Sequence[Row], measure: Callable[[Row], Mapping[str, Any]], system: str = ""
 ) -> list[Measured]:
-    """Measure rows; a question asked again is another one.
+    """Apply a measure to rows; a repeated question counts as another one.
 
     Args:
         rows: Rows with a question, answers and `set` where they have them.
@@ -552,6 +552,6 @@ def page(tables: Sequence[Table], title: str, lead: str = "", more: str = "") ->
 
 
 def check_result_name(option: str, path: Path | None) -> None:
-    """Raise `InputError` naming `option` unless the file is one that a table is written to."""
+    """Raise `InputError` naming `option` unless a table can be written to the file."""
     wrong = path is not None and not path.name.endswith(SUFFIXES)
     refuse_if(wrong, option, str(path), f"a file in {', '.join(SUFFIXES)}")

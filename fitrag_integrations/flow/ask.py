@@ -1,4 +1,4 @@
-"""What a flow yields: an ``Ask``, to be answered by a ``Port``."""
+"""An ``Ask``, which a flow yields, and the ``Port`` that answers it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 class Port(Generic[Q, A]):
     """A batched call with a name: n items in, n answers out, in order.
 
-    Ports are equal, and share calls, when name and callables are: bound methods of one object are,
-    two closures are not.
+    Ports with equal names and callables are equal and share calls. Bound methods of one object are
+    equal; two closures are not.
 
     Args:
         name: Name in traces and errors.
-        call: The call; None if there is only an async one.
-        acall: Its async side; None if there is none.
-        tokens: Counts what items and answers cost, for the trace.
+        call: Sync call; None if there is only an async one.
+        acall: Async call; None if there is none.
+        tokens: Counts the tokens of items and answers, for the trace.
         owner: Object whose calls these are, if any.
     """
 
@@ -50,13 +50,13 @@ class Port(Generic[Q, A]):
 
         Args:
             name: Name in traces and errors.
-            call: The call, or None.
-            acall: Its async side, or None.
-            owner: Object whose calls these are; None is what the call is a method of, or the
-                callable.
+            call: Sync call, or None.
+            acall: Async call, or None.
+            owner: Object whose calls these are. By default the object that the call is a method of,
+                or else the callable itself.
 
         Raises:
-            InputError: If neither is a callable.
+            InputError: If neither is callable.
         """
         if acall is None and iscoroutinefunction(call):
             call, acall = None, call
@@ -90,9 +90,10 @@ class Ask:
     """Request of a flow.
 
     Args:
-        port: The port that is called.
-        items: What it is called with; it returns one answer for each.
-        refusals: Whether the flow takes a `RefusedError` as an answer, unless all are.
+        port: Port to call.
+        items: Items to call it with; it returns one answer for each.
+        refusals: Whether the flow accepts a `RefusedError` as an answer. It is raised anyway if
+            every item is refused.
     """
 
     port: AnyPort
@@ -106,16 +107,16 @@ Flow: TypeAlias = Generator[Ask, Any, R]
 def ask_able(
     port: Port[Q, A], items: Sequence[Q], of: Sequence[T]
 ) -> Flow[tuple[list[T], list[A], list[tuple[T, RefusedError]]]]:
-    """Ask for one answer per item, and go on without the items that are refused.
+    """Ask for one answer per item, and continue without the items that are refused.
 
     Args:
         port: The port.
-        items: What it is called with.
+        items: Items to call it with.
         of: What each item stands for.
 
     Returns:
-        What was answered of `of`, the answers, and what was refused, with the error. If all items
-        are refused, the first error is raised.
+        The entries of `of` that were answered, their answers, and the refused entries with their
+        errors. If all items are refused, the first error is raised.
     """
     answers: list[Any] = (yield Ask(port, items, refusals=True)) if len(items) else []
     paired = list(zip(of, answers, strict=True))
@@ -125,7 +126,7 @@ def ask_able(
 
 
 def attempt(flow: Flow[R], *, strict: bool = False) -> Flow[tuple[R | None, Exception | None]]:
-    """Run a flow inside another; where it fails, give its error, or raise it where ``strict``."""
+    """Run a flow inside another. If it fails, return its error, or raise it if ``strict``."""
     try:
         return (yield from flow), None
     except Exception as error:

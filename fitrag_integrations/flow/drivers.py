@@ -1,18 +1,18 @@
-"""Write a method once, as a generator that asks; run it sync or async, alone or in lock step.
+"""Drivers that run a flow: sync or async, alone or several in lock step.
 
-A flow yields ``Ask`` objects and is sent the answers, one per item and in order. The drivers
-below answer it: ``run`` and ``arun`` for one flow, ``run_many`` and ``arun_many`` for several,
-where in each round all asks to equal ports become one call. A test can drive a flow by hand with
-``send`` and needs no driver at all.
+A flow yields ``Ask`` objects and is sent the answers, one per item and in order. The drivers below
+answer it: ``run`` and ``arun`` run one flow, ``run_many`` and ``arun_many`` run several and join
+all asks to equal ports into one call per round. A test can drive a flow by hand with ``send``,
+without a driver.
 
-What can go wrong, and who hears of it:
+How failures are reported:
 
-- a port raises: the error is raised inside the flow, which may recover;
-- a call that several flows share raises, or gives the wrong number of answers: it is repeated
-  flow by flow, so that only the guilty one fails;
-- an answer is itself an exception: it is raised inside the flow that asked for it, alone, unless
-  it is a ``RefusedError`` and the flow goes on without that item;
-- a flow raises: its ``Traced`` holds the error and the other flows go on;
+- a port raises: the error is raised inside the flow, which may handle it;
+- a call that several flows share raises, or gives the wrong number of answers: it is repeated for
+  each flow alone, so that only the flow that caused the error fails;
+- an answer is itself an exception: it is raised only inside the flow that asked for it, unless it
+  is a ``RefusedError`` and the flow accepts refusals;
+- a flow raises: its ``Traced`` has the error, and the other flows continue;
 - the driver is stopped, cancelled or timed out: pending calls are cancelled, all flows closed.
 """
 
@@ -42,9 +42,9 @@ OnStep: TypeAlias = Callable[[int, Step], None]
 class Rounds(Generic[R]):
     """Rounds of several flows in lock step, advanced from any thread, one thread at a time.
 
-    Closing it while a thread is at work waits for nothing: the flows are closed at once or, where
-    one of them is running, by that thread as soon as it is done. In a ``context`` every stretch
-    of every flow runs, and ends, in that one context.
+    Closing never waits: the flows are closed at once or, if a thread is running one of them, by
+    that thread as soon as it is done. If a ``context`` is given, all of every flow's code runs in
+    it.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Rounds(Generic[R]):
         self.traces: list[Traced[R]] = []
 
     def advance(self, replies: list[Reply] | None) -> list[Ask] | None:
-        """Hand in the replies of a round and give the asks of the next.
+        """Send the replies of one round and return the asks of the next.
 
-        None, and not ``StopIteration``, which no future can hold, once all flows have ended;
+        Returns None once all flows have ended, because a future cannot hold ``StopIteration``;
         ``traces`` then has their outcomes.
         """
         try:
@@ -73,7 +73,7 @@ class Rounds(Generic[R]):
                 self._close_unless_working()
 
     def close(self) -> None:
-        """Close all flows; those that have ended are left as they are."""
+        """Close all flows; flows that have ended are not changed."""
         self._closed = True
         self._close_unless_working()
 
@@ -92,7 +92,7 @@ class Rounds(Generic[R]):
 def lock_step(
     flows: Sequence[Flow[R]], on_step: OnStep | None
 ) -> Generator[list[Ask], list[Reply] | None, list[Traced[R]]]:
-    """Yield each round's joined asks and take their replies, until every flow has ended."""
+    """Yield each round's joined asks and receive their replies, until every flow has ended."""
     outcomes: dict[int, R | Exception] = {}
     steps: list[list[Step]] = [[] for _ in flows]
     replies: dict[int, Answers | None] = dict.fromkeys(range(len(flows)))
@@ -113,7 +113,7 @@ def lock_step(
 def _advance(
     flows: Sequence[Flow[R]], replies: dict[int, Answers | None], outcomes: dict[int, R | Exception]
 ) -> dict[int, Ask]:
-    """Hand each waiting flow its reply; note who ended, give what the others ask next."""
+    """Send each waiting flow its reply, record the flows that ended and return the next asks."""
     asks: dict[int, Ask] = {}
     for i, reply in replies.items():
         flow = flows[i]
@@ -156,7 +156,7 @@ def _round(
 
 
 def _shared(members: Sequence[int], asks: dict[int, Ask], reply: Reply) -> dict[int, Reply]:
-    """Cut a joined reply into each member's answers and its share of the seconds."""
+    """Split a joined reply into each member's answers and its fraction of the seconds."""
     answers, seconds = reply
     total = sum(len(asks[i].items) for i in members)
     shares: dict[int, Reply] = {}
@@ -232,14 +232,14 @@ def run_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list
 async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list[Traced[R]]:
     """Run flows in lock step; the calls of one round run concurrently.
 
-    The event loop stays free: the flows' own work, such as splitting a hundred texts into
-    sentences, runs in worker threads, one at a time, and so does a port without an async call. All
-    of it runs in one copy of the caller's context: context variables are there, and what a flow
-    sets stays set in its next stretch and in the calls it asks for.
+    The event loop is never blocked. The flows' own code, such as splitting a hundred texts into
+    sentences, runs in worker threads, one at a time; so does a port without an async call. All of
+    it runs in one copy of the caller's context: it sees the caller's context variables, and a
+    variable that a flow sets stays set for the rest of the flow and for the calls it asks for.
 
     For a deadline, wait under ``asyncio.timeout``: pending calls are cancelled and the flows
-    closed. A thread already running is left to end; where it was at the flows' own work, it
-    closes them as soon as that is done.
+    closed. A thread that is already running is left to finish; if it was running the flows' own
+    code, it closes them afterwards.
 
     Args:
         flows: The flows.

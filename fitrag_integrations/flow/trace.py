@@ -1,4 +1,4 @@
-"""Trace of a flow: its steps and its outcome, as the driver recorded them, with their display.
+"""Trace of a flow: its steps and its outcome as the driver recorded them.
 
 A value that has ``trace_lines`` describes itself in ``Traced.explain``.
 """
@@ -25,11 +25,12 @@ class Step(Visible):
 
     Args:
         port: Name of the port.
-        items: What was requested.
+        items: Items of the request.
         answers: The answers, one per item; empty if the port failed.
-        seconds: This question's part, by number of items, of a call it shared with others.
-        tokens: What the port counted for items and answers; None if it does not count.
-        error: Why the port failed; None if it did not.
+        seconds: Seconds of the call; of a call shared with other questions, this question's part by
+            number of items.
+        tokens: Tokens of the items and answers; None if the port does not count them.
+        error: Error that the port raised, or None.
     """
 
     port: str
@@ -51,7 +52,7 @@ class Step(Visible):
 
     @property
     def count(self) -> int:
-        """Count the items asked."""
+        """Number of items requested."""
         return len(self.items)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
@@ -73,8 +74,8 @@ class Traced(Visible, Generic[R]):
     """Result of one flow.
 
     Args:
-        outcome: The flow's value, or the exception it ended with.
-        steps: What it requested, in order.
+        outcome: The value that the flow returned, or the exception that ended it.
+        steps: Its requests, in order.
     """
 
     outcome: R | Exception
@@ -94,11 +95,11 @@ class Traced(Visible, Generic[R]):
 
     @property
     def seconds(self) -> float:
-        """Sum the seconds of the steps."""
+        """Total seconds of the steps."""
         return sum(step.seconds for step in self.steps)
 
     def explain(self, *, dropped: bool = False) -> str:
-        """Return a few lines: what was kept, the answer if any, and which steps were run.
+        """Return a few lines: what was kept, the answer if there is one, and the steps.
 
         Args:
             dropped: List everything that was dropped, with the reason.

@@ -1,4 +1,4 @@
-"""Compressors: rerank documents, and cut them down (FIT-RAG, section 4.4; CRAG, section 4.4)."""
+"""Compressors that rerank and shorten documents (FIT-RAG, section 4.4; CRAG, section 4.4)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fitrag_integrations.langchain.base.fields import (
     Splitter,
 )
 from fitrag_integrations.langchain.base.runnable import (
-    AskedOfDocuments,
+    DocumentsInput,
     FlowRunnable,
     documents_of,
     is_own,
@@ -48,22 +48,22 @@ from fitrag_integrations.values.score import labels_of
 
 
 class FlowCompressor(Brief, BaseDocumentCompressor):
-    """Compressor that runs a step of ``methods.fitrag`` as a Runnable, which traces can see."""
+    """Compressor that runs a step of ``methods.fitrag`` as a traced Runnable."""
 
     title_keys: Sequence[str] | None = None
     """Metadata keys whose values are read as a document's title, in this order; None are those of
     `TITLE_KEYS`."""
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the excerpts of ``passages`` to keep for ``query``."""
+        """Return the flow that ends in the excerpts of ``passages`` kept for ``query``."""
         return own_noted((yield from self.step().context(query, passages)))
 
     def step(self) -> Step:
-        """Return the step with the options as they are now."""
+        """Return the step, built with the current options."""
         return cast(Step, self.built())
 
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
-        """Run it for `query`, and return what was kept and dropped, with the reasons.
+        """Run on `query`, and return what was kept and dropped, with the reasons.
 
         The `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
         """
@@ -80,9 +80,9 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Return new documents, best first; the ones given are not changed.
+        """Return new documents, best first; the input documents are not changed.
 
-        A document whose text is blank cannot be scored and does not come back.
+        A document with a blank text cannot be scored and is dropped.
         """
         given = {"documents": documents, "query": query}
         return self.as_runnable().invoke(given, {"callbacks": callbacks})
@@ -90,7 +90,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Return new documents, best first, without blocking the event loop."""
+        """Async version of `compress_documents`."""
         if not is_own(type(self), "compress_documents"):
             found = await super().acompress_documents(documents, query, callbacks)
             return cast("list[Document]", found)
@@ -107,9 +107,9 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 
 
 class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
-    """Compress the documents of ``{"documents", "question"}`` in a run of its own."""
+    """Runnable that compresses the documents of ``{"documents", "question"}``."""
 
-    _takes: ClassVar[type[BaseModel]] = AskedOfDocuments
+    _takes: ClassVar[type[BaseModel]] = DocumentsInput
     compressor: SkipValidation[FlowCompressor]  # it was validated when it was made
 
     def flows(
@@ -132,7 +132,7 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
 
 
 class BiLabelCrossEncoder(BaseCrossEncoder):
-    """Cross-encoder that combines the two labels of a pair to one score in [0, 1].
+    """Cross-encoder that combines the two labels of a pair into one score in [0, 1].
 
     Args:
         scorer: Object with ``score(pairs)``; None is the bundled one.
@@ -160,9 +160,7 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
         return run(self._flow(text_pairs)).value
 
     async def ascore(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        """Async version of `score`, in [0, 1] for ``text_pairs``, in [0, 1]; the event loop stays
-        free.
-        """
+        """Async version of `score`, in [0, 1], for ``text_pairs``."""
         return (await arun(self._flow(text_pairs))).value
 
     def _flow(self, text_pairs: Sequence[tuple[str, str]]) -> Flow[list[float]]:
@@ -190,7 +188,7 @@ class BiLabelReranker(FromFitted, RankingOptions, FlowCompressor):
     made: ClassVar[type[Reranking]] = Reranking
 
     def as_cross_encoder(self) -> BiLabelCrossEncoder:
-        """Return the scorer the face the stock ``CrossEncoderReranker`` takes."""
+        """Return a cross-encoder for the stock ``CrossEncoderReranker``."""
         return BiLabelCrossEncoder(self.scorer, weight=self.weight)
 
 

@@ -1,4 +1,4 @@
-"""Use this package's encoders wherever LangChain wants embeddings."""
+"""LangChain embeddings over this package's encoders."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class EncoderEmbeddings(Embeddings):
         return self._vectors.encoder
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed ``texts`` in one call: vectors in their order, of any number in [-1, 1]."""
+        """Embed ``texts`` in one call; returns vectors in order, numbers in [-1, 1]."""
         return self._vectors.of(texts)
 
     def embed_query(self, text: str) -> list[float]:
-        """Embed a question, ``text``: numbers in [-1, 1], of length 1 all together."""
+        """Embed the question ``text``; returns numbers in [-1, 1], a vector of length 1."""
         return self._vectors.of([text], role="query")[0]
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed ``texts`` as ``embed_documents`` does, in [-1, 1]; the event loop stays free."""
+        """Async version of ``embed_documents``, in [-1, 1], for ``texts``."""
         return await self._vectors.aof(texts)
 
     async def aembed_query(self, text: str) -> list[float]:
-        """Embed ``text`` as ``embed_query`` does, in [-1, 1]; the event loop stays free."""
+        """Async version of ``embed_query``, in [-1, 1], for ``text``."""
         return (await self._vectors.aof([text], role="query"))[0]

@@ -1,4 +1,4 @@
-"""Run a whole method as one step of a chain: question in, traced context or answer out."""
+"""A whole method as one step of a chain: from a question to a traced context or an answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Answer(str):
 
     @property
     def text(self) -> str:
-        """The bare text."""
+        """The text alone."""
         return self.traced.value.text
 
     @property
@@ -61,7 +61,7 @@ class Answer(str):
 
     @property
     def source(self) -> Excerpt | None:
-        """The place of an extracted answer, None for a generated one."""
+        """The place of an extracted answer; None for a generated one."""
         return self.traced.value.source
 
     @property
@@ -70,7 +70,7 @@ class Answer(str):
         return self.traced.value.score
 
     def explain(self, *, dropped: bool = False) -> str:
-        """Return a few lines: what was kept, the answer, and which steps were run.
+        """Return a few lines: what was kept, the answer, and the steps.
 
         Args:
             dropped: List everything that was dropped, with the reason.
@@ -140,13 +140,13 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         return [self._reply(given, offer, config) for given, config in pairs]
 
     def result(self, traced: Traced[Any]) -> object:
-        """Return the answer, the trace of a context, or the exception a flow ended with."""
+        """Return the answer, the trace of a context, or the exception that ended a flow."""
         if isinstance(traced.outcome, Answered):
             return Answer(traced)
         return traced if isinstance(traced.outcome, Context) else traced.outcome
 
     def source(self, given: object, config: RunnableConfig, **options: Any) -> Flow[Source | Any]:
-        """Return the flow to the language model and its prompt, or to the method's own answer.
+        """Return the flow that ends in the language model and its prompt, or in an answer.
 
         Args:
             given: The input of `stream`.

@@ -1,4 +1,4 @@
-"""Keep an agent from retrieving what its model knows (IK, section 3; extra ``agents``)."""
+"""Middleware that hides retrieval tools while the model knows the answer (IK, section 3)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NOT_NEEDED = "Nothing was retrieved: you know the answer to this question. Give 
 
 
 class RetrievalGateState(AgentState[Any]):
-    """Add the decision on the last question to an agent's state.
+    """Agent state with the decision on the last question.
 
-    A dict of ``retrieve``, ``p_known``, ``threshold``, ``why``, and ``question`` and ``message_id``
-    for which it was taken; None where nobody has asked anything.
+    The decision is a dict of ``retrieve``, ``p_known``, ``threshold`` and ``why``, with the
+    ``question`` and ``message_id`` it applies to; None before the first question.
     """
 
     retrieval_decision: NotRequired[
@@ -85,7 +85,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
         self._gate = RetrievalGate(gate=gate, **options)
 
     def before_agent(self, state: object, runtime: object) -> dict[str, object] | None:
-        """Decide on a question that is new; leave the state alone for one that is not.
+        """Decide on a new question; leave the state unchanged for one already decided.
 
         Args:
             state: State of the agent, with its messages.
@@ -109,7 +109,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]
     ) -> T:
-        """Call the model, without the retrieval tools where the question is known.
+        """Call the model, without the retrieval tools if the question is known.
 
         Args:
             request: The call of the model.
@@ -120,7 +120,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[T]]
     ) -> T:
-        """Call the model, without the retrieval tools where the question is known.
+        """Async version of `wrap_model_call`.
 
         Args:
             request: The call of the model.
@@ -131,7 +131,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]
     ) -> T | ToolMessage:
-        """Answer a call of a hidden tool in its place; let any other through.
+        """Answer a call of a hidden tool with ``message``; run any other call.
 
         Args:
             request: The call of the tool.
@@ -143,7 +143,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]
     ) -> T | ToolMessage:
-        """Answer a call of a hidden tool in its place; let any other through.
+        """Async version of `wrap_tool_call`.
 
         Args:
             request: The call of the tool.
@@ -180,7 +180,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
 
 
 def last_question(messages: Sequence[BaseMessage]) -> str:
-    """Return the text of the user's last message, blank where there is none."""
+    """Return the text of the user's last message, or a blank text."""
     found = (m.text for m in reversed(messages) if isinstance(m, HumanMessage))
     return str(next(found, ""))
 

@@ -24,11 +24,11 @@ CONTEXT, QUESTION = ("context", "context_str"), ("question", "query_str", "input
 
 
 def prompt(name: str) -> ChatPromptTemplate:
-    """Return the prompt of that ``name`` as one human message.
+    """Return the prompt named ``name`` as one human message.
 
-    Its variables are {context}, {question} and, where it has one, {draft}; see ``prompt_named`` for
-    the names. What fills them is never read as a template. Raises ``InputError`` for an unknown
-    name. ``numbered_documents`` writes documents as {context}::
+    Its variables are {context}, {question} and, in some prompts, {draft}; see ``prompt_named`` for
+    the names. Inserted text is never read as a template. Raises ``InputError`` for an unknown name.
+    ``numbered_documents`` writes documents as {context}::
 
         found = {"context": retriever | numbered_documents, "question": RunnablePassthrough()}
         chain = found | prompt("comprehensive") | llm
@@ -38,7 +38,7 @@ def prompt(name: str) -> ChatPromptTemplate:
 
 @dataclass(frozen=True)
 class Written:
-    """Write a context with a prompt of LangChain's, or with ours where nothing is to refer to."""
+    """Template that renders a context with a LangChain prompt, or with ours if nothing was kept."""
 
     prompt: BasePromptTemplate[Any]
 
@@ -49,7 +49,7 @@ class Written:
         refuse_if(others or not set(names) & set(CONTEXT), "template", names, allowed)
 
     def render(self, context: Context) -> str:
-        """Fill in what the prompt asks for; messages become one text, as a chat model shows it."""
+        """Fill the variables of the prompt; messages become one text, as a chat model shows it."""
         if not context.excerpts:
             return context.prompt()
         shown = render_passages(context)
@@ -62,7 +62,7 @@ class Written:
 
 
 def as_template(template: Any) -> Template | None:
-    """Accept a prompt of LangChain's, a template of ours, the name of one, or a text to fill."""
+    """Accept a LangChain prompt, a template of this package, its name, or a text with fields."""
     if isinstance(template, str) and "{" in template:
         return Written(PromptTemplate.from_template(template))
     is_theirs = isinstance(template, BasePromptTemplate)
@@ -72,10 +72,10 @@ def as_template(template: Any) -> Template | None:
 def numbered_documents(documents: Sequence[Document], *, sources: Sequence[Document] = ()) -> str:
     """Return documents as the numbered lines of a prompt, one number for each.
 
-    A line begins with the title that is read of the document's metadata, else its id unless that
-    was generated (a UUID). Pieces of one source share a number where `sources` holds it; the
-    numbers are those `cite_documents` resolves when it is given the same. Ids are not counted in
-    the `max_tokens` of a drop-in.
+    A line begins with the title in the document's metadata, or else with its id, unless that was
+    generated (a UUID). Pieces of one source share a number if `sources` contains it.
+    `cite_documents` resolves these numbers if it is given the same documents and sources. Ids are
+    not counted in the `max_tokens` of a drop-in.
 
     Args:
         documents: The documents to show, in the order of their numbers.
@@ -85,7 +85,7 @@ def numbered_documents(documents: Sequence[Document], *, sources: Sequence[Docum
         One text; "(No passage was found.)" where there are no documents.
 
     Raises:
-        InputError: If something is no Document.
+        InputError: If an item is not a Document.
     """
     return numbered(_excerpts(documents, sources))
 
@@ -97,7 +97,7 @@ def cite_documents(
     sources: Sequence[Document] = (),
     by_source: bool = False,
 ) -> Cited:
-    """Find what an answer cites of the documents that its prompt numbered.
+    """Return the citations of an answer whose prompt numbered these documents.
 
     Args:
         documents: The documents of the prompt, in its order.

@@ -60,7 +60,7 @@ class FitRagRetriever(FromFitted, ReducerOptions, MethodOverBase):
 
     It scores and reranks what ``base`` returns and reduces it to its best sentences. It returns
     nothing if ``gate`` finds that the model knows the answer. With ``k`` it returns the best piece
-    of each of up to ``k`` documents; options that would stop earlier then apply only if they are
+    of each of up to ``k`` documents. Options that would return fewer then apply only if they are
     set.
 
     Example:
@@ -77,7 +77,7 @@ class FitRagRetriever(FromFitted, ReducerOptions, MethodOverBase):
     retrieved for. None always retrieves."""
 
     def method_now(self, **options: Any) -> Method:
-        """Return FIT-RAG with the fields as they are at this call."""
+        """Return FIT-RAG with the current values of the fields."""
         method = cast(FitRag, self.built())
         return method if self.most(**options) is None else method.one_each
 
@@ -86,10 +86,10 @@ class CorrectiveRetriever(FromFitted, Searching):
     """Retriever that grades what ``base`` returns, refines it, and searches the web if it is not
     good (CRAG).
 
-    Strips of the documents come first, then those of the web, each in the order of its documents.
-    Those of the web carry ``url``, ``web`` and ``trust``. The ``context`` of the result has the
-    action, the thresholds, the notes, and ``web_error`` if the search failed. Without an ``llm``
-    the keywords of the search are words of the question.
+    Strips of the documents come first, then strips of web pages, each in the order of its
+    documents. Documents from the web have ``url``, ``web`` and ``trust`` in their metadata. The
+    ``context`` of the result has the action, the thresholds, the notes, and ``web_error`` if the
+    search failed. Without an ``llm`` the keywords of the search are words of the question.
 
     Example:
         >>> retriever = CorrectiveRetriever(base=store.as_retriever(), search=my_search_tool)
@@ -196,9 +196,9 @@ class SlimPLMRetriever(Writing):
     """Keep equal texts, and text that chunks of one source share, once."""
 
     def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:
-        """Return the method of each question, whose Runnables are called under its config.
+        """Return the method of each question, whose Runnables run under its config.
 
-        They are equal but for the configs, so that the calls of all questions join.
+        The methods differ only in the configs, so the calls of all questions are joined.
 
         Args:
             configs: The config of each question.
@@ -208,7 +208,7 @@ class SlimPLMRetriever(Writing):
         return [SlimPLM(**self.settings(**ports)) for ports in asked]
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Return SlimPLM's options as they are now, with ports for what is a Runnable."""
+        """Return SlimPLM's current options, with Runnables converted to ports."""
         return super().settings(**{**role_ports(self, ROLES, [RunnableConfig()])[0], **given})
 
 
@@ -260,7 +260,7 @@ class ITRGRetriever(Writing):
     and a note; "raise" raises the error."""
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Return ITRG's options as they are now."""
+        """Return ITRG's current options."""
         return super().settings(**{"k": K if self.k is None else self.k, **given})
 
 
@@ -298,11 +298,11 @@ class CompressingRetriever(FlowRetriever):
 
     @classmethod
     def from_fitted(cls, folder: str | Path, *, base: Finder, **given: Any) -> Self:
-        """Rerank and compress with the settings that `fitrag fit` found best.
+        """Build the retriever with the settings that `fitrag fit` found best.
 
         Args:
             folder: Folder that `fitrag fit` wrote.
-            base: Retriever to start from.
+            base: Retriever of the candidates.
             **given: `llm` and `allow_other_model` of `BiLabelReranker.from_fitted`, and fields of
                 both compressors, such as `scorer`.
         """
@@ -310,13 +310,13 @@ class CompressingRetriever(FlowRetriever):
         return cls(base=base, compressors=[one.from_fitted(folder, **given) for one in kinds])
 
     def documents(self, context: Context) -> list[Document]:
-        """Return the documents as the last compressor gave them."""
+        """Return the documents of the last compressor."""
         return [passage_document(excerpt.passage) for excerpt in context.excerpts]
 
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; equal asks of one call join.
+        """Return one flow per question; equal requests of one call are joined.
 
         Args:
             inputs: The questions.
@@ -436,7 +436,7 @@ class FaissRetriever(FlowRetriever):
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; the search of one call is one.
+        """Return one flow per question; a call makes one search.
 
         Args:
             inputs: The questions.
@@ -474,7 +474,7 @@ class WebSearchRetriever(FlowRetriever):
     """Language model that writes the keywords; None extracts them from the question."""
 
     def documents(self, context: Context) -> list[Document]:
-        """Return what was found, marked as what it is."""
+        """Convert the results to documents, marked as untrusted."""
         found = (passage_document(excerpt.passage) for excerpt in context.excerpts)
         return [
             each.model_copy(update={"metadata": {**each.metadata, "fitrag": context.method}})
@@ -484,7 +484,7 @@ class WebSearchRetriever(FlowRetriever):
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; the searches of one call are one.
+        """Return one flow per question; a call makes one search.
 
         Args:
             inputs: The questions.

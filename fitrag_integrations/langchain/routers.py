@@ -1,4 +1,4 @@
-"""Gates, judges and routers: whether to retrieve, and which way a chain goes on."""
+"""Gates, judges and routers, which decide whether to retrieve and choose the next branch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fitrag_integrations.langchain.base.models import check_model, is_language_m
 from fitrag_integrations.langchain.base.ports import Backend, internal, role_ports, text_of
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import (
-    Asked,
-    AskedOfDocuments,
+    DocumentsInput,
     FlowRunnable,
+    QuestionInput,
     documents_of,
     question_of,
 )
@@ -68,9 +68,9 @@ class GateFields(FromFitted, Condensing):
     """Language model that is asked whether it knows the answer where there is no gate."""
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Return the options as they are now, with ports for the Runnables that are asked.
+        """Return the current options, with ports for the fields that are Runnables.
 
-        Raises ``InputError`` for a language model that was given as the gate.
+        Raises ``InputError`` if the gate is a language model.
         """
         asked = {**role_ports(self, ROLES, [RunnableConfig()])[0], **given}
         if is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder):
@@ -97,7 +97,7 @@ class RetrievalGate(GateFields, FlowRunnable[Any, dict[str, Any]]):
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, Any]]]:
-        """Return one flow per question; equal asks of one call join.
+        """Return one flow per question; equal requests of one call are joined.
 
         Args:
             inputs: Questions, dicts with one, or messages.
@@ -154,7 +154,7 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         >>> graph.add_conditional_edges("judge", lambda state: state["action"])
     """
 
-    _takes: ClassVar[type[BaseModel]] = AskedOfDocuments
+    _takes: ClassVar[type[BaseModel]] = DocumentsInput
     _gives: ClassVar[type[BaseModel]] = Judgment
 
     def flows(
@@ -163,7 +163,7 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
         configs: Sequence[RunnableConfig],
         **options: object,
     ) -> list[Flow[dict[str, Any]]]:
-        """Return one flow per question; equal asks of one call join.
+        """Return one flow per question; equal requests of one call are joined.
 
         Args:
             inputs: Dicts with a question and documents.
@@ -195,8 +195,8 @@ class KnowledgeRouter(GateFields, Router):
     once.
 
     Raises:
-        ThresholdMismatchError: If the threshold was fitted for another model than the one that
-            answers, unless ``allow_other_model``.
+        ThresholdMismatchError: If the threshold was fitted for a model other than the one that
+            answers, unless ``allow_other_model`` is set.
 
     Example:
         >>> router = KnowledgeRouter(gate=gate, llm=llm, unknown=chain)
@@ -212,7 +212,7 @@ class KnowledgeRouter(GateFields, Router):
     `gate`."""
 
     def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
-        """Check whether to retrieve for a question, in any form, and why."""
+        """Decide whether to retrieve for a question, in any form, and return the reason."""
         gate = _with_fields_of(RetrievalGate, self)
         return RetrievalDecision.from_dict(gate.invoke(question, config))
 
@@ -281,7 +281,7 @@ class CorrectiveRouter(Condensing, JudgeFields, Router):
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
         """Return the fields of the input: without a ``base``, documents too."""
-        return AskedOfDocuments if self.base is None else Asked
+        return DocumentsInput if self.base is None else QuestionInput
 
     def route(self, **options: object) -> Route:
         """Return the flow's choice: ``correct``, ``ambiguous`` or ``incorrect``."""
@@ -325,7 +325,7 @@ RELEVANT = "Does this document help to answer this question?"
 
 
 class Decided:
-    """One ``Noul`` question of a decision model about each of several states, in one batch."""
+    """Model that answers one ``Noul`` question about each of several states, in one batch."""
 
     def __init__(self, model: Any, *, instructions: str) -> None:
         decisions = require_extra(
@@ -339,7 +339,7 @@ class Decided:
 
     @property
     def name(self) -> str:
-        """The model's name, as thresholds fitted on what it says do."""
+        """The model's name, which fitted thresholds are checked against."""
         return str(self.model.model)
 
     def _nouls(self, states: Sequence[object]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Use this package's encoders wherever LlamaIndex wants embeddings."""
+"""LlamaIndex embedding model over this package's encoders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EncoderEmbedding(BaseEmbedding):
 
     Args:
         encoder: Object with ``encode(texts)``; None is the bundled one.
-        options: Those of LlamaIndex's ``BaseEmbedding``.
+        options: Options of LlamaIndex's ``BaseEmbedding``.
 
     Example:
         >>> VectorStoreIndex.from_documents(documents, embed_model=EncoderEmbedding())
@@ -36,9 +36,9 @@ class EncoderEmbedding(BaseEmbedding):
         return "EncoderEmbedding"
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the options in plain values; `from_dict` refuses those of an encoder object.
+        """Return the options in plain values; `from_dict` rejects those of an encoder object.
 
-        It raises nothing itself, because pipelines hash it for their caches.
+        This method never raises, because pipelines hash its result for their caches.
         """
         own = self._given if isinstance(self._given, str | None) else [self._vectors.name]
         return {**super().to_dict(**kwargs), "encoder": own}

@@ -1,4 +1,4 @@
-"""Run a method as a query engine: retrieve, decide, reduce and answer."""
+"""A whole method as a query engine."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class MethodQueryEngine(WritingRouter):
         return context_nodes(run(self._contexts(bundles_of([query_bundle]))[0]).value)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """Return the nodes a query would be answered from."""
+        """Async version of `retrieve`."""
         traced = await arun(self._contexts(bundles_of([query_bundle]))[0])
         return context_nodes(traced.value)
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``; ``alone``, its answer may be a stream."""
+        """Return one flow per query of ``bundles``; if ``alone``, the answer may be a stream."""
         if alone and self._streams_tokens():
             return [*self._contexts(bundles, self._model())]
         ports = self._caller.ports(bundles, llm=self._model() if self.reader is None else None)

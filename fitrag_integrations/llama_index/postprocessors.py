@@ -1,4 +1,4 @@
-"""Postprocessors: rerank nodes, and cut them down (FIT-RAG, section 4.4; CRAG, section 4.4)."""
+"""Postprocessors that rerank and shorten nodes (FIT-RAG, section 4.4; CRAG, section 4.4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
 
 
 class RankingOptions(Postprocessor):
-    """Options of what ranks nodes by the two labels."""
+    """Options of postprocessors that rank nodes by the two labels."""
 
     top_n: int | None = DEFAULTS.top_n
     weight: float = DEFAULTS.weight

@@ -261,7 +261,7 @@ class FaissRetriever(FlowRetriever):
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: Any = None, **settings: Any) -> FaissRetriever:
-        """Load a saved index now.
+        """Load a saved index at once.
 
         Args:
             folder: Folder that `FaissIndex.save` wrote.
@@ -274,7 +274,7 @@ class FaissRetriever(FlowRetriever):
     def from_nodes(
         cls, nodes: Sequence[BaseNode], *, encoder: Any = None, **settings: Any
     ) -> FaissRetriever:
-        """Index nodes, which are returned with class, relationships and offsets.
+        """Index nodes; results keep their class, relationships and offsets.
 
         Args:
             nodes: The nodes.
@@ -311,7 +311,7 @@ class FaissRetriever(FlowRetriever):
 
     @property
     def index(self) -> Any:
-        """The index, read from its folder where that was not done yet."""
+        """The index, loaded from its folder at first use."""
         with _loading:
             if self._index is None and self._folder is not None:
                 self._index = retrieval.FaissIndex.load(self._folder)
@@ -328,7 +328,7 @@ class FaissRetriever(FlowRetriever):
         return state
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Return one flow per query of ``bundles``; the search of one call is one."""
+        """Return one flow per query of ``bundles``; a call makes one search."""
         from fitrag_integrations.retrieval.index import searched  # loads NumPy
 
         port = Port.of("search", self._search, self._asearch)
@@ -387,5 +387,5 @@ class WebSearchRetriever(FlowRetriever):
         return f"{type(self).__name__}(search={name_of(self.search)})"
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
-        """Write what was found as nodes."""
+        """Convert the results to nodes."""
         return [web_node(excerpt.passage, context.method) for excerpt in context.excerpts]

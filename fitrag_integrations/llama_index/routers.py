@@ -1,4 +1,4 @@
-"""Query engines and a selector that decide whether to retrieve, and what to do then."""
+"""Query engines and a selector that decide whether to retrieve."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
     Args:
         gate: Object with ``p_known(questions, drafts)``; None is ``AskGate(llm)``.
         retrieve: Query engine for unknown questions.
-        llm: Language model for known ones, which says what it knows where there is no gate; None is
-            ``Settings.llm``.
+        llm: Language model that answers known questions and, without a gate, reports whether it
+            knows the answer; None is ``Settings.llm``.
         streaming: Whether the answer of ``llm`` streams.
         template: Prompt of ``llm``: a template of this package, its name, or one of LlamaIndex's
             with ``{query_str}``; None is FIT-RAG's no-retrieval prompt.
@@ -64,7 +64,7 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         allow_other_model: Accept a threshold that was fitted for another model.
 
     Raises:
-        ThresholdMismatchError: If the threshold was fitted for another model than ``llm``.
+        ThresholdMismatchError: If the threshold was fitted for a model other than ``llm``.
 
     Example:
         >>> engine = KnowledgeRouterQueryEngine(gate, retrieve=index.as_query_engine(), llm=llm)
@@ -123,18 +123,19 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
 class CorrectiveRouterQueryEngine(Router):
     """Query engine that grades what ``base`` retrieves and answers by the engine of CRAG's action.
 
-    An engine with ``synthesize`` receives the retrieved nodes; another, and ``incorrect`` always,
-    receives the question only. ``ambiguous`` adds the nodes that it retrieves itself. The response
-    is the engine's, including streams; ``metadata["fitrag"]`` has action, grades and thresholds.
+    An engine with ``synthesize`` receives the retrieved nodes. Any other engine receives only the
+    question, and so does ``incorrect``. ``ambiguous`` adds the nodes that it retrieves itself. The
+    response is the engine's, including streams; ``metadata["fitrag"]`` has action, grades and
+    thresholds.
 
     Args:
         base: Retriever whose nodes are graded.
-        correct: Engine if a node is surely about the question; its own retriever and postprocessors
-            are not used.
-        incorrect: Engine if none is; the one to search the web.
-        ambiguous: Engine if that is unclear; None is ``incorrect``.
+        correct: Engine for Correct, if a node surely answers the question; its own retriever and
+            postprocessors are not used.
+        incorrect: Engine for Incorrect, if no node does, for example one that searches the web.
+        ambiguous: Engine for Ambiguous; None is ``incorrect``.
         evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
-        thresholds: None are the evaluator's own; a text names a preset of the paper.
+        thresholds: Thresholds, or the name of a preset of the paper; None is the evaluator's own.
         allow_other_model: Accept thresholds that were fitted for another evaluator.
 
     Example:
@@ -173,7 +174,7 @@ class CorrectiveRouterQueryEngine(Router):
         return {action.value: engine for action, engine in self._engines.items()}
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``: grade, decide, and ask an engine."""
+        """Return one flow per query of ``bundles``: grade, decide, and query an engine."""
         ports = self._caller.ports(bundles)
         engines = {
             action: engine_port(action.value, engine, alone=alone)
@@ -212,7 +213,7 @@ def _context(question: str, found: Sequence[Passage], judged: GradedList) -> Con
     )
 
 
-class Asked(BaseModel):
+class QuestionArguments(BaseModel):
     """Arguments of the selector's tool."""
 
     question: str = Field(description="The question, as the user asks it.")
@@ -234,7 +235,7 @@ class KnowledgeSelector(Deciding, BaseSelector):
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
         on_error: "retrieve" retrieves if gate or drafter fails; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
-        llm: Language model that says what it knows where there is no gate; None is
+        llm: Language model that reports whether it knows the answer if there is no gate; None is
             ``Settings.llm``.
 
     Example:
@@ -265,7 +266,7 @@ class KnowledgeSelector(Deciding, BaseSelector):
         name: str | None = None,
         description: str = "Decide whether a question needs retrieval, or is known without.",
     ) -> FunctionTool:
-        """Return a tool for agents, which answers with the decision and its reason.
+        """Return a tool for agents that returns the decision and its reason.
 
         Args:
             name: Name of the tool; None is that of the class.
@@ -283,7 +284,7 @@ class KnowledgeSelector(Deciding, BaseSelector):
 
         return tool_of(
             self,
-            Asked,
+            QuestionArguments,
             lambda question: self.trace_many([question])[0].value.decision,
             acall,
             name=name,

@@ -1,4 +1,4 @@
-"""Answer from what any method kept, and resolve the citations of an answer."""
+"""Answer from the context of any method, and resolve the citations of an answer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Span(Record):
 
     @classmethod
     def of(cls, excerpt: Excerpt) -> Span:
-        """Find the place of `excerpt` in what its passage was cut from, if that is a piece."""
+        """Return the place of `excerpt` in the source of its passage."""
         passage = excerpt.passage
         name, begin = origin_of(passage)
         places = (begin + excerpt.start, begin + excerpt.end)
@@ -58,12 +58,12 @@ class Span(Record):
 
 @dataclass(frozen=True, slots=True)
 class Citation(Record):
-    """One number that an answer cites, what it stands for, and where the answer cites it.
+    """A number that an answer cites, the excerpts it refers to, and its places in the answer.
 
     Args:
         number: The number.
-        excerpts: What the prompt showed under it, in the order of the passage and joined where they
-            ran on.
+        excerpts: Excerpts that the prompt showed under it, in the order of the passage; adjacent
+            ones are joined.
         places: [start, end) of the marks in the answer.
     """
 
@@ -98,9 +98,9 @@ class Cited(Record, Checked):
 
     Args:
         answer: The answer.
-        citations: The numbers it cites, with what they stand for.
-        unknown: Numbers it cites under which nothing stood, in order and each once.
-        shown: How many numbers there were.
+        citations: The numbers it cites, with their excerpts.
+        unknown: Cited numbers that the prompt did not show, in order and each once.
+        shown: Number of numbers that the prompt showed.
         copied: Numbers in marks that the answer copied from a passage with the words before them;
             they are the passage's own and cite nothing.
     """
@@ -160,10 +160,11 @@ WROTE_NOTHING = "no answer: the language model wrote nothing after the prompt"
 
 @dataclass(frozen=True, slots=True)
 class Answered(Record):
-    """An answer with the context and the prompt it was made from.
+    """Answer with the context and the prompt it was generated from.
 
-    `source` is the place of an extracted answer in its passage and `score` what the reader gave it;
-    both are None for a generated one. `text` is empty only where a note in the context says why.
+    `source` is the place of an extracted answer in its passage and `score` its score by the reader;
+    both are None for a generated answer. `text` is empty only if a note in the context gives the
+    reason.
     """
 
     _nested: ClassVar = {"context": Context, "source": Excerpt}
@@ -184,7 +185,7 @@ class Answered(Record):
         return f"{shortened(self.question)} -> {shortened(self.text) or 'no answer'}"
 
     def explain(self, *, dropped: bool = False) -> str:
-        """Return what was kept, what was answered and from where, a line each.
+        """Return what was kept, the answer and its place, one per line.
 
         Args:
             dropped: List everything that was dropped, with the reason.
@@ -197,7 +198,7 @@ class Answered(Record):
         return card(self.text or "no answer", *held, Html(self.context._repr_html_()))
 
     def trace_lines(self, *, dropped: bool = False) -> Iterator[str]:
-        """Return what was kept, what was answered and from where, and with `dropped` all drops."""
+        """Return what was kept, the answer and its place, and with `dropped` all drops."""
         answer = [f"answer: {shortened(self.text) or 'none'}"]
         if self.source is not None:
             answer.append(f"source: {place(self.source)}")
@@ -211,13 +212,13 @@ def read_port(reader: Reader) -> Port[Pair, AnswerLike]:
 
 @dataclass(frozen=True)
 class Answering:
-    """Run a method, then answer from its context.
+    """Method that runs another method and then answers from its context.
 
-    A method that wrote its answer itself is not asked to have another one written. Otherwise, with
-    a `reader`, the answer is the best span over all excerpts; the reader may carry `abstain_below`,
-    a score under which it gives none. Without one, and where the method decided against retrieving
-    and left nothing to read, `ports.generate` continues the prompt. `template` None is the
-    context's own choice of prompt.
+    An answer that the method wrote itself is returned unchanged. Otherwise, with a `reader`, the
+    answer is the best span over all excerpts; a reader may have `abstain_below`, a score below
+    which it does not answer. Without a reader, or if the method decided not to retrieve and there
+    is nothing to read, `ports.generate` continues the prompt. `template` None is the context's own
+    choice of prompt.
     """
 
     method: Method
@@ -254,7 +255,7 @@ class Answering:
 
 
 def own_answer(context: Context) -> str:
-    """Return the answer the method itself wrote; blank where that is left to the caller."""
+    """Return the answer that the method itself wrote; blank if the caller is to answer."""
     return (context.draft or "").strip() if context.details.get("answers") else ""
 
 

@@ -1,8 +1,8 @@
-"""Fill a token budget with excerpts, best first, so that a larger one never holds less.
+"""Fill a token budget with excerpts, best first; a larger budget never keeps less.
 
 `max_tokens` bounds every form in which excerpts are returned: the text that a prompt shows, with
 numbers, titles and ellipses; the numbered lines of documents made of them; and their texts one by
-one. A share bounds the first of these.
+one. A fraction limits only the first of these.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Counting:
         return self.counter(render_excerpts(excerpts))
 
     def tokens_in(self, passages: Sequence[Passage]) -> int:
-        """Count the tokens of all ``passages`` that were retrieved, a numbered line each."""
+        """Count the tokens of all retrieved ``passages``, one numbered line each."""
         return self.counter(render_excerpts(list(map(Excerpt.whole, passages)), merged=False))
 
 
 @dataclass(frozen=True)
 class BudgetFit:
-    """Excerpts that fit, what there is to note, and the excerpts left out, best first."""
+    """Excerpts that fit, notes, and the excerpts left out, best first."""
 
     kept: list[Excerpt]
     notes: tuple[str, ...] = ()
@@ -73,12 +73,12 @@ class BudgetFit:
 
 @dataclass(frozen=True)
 class Budget:
-    """Bound on what excerpts cost in a prompt.
+    """Token limit of excerpts in a prompt.
 
     Args:
         max_tokens: Maximum tokens of the excerpts in every form; None is no limit.
-        share: A second maximum, of tokens in a prompt, that gives way to the best sentence where
-            that alone costs more; None is no limit.
+        share: Second limit, in tokens of the prompt, which is exceeded if the best sentence alone
+            costs more; None for no limit.
         limit: Name of the limit in notes, e.g. "max_tokens=100".
         count: Token counter; None estimates.
         split: Sentence splitter for excerpts that are shortened; None is the built-in one.
@@ -113,27 +113,27 @@ class Budget:
         return self._known[text]
 
     def load(self, excerpts: Sequence[Excerpt]) -> float:
-        """Return what excerpts cost as a fraction of the tighter bound; 0 where there is none."""
+        """Return the cost of excerpts as a fraction of the tighter limit; 0 without a limit."""
         of_share = self.cost(excerpts) / self.share if self.share else 0.0
         return max(of_share, self.returned(excerpts) / self.max_tokens if self.max_tokens else 0.0)
 
     def fits(self, excerpts: Sequence[Excerpt]) -> bool:
-        """Check whether excerpts cost no more than either bound."""
+        """Check whether excerpts are within both limits."""
         return self.load(excerpts) <= 1
 
     def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[BudgetFit]:
-        """Keep the longest prefix that fits of an order that does not depend on the budget.
+        """Keep the longest prefix that fits, in an order that does not depend on the budget.
 
-        So what is kept at a budget is kept at every larger one. Tokens that are left stay empty: no
-        excerpt is shortened to fill them. Only where not even the first excerpt fits, it is
-        shortened, to whole sentences if they fit, else without its lead, to clauses and to words.
+        So an excerpt kept at one budget is kept at every larger one. Excerpts are not shortened to
+        use up remaining tokens. Only if the first excerpt alone does not fit is it shortened: to
+        whole sentences if they fit, else without its lead, to clauses, and to words.
 
         Args:
             excerpts: Candidates, best first.
             ask: Scores the parts of an excerpt that is shortened; None keeps the first of them.
 
         Returns:
-            The flow that ends in what fits, best first, and what does not.
+            The flow that ends in the excerpts that fit, best first, and those that do not.
         """
         order, notes = self._order(excerpts), list[str]()
         ranks = sorted(order[: self._longest([excerpts[rank] for rank in order])])

@@ -1,4 +1,4 @@
-"""Citations: ask a model for the numbers of passages, and turn its numbers into places of sources.
+"""Citations: ask a model for passage numbers, and map its numbers to places in the sources.
 
 A prompt of this package numbers its passages (`1. Title: text`), several excerpts of one passage
 under one number. `with_citations` adds to a prompt the sentence that asks for those numbers,
@@ -68,17 +68,17 @@ RETRIEVAL_CITED = with_citations()
 
 
 def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = False) -> Cited:
-    """Resolve the marks of an answer against what its prompt showed.
+    """Return the citations of an answer, given the context of its prompt.
 
-    Marks are numbers in square brackets: `[1]`, `[2, 3]`, `[1-3]`, `[1][2]`, `[Source 4]`. None is
-    in code, or directly behind what looks like code. A mark that was copied from a passage, with
-    the two words before it, is that passage's own and cites nothing here.
+    Marks are numbers in square brackets: `[1]`, `[2, 3]`, `[1-3]`, `[1][2]`, `[Source 4]`. Numbers
+    in code, or directly after text that looks like code, are not marks. A mark that was copied from
+    a passage together with the two words before it belongs to the passage and is not a citation.
 
     Args:
         shown: The context whose prompt was answered, or its excerpts.
         answer: The answer.
-        by_source: Count one number for everything cut from one source, for excerpts that came back
-            as pieces; False counts those of `Context.prompt`, one for each passage.
+        by_source: Whether all pieces of one source share a number. By default each passage has its
+            own, as in `Context.prompt`.
     """
     check_text("answer", answer)
     given = shown.excerpts if isinstance(shown, Context) else shown
@@ -135,7 +135,7 @@ def _numbers(mark: str, shown: int) -> Iterator[int]:
 def restored(
     passage: Passage, sources: Mapping[str, Passage], places: Iterable[tuple[str, int]] = ()
 ) -> Excerpt:
-    """Point at a passage in the source it was cut from, or at all of it where that is not known.
+    """Return a passage's place in its source, or the whole passage if the place is unknown.
 
     Looked up among `sources` by name: where this package cut it, then `places`, each the name of a
     text and where in it the passage begins. Only a text that has the passage there is believed.
@@ -162,7 +162,7 @@ def highlight(
     html: bool = False,
     markers: tuple[str, str] = MARKERS,
 ) -> str:
-    """Return the whole text of a source with what is cited, or was kept, marked.
+    """Return the whole text of a source with the cited or kept parts marked.
 
     Characters that cannot be seen, such as terminal escapes, are named.
 
@@ -170,7 +170,7 @@ def highlight(
         what: One citation or excerpt gives its source's text; several, an answer or a context give
             each source under a line with its number.
         html: Return escaped HTML with `<mark>`.
-        markers: Marks before and after, where it is no HTML.
+        markers: Marks before and after, in plain text.
     """
     if isinstance(what, Citation | Excerpt):
         group = what.excerpts if isinstance(what, Citation) else (what,)

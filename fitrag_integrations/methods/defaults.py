@@ -1,8 +1,8 @@
-"""Find the embedded model for a role when a method is given none.
+"""Return the bundled model of a role if a method is given none.
 
-A page of pure Python loads no model: a default is imported when the first flow that needs it runs.
-Until then a stand-in takes its place, which has the model's calls and reports its numbers. Async
-calls go to the model's own worker and occupy no thread while they wait.
+A bundled model is imported when the first flow that needs it runs. Until then a placeholder with
+the same methods and attributes takes its place. Async calls go to the model's own worker and occupy
+no thread while they wait.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _loaded: dict[str, object] = {}
 
 
 def default_model(role: str) -> Any:
-    """Load the embedded model of a role once per process; every later call gives the same."""
+    """Return the bundled model of a role, loaded once per process."""
     refuse_if(role not in ROLES, "role", role, ", ".join(ROLES))
     with _loading:  # two threads must not load it twice
         if role not in _loaded:
@@ -59,12 +59,12 @@ def default_model(role: str) -> Any:
 
 
 def is_default(model: object) -> bool:
-    """Check whether a model is one that `default_model` loaded for everything in the process."""
+    """Check whether a model is a shared instance that `default_model` loaded."""
     return any(model is one for one in _loaded.values())
 
 
 def kind_of(role: str) -> Any:
-    """Return the class of a role's bundled model: on a GPU the one in PyTorch."""
+    """Return the class of a role's bundled model; on a GPU it is the PyTorch class."""
     return getattr(models, ROLES[role] if torch_sees_gpu() else BUNDLED.get(role, ROLES[role]))
 
 
@@ -95,14 +95,14 @@ def _reported(role: str, name: str, default: object = None) -> property:
 
 
 class EmbeddedScorer:
-    """Stand-in for the bundled scorer of passages and sentences, loaded when first called."""
+    """Placeholder for the bundled scorer, which is loaded at its first call."""
 
     score, ascore = _asks("scorer", "score")
     score_sentences, ascore_sentences = _asks("scorer", "score_sentences")
 
     @cached_property
     def name(self) -> str:
-        """The bundled scorer's name; thresholds fitted on another scorer are rejected by it."""
+        """The bundled scorer's name, which fitted thresholds are checked against."""
         file = resources.files("fitrag_integrations") / "embedded" / "bilabel" / "model.json"
         manifest = json.loads(file.read_text("utf-8"))
         base = manifest["base"].rpartition("/")[2]
@@ -110,7 +110,7 @@ class EmbeddedScorer:
 
 
 class EmbeddedDetector:
-    """Stand for the embedded detector of combinations that are enough."""
+    """Placeholder for the bundled detector, which is loaded at its first call."""
 
     eligible, aeligible = _asks("detector", "eligible")
     eligible_among, aeligible_among = _asks("detector", "eligible_among")
@@ -119,7 +119,7 @@ class EmbeddedDetector:
 
     @cached_property
     def fitted_for(self) -> Row | None:
-        """Return which scorer and which windows it was trained on; None where it does not ship."""
+        """Return the scorer and the windows it was trained on; None if none ships."""
         folder = resources.files("fitrag_integrations") / "embedded" / "eligibility"
         manifest = folder / "model.json"
         if not manifest.is_file():
@@ -129,7 +129,7 @@ class EmbeddedDetector:
 
 
 class EmbeddedEvaluator:
-    """Stand for the embedded retrieval evaluator."""
+    """Placeholder for the bundled retrieval evaluator, which is loaded at its first call."""
 
     evaluate, aevaluate = _asks("evaluator", "evaluate")
     name = _reported("evaluator", "name", "")
@@ -137,7 +137,7 @@ class EmbeddedEvaluator:
 
 
 class EmbeddedReader:
-    """Stand for the embedded reader."""
+    """Placeholder for the bundled reader, which is loaded at its first call."""
 
     read, aread = _asks("reader", "read")
     name = _reported("reader", "name", "")
@@ -149,7 +149,7 @@ _SCRIPTS = {"Cjk": "Chinese", "Hiragana": "Japanese", "Katakana": "Japanese", "H
 
 
 def script_of(text: str) -> str:
-    """Return the script of a text, such as "Arabic"; "Latin" where half of its letters are."""
+    """Return the script of a text, such as "Arabic"; "Latin" if half of its letters are."""
     if text.isascii():
         return "Latin"
     letters = list(islice(filter(str.isalpha, text), SAMPLE))
@@ -165,13 +165,13 @@ def script_of(text: str) -> str:
 def script_note(
     model: object, embedded: object, question: str, passages: Sequence[Passage]
 ) -> tuple[str, ...]:
-    """Return a note where a bundled model gets texts in a script that it does not read, else none.
+    """Return a note if a bundled model gets texts in a script that it cannot read.
 
     Args:
         model: The model in use, or its port; None is the bundled one.
         embedded: The bundled model of that role.
-        question: The question; it counts by itself.
-        passages: The passages; they count where more than half of them are in another script.
+        question: The question; it alone suffices for a note.
+        passages: The passages; more than half of them must be in another script.
     """
     scripts = [script for one in passages if (script := script_of(one.text)) != "Latin"]
     parts = {"the question": [own] if (own := script_of(question)) != "Latin" else []}
@@ -185,7 +185,7 @@ def script_note(
 
 
 def torch_note(scorer: object) -> tuple[str, ...]:
-    """Return a note where the bundled scorer was passed in PyTorch and the default runs without."""
+    """Return a note if the PyTorch version of the bundled scorer was passed needlessly."""
     own = scorer.owner if isinstance(scorer, Port) else scorer
     if own is None or own is EMBEDDED_SCORER or model_name(own) != EMBEDDED_SCORER.name:
         return ()
@@ -200,9 +200,9 @@ EMBEDDED_READER = EmbeddedReader()
 
 
 def embedded_detector(scorer: str, **cutting: int | None) -> EmbeddedDetector | None:
-    """Return the embedded detector that was trained on a scorer's scores of windows cut so.
+    """Return the bundled detector if it was trained on this scorer and these windows.
 
-    ``cutting`` is window, stride and per_passage. None where the one that ships was not.
+    ``cutting`` is window, stride and per_passage. Returns None otherwise.
     """
     asked_for = {"scorer": scorer, **cutting}
     return EMBEDDED_DETECTOR if scorer and EMBEDDED_DETECTOR.fitted_for == asked_for else None

@@ -1,6 +1,6 @@
-"""Direct retrieval: what every paper here starts from. Retrieve, and put all of it in the prompt.
+"""Direct retrieval, the papers' starting point: put all retrieved passages into the prompt.
 
-Left out: any ranking, any budget; the retriever's order is the order of the prompt.
+There is no ranking and no budget; passages keep the retriever's order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fitrag_integrations.values.windows import usable
 
 @dataclass(frozen=True)
 class Direct(Checked):
-    """Keep the first `k` passages whole, in the order of retrieval; None keeps all.
+    """Method that keeps the first `k` passages whole, in the order of retrieval; None keeps all.
 
     The papers' plain retrieval (CRAG, section 5.2). Blank and repeated passages are left out before
     counting, with a note.

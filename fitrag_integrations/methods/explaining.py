@@ -1,4 +1,4 @@
-"""Why a compression kept what it kept, as text and as a drawing; and rows for a log of questions.
+"""The reasons of a compression, as text and as HTML, and as rows for a log.
 
 The reasons are the rows that the run itself recorded (`Context.selection`); nothing is estimated
 afterwards.
@@ -34,15 +34,15 @@ class Step(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compression(Record, Checked):
-    """What a compressor or reranker made of passages for a question.
+    """Result of a compressor or reranker for a question, with the reasons.
 
     Args:
         question: The question.
-        passages: The passages given, in their order.
+        passages: The input passages, in order.
         kept: The excerpts kept, in the order of the prompt.
         weighed: A row for each excerpt kept, document dropped and part dropped, best first.
-        notes: What was degraded or left out.
-        details: The compressor's numbers; `tokens_in` and `tokens_out` where it counts them.
+        notes: Notes on what was degraded or left out.
+        details: The compressor's numbers; `tokens_in` and `tokens_out` if it counts them.
     """
 
     _nested: ClassVar = {"passages": Passage, "kept": Excerpt, "weighed": Selected}
@@ -56,7 +56,7 @@ class Compression(Record, Checked):
 
     @classmethod
     def of(cls, context: Context, passages: Sequence[Passage]) -> Self:
-        """Build it from the context of a run over these passages.
+        """Build a compression from the context of a run over these passages.
 
         Args:
             context: The context that a compressor's flow ended in.
@@ -73,7 +73,7 @@ class Compression(Record, Checked):
 
     @property
     def dropped(self) -> tuple[Selected, ...]:
-        """Return the rows of what was not kept, best first."""
+        """Return the rows of the dropped items, best first."""
         return tuple(one for one in self.weighed if not one.kept)
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Compression(Record, Checked):
         return f"{shortened(self.question)} -> {self._counted()}"
 
     def explain(self, *, dropped: bool = False) -> str:
-        """Return a line for everything kept, and how much was dropped for which reason.
+        """Return a line for everything kept, and a count of drops by reason.
 
         Args:
             dropped: List everything that was dropped instead, with the reason.
@@ -118,6 +118,6 @@ class Compression(Record, Checked):
 
 
 def explained(step: Step, question: str, passages: Sequence[Passage]) -> Flow[Compression]:
-    """Return the flow that runs a step and ends in what it kept and dropped, with the reasons."""
+    """Return the flow that runs a step and ends in its `Compression`."""
     context = yield from step.context(question, passages)
     return Compression.of(context, passages)

@@ -1,4 +1,4 @@
-"""The metadata that drop-ins of both frameworks write: what was decided, and marks of excerpts."""
+"""Metadata that the components of both frameworks add: decisions, and fields of excerpts."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ OWN = "fitrag_own"
 
 
 def summary(context: Context) -> dict[str, object]:
-    """Return in plain values what a method decided; empty fields are left out."""
+    """Return the decisions of a method as plain values, without empty fields."""
     values = {name: plain(getattr(context, name)) for name in SUMMED}
     values |= {name: plain(context.details[name]) for name in LIFTED if name in context.details}
     return {"method": context.method, **{name: value for name, value in values.items() if value}}
 
 
 def relevance_of(excerpt: Excerpt, method: str) -> float | None:
-    """Return how relevant an excerpt was found, in [0, 1]; None where nobody judged that.
+    """Return the relevance of an excerpt, in [0, 1]; None if it was not scored.
 
-    Half of the two labels' weighted sum, or a grade brought from [-1, 1] to [0, 1]. What else a
-    method ranks by, such as reciprocal ranks, means nothing for one excerpt by itself.
+    Half of the weighted sum of the two labels, or a grade mapped from [-1, 1] to [0, 1]. Other
+    ranking scores, such as reciprocal ranks, have no meaning for a single excerpt.
     """
     if excerpt.labels is not None:
         return excerpt.score
@@ -49,7 +49,7 @@ def relevance_of(excerpt: Excerpt, method: str) -> float | None:
 
 
 def own_marks(passage: Passage) -> list[str]:
-    """Return the names of marks that a document came with as metadata of its own."""
+    """Return the names of fields that an input document already had in its metadata."""
     metadata = passage.metadata
     if "fitrag" in metadata or origin_of(passage) != (passage.id, 0):  # a piece, marked before
         return str(metadata.get(OWN, "")).split()
@@ -57,12 +57,12 @@ def own_marks(passage: Passage) -> list[str]:
 
 
 def mark_name(passage: Passage, name: str) -> str:
-    """Return the key of a mark: another where the document has a value of its own there."""
+    """Return the key of a field; another key if the document already has a value under it."""
     return f"fitrag_{name}" if name in own_marks(passage) else name
 
 
 def own_noted(context: Context) -> Context:
-    """Add a note on what documents came with under the names of marks."""
+    """Add a note on the names that input documents already had."""
     own = {name for one in context.excerpts for name in own_marks(one.passage)}
     if not own:
         return context
@@ -72,12 +72,12 @@ def own_noted(context: Context) -> Context:
 
 
 def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
-    """Return what an excerpt is, in flat plain values; what there is not is left out.
+    """Return the fields of an excerpt as flat plain values, without missing ones.
 
-    A document's own value is never overwritten: ours is then under another name, `mark_name`.
-    `raw_score` is what `method` ranked by. `source_start` and `source_end` count in the text of the
-    source that `source_id` names; of a piece of a piece, that is the one the first was cut from.
-    `source_lead` are the spans shown before the piece, such as a table's header row.
+    A document's own value is never overwritten; ours is then under another name, `mark_name`.
+    `raw_score` is the score that `method` ranked by. `source_start` and `source_end` count in the
+    text of the source that `source_id` names; for a piece of a piece, it is the source of the
+    first. `source_lead` are the spans shown before the piece, such as a table's header row.
     """
     labels = excerpt.labels
     source_id, begin = origin_of(excerpt.passage)

@@ -25,9 +25,9 @@ prompts any instruction model for the same claims and queries, by the rules the 
 theirs. The formats are the papers' ("Let's think step by step"); the sentences around them are our
 own, and the examples about invented people and places, so that no model gains by having read them.
 
-``OneInstruction`` is one instruction for all methods: what is compared is then what they found, not
-how they prompt. How briefly an answer is wanted decides accuracy by inclusion more than most
-methods do.
+``OneInstruction`` is one instruction for all methods, so that a comparison is between their
+passages and not between their prompts. How briefly an answer is wanted decides accuracy by
+inclusion more than most methods do.
 """
 
 from __future__ import annotations
@@ -196,11 +196,11 @@ PROMPTS: Mapping[str, str] = MappingProxyType(
 
 
 def prompt_named(name: str) -> str:
-    """Find the text of a prompt by its ``name``: a key of ``PROMPTS``, ``-`` standing for ``_``.
+    """Return the text of the prompt called ``name``, a key of ``PROMPTS``; ``-`` equals ``_``.
 
-    Its fields are {context} (the passages), {question} and, where it goes on from something that
-    was written before, {draft}; not every prompt has all. Raises ``InputError``, which lists the
-    names, for an unknown one.
+    Its fields are {context} (the passages), {question} and, if it continues from an earlier text,
+    {draft}; not every prompt has all of them. Raises ``InputError``, which lists the names, for an
+    unknown name.
     """
     own = name.strip().lower().replace("-", "_") if isinstance(name, str) else ""
     refuse_if(own not in PROMPTS, "prompt", name, ", ".join(PROMPTS))
@@ -208,7 +208,7 @@ def prompt_named(name: str) -> str:
 
 
 def template_named(name: str) -> PromptTemplate:
-    """Find a template by its name."""
+    """Return a template by its name."""
     refuse_if(name not in TEMPLATES, "template", name, ", ".join(TEMPLATES))
     return TEMPLATES[name]
 
@@ -229,16 +229,16 @@ EQUAL, OWN = "equal", "own"
 class OneInstruction:
     """Template with a short instruction, and a plain question if nothing was kept.
 
-    The plain prompt is the one by which closed-book answers are labelled, so that a question judged
-    known is asked as it was when it was found to be. What a method wrote to be read, as ITRG its
-    document, stands in the place of the passages.
+    The plain prompt is also the labeling prompt of closed-book answers, so known questions use the
+    prompt they were labeled with. A document that the method wrote, as in ITRG, replaces the
+    passages.
     """
 
     read: Template = READ
     plain: Template = PLAIN
 
     def render(self, context: Context) -> str:
-        """Write the prompt."""
+        """Render the prompt."""
         shown = context
         if "template" in context.details and context.draft:
             document = Excerpt.whole(Passage("document", context.draft))
@@ -247,9 +247,9 @@ class OneInstruction:
 
 
 def instruction_named(name: str) -> Template | None:
-    """Find the instruction for all methods: ``equal``, or the name of a template for what was kept.
+    """Return the instruction for all methods: ``equal``, or a named template for kept passages.
 
-    ``own`` gives None, which leaves the prompt to each context.
+    ``own`` returns None, which leaves the prompt to each context.
     """
     if name == OWN:
         return None

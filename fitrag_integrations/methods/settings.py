@@ -1,4 +1,4 @@
-"""Options of a method as the classes of both frameworks name, write and read them."""
+"""Names and serialization of a method's options, for the components of both frameworks."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ BUNDLED: Mapping[str, object] = {
 
 @dataclass(eq=False)
 class State:
-    """What a component keeps between its calls: its last run, and the method its options describe.
+    """State of a component between its calls: its last run, and the method built from its options.
 
-    It is no part of what the component is: all are equal, and none is pickled.
+    Excluded from equality and pickling: all states are equal.
     """
 
     traced: Any = None
     _built: tuple[Mapping[str, object], Any] = ({}, None)
 
     def built(self, made: Any, options: Mapping[str, object]) -> Any:
-        """Return what is made of options; these being the same objects, what was made before."""
+        """Return the object built from options; the previous one if the options are the same
+        objects.
+        """
         before, method = self._built
         if method is None or any(before.get(name, self) is not options[name] for name in options):
             method = made(**options)
@@ -46,12 +48,12 @@ class State:
 
 
 def option_names(made: Any) -> list[str]:
-    """Return the names of a method's options; none without a method."""
+    """Return the names of a method's options; empty without a method."""
     return [] if made is None else [option.name for option in fields(made) if option.init]
 
 
 def saved(option: str, value: object) -> object:
-    """Return an option's value as it is serialized: a bundled model by name, thresholds as a dict.
+    """Serialize an option's value: a bundled model by name, thresholds as a dict.
 
     Anything else is returned unchanged.
     """
@@ -65,7 +67,7 @@ def saved(option: str, value: object) -> object:
 
 
 def restored(option: str, value: object) -> object:
-    """Return the value that `saved` serialized, or a value that was given unchanged."""
+    """Return the value that `saved` serialized; any other value is returned unchanged."""
     if option == "thresholds" and isinstance(value, Mapping):
         return ActionThresholds.from_dict(value)
     return BUNDLED.get(option, value) if isinstance(value, str) and value == EMBEDDED else value

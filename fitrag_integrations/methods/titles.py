@@ -1,10 +1,9 @@
-"""Read from metadata what names a text: its document, its headings, its file, its page.
+"""Read a text's title from its metadata: document, headings, file and page.
 
-Two chunks that say "It costs 249 euros." differ in nothing but what they were cut from, which
-splitters and loaders write into the metadata. The values stand in the title, from the whole to the
-part. A path or an address gives its last two names, without the extension; a value without letters
-stands behind its key ("page 12"); what earlier values have said is not repeated, and neither are
-generated ids.
+Two chunks with the text "It costs 249 euros." differ only in their sources, which splitters and
+loaders write into the metadata. The title has these values, from the whole to the part. A path or
+an address contributes its last two names, without the extension. A value without letters follows
+its key ("page 12"). Repeated values and generated ids are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _GENERATED = re.compile(r"(?i)[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-
 
 
 class Title(str):
-    """A title read from metadata; ``own`` is what is left without files, addresses and pages.
+    """Title read from metadata; ``own`` is the part without files, addresses and pages.
 
     Copies of one text in several files have the same ``own``.
     """
@@ -42,11 +41,11 @@ class Title(str):
 
 
 def title_in(metadata: Mapping[str, object], keys: Iterable[str] | None = None) -> str:
-    """Return the title that metadata gives, blank where none of the keys is there.
+    """Return the title in metadata, blank if none of the keys is present.
 
     Args:
         metadata: The metadata.
-        keys: The keys read, in this order; None are `TITLE_KEYS`, and of a web page its title.
+        keys: Keys to read, in this order; by default `TITLE_KEYS`, or for a web page its title.
     """
     if keys is None and READ_AS in metadata:
         return str(metadata[READ_AS])
@@ -64,7 +63,7 @@ def title_in(metadata: Mapping[str, object], keys: Iterable[str] | None = None) 
 
 
 def retitled(passage: Passage, keys: Iterable[str] | None) -> Passage:
-    """Return a passage under the title that these metadata keys give; None leaves it its own."""
+    """Return a passage with the title from these metadata keys; None keeps its own."""
     if keys is None:
         return passage
     title = title_in(passage.metadata, keys)

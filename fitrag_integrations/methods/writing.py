@@ -1,4 +1,4 @@
-"""What the methods that have documents or answers written have in common.
+"""Shared base of the methods whose language model writes documents or answers.
 
 A reply may be blank, run on without end, come with labels and thoughts, ignore the form it was
 asked for, or not come at all. The same is done about it everywhere: it is cut to a number of
@@ -41,7 +41,7 @@ _FINAL = re.compile(r"\banswer\s+is\b[:\s]*(?=\S)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Generated:
     """What a language model wrote, cleaned and shortened; blank if a note says why."""
 
     text: str = ""
@@ -74,14 +74,14 @@ class Generating(Counting, Checked):
         The flow raises `InputError` for a blank question.
         """
 
-    def write(self, prompt: str, ports: Ports, what: str, tokens: int = 0) -> Flow[Reply]:
+    def write(self, prompt: str, ports: Ports, what: str, tokens: int = 0) -> Flow[Generated]:
         """Generate one text with `ports.generate`; `what` names it in the notes."""
         (reply,) = yield from self.write_all([prompt], ports, what, tokens)
         return reply
 
     def write_all(
         self, prompts: Sequence[str], ports: Ports, what: str, tokens: int = 0
-    ) -> Flow[list[Reply]]:
+    ) -> Flow[list[Generated]]:
         """Generate several texts with `ports.generate` in one call; all blank if it fails.
 
         `what` and `tokens` are those of `read`.
@@ -90,11 +90,11 @@ class Generating(Counting, Checked):
         failed = f"the language model wrote no {what}"
         texts, notes = yield from self.asked(ports.generate, wanted, failed, reply_text)
         if notes:
-            return [Reply("", notes, True)] * len(prompts)
+            return [Generated("", notes, True)] * len(prompts)
         replies = []
         for prompt, text in zip(prompts, texts, strict=True):
             reply = self.read(text.removeprefix(prompt), what, tokens)
-            replies.append(reply if reply.notes else Reply(reply.text, cut_note(text, what)))
+            replies.append(reply if reply.notes else Generated(reply.text, cut_note(text, what)))
         return replies
 
     def asked(
@@ -109,13 +109,13 @@ class Generating(Counting, Checked):
         made, error = yield from attempt(answered(), strict=self.on_error == "raise")
         return (made or [], ()) if error is None else ([], (f"{failed} ({error_line(error)})",))
 
-    def read(self, text: str, what: str, tokens: int = 0) -> Reply:
+    def read(self, text: str, what: str, tokens: int = 0) -> Generated:
         """Clean and cut a text; `tokens` 0 is `answer_tokens`, `what` names it in the notes."""
         most = tokens or self.answer_tokens
         kept, was_cut = read_document(text, most, self.counter)
         if not kept:
-            return Reply("", (f"the language model wrote no {what}",))
-        return Reply(kept, (f"the {what} was cut to {most} tokens",) if was_cut else ())
+            return Generated("", (f"the language model wrote no {what}",))
+        return Generated(kept, (f"the {what} was cut to {most} tokens",) if was_cut else ())
 
     def look_up(
         self,

@@ -1,4 +1,4 @@
-"""Models behind the ports; names load on first use, and with them torch, but for the bundled."""
+"""Models behind the ports. Names load on first use; all but the bundled models load torch."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""The scorer, evaluator and reader that ship: one graph, run by ONNX Runtime without torch.
+"""The bundled scorer, evaluator and reader: one graph, run by ONNX Runtime without torch.
 
 `embedded/bundled` holds the graph twice, exported from the torch models by
 `scripts/embed_bundled.py`: token ids in, all heads out, so that every decision on a pair comes of
 one pass. Per pair there are the logits of `has_answer`, `llm_prefer`, the evaluator's grade and the
 reader's trust; per token those of an answer's start and end, and of how far it is worth keeping.
 
-The large weights are no part of the graph. The tuned layers lie where torch reads them, the
+The large weights are not in the graph. The tuned layers are in the files that torch reads, the
 embeddings beside the graph, in eight bits with a scale for each token. One graph computes in
 float32. The other multiplies whole numbers: weights have seven bits with a scale for each output,
-so that no processor's sums overflow and all give the same, and activations eight bits with a scale
-for each token, so that no score depends on what is scored beside it. Attention, norms, sums and
-heads stay in float32.
+so that sums overflow on no processor and are equal on all. Activations have eight bits with a scale
+for each token, so that no score depends on the rest of the batch. Attention, norms, sums and heads
+stay in float32.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ UNUSED = ("pooler.", "embeddings.position_ids")  # of MiniLM's checkpoint, but n
 
 
 class Fast:
-    """A tokenizer of `tokenizers` under the names by which `PairTokenizer` asks for one."""
+    """Tokenizer of `tokenizers` with the interface that `PairTokenizer` uses."""
 
     pad_token_id = 0
 
@@ -106,7 +106,7 @@ class Fast:
 
 
 class Graph:
-    """The graph over some weights, and its tokenizer."""
+    """ONNX graph over some weights, with its tokenizer."""
 
     def __init__(self, dtype: str, weights: Arrays) -> None:
         self.home = embedded_folder("bundled")
@@ -138,14 +138,14 @@ class Graph:
         self._path.only_execute_path_to_fetches = True
 
     def run(self, outputs: Sequence[str], **given: NDArray[Any]) -> list[Floats]:
-        """Compute some outputs, and nothing that they do not need. Inputs: (batch, tokens)."""
+        """Compute the requested outputs only. Inputs: (batch, tokens)."""
         inputs = {name: array.astype(np.int64) for name, array in given.items()}
         found: list[Floats] = self._session.run(outputs, inputs, self._path)
         return found
 
 
 class Engine:
-    """Logits of pairs, computed on a worker of its own for all models that use it."""
+    """Logits of pairs, computed on one worker for all models that use it."""
 
     def __init__(self, dtype: str) -> None:
         trunk = embedded_folder("trunk")
@@ -168,15 +168,15 @@ class Engine:
         self._tokens = 0
 
     def leave(self, user: object) -> None:
-        """Stop the worker when the last user has left."""
+        """Stop the worker after the last user has left."""
         self.users.discard(user)
         if not self.users:
             self.worker.close()
 
     def run(self, chunks: Sequence[EncodedPair]) -> Steps[list[Read]]:
-        """Return the logits of each chunk, in order; what was read a moment ago is known.
+        """Return the logits of each chunk, in order; those of recent pairs are cached.
 
-        On the worker only.
+        Call it on the worker only.
         """
         names = [chunk.tokens.tobytes() for chunk in chunks]
         found = {name: self._kept[name] for name in names if name in self._kept}
@@ -202,7 +202,7 @@ class Engine:
         return [Read(own.copy(), marks[:size].copy()) for own, marks, size in rows]
 
     def forget(self) -> None:
-        """Clear what is known, so that the next pass computes everything."""
+        """Clear the cache, so that the next pass computes everything."""
 
         def clear(items: Sequence[None]) -> list[None]:
             self._kept.clear()
@@ -247,11 +247,11 @@ def whole(layers: Arrays) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 class BundledModel(Bundled):
-    """A model over the engine that all of the same precision share.
+    """Model over an engine that all models of the same precision share.
 
     Args:
-        dtype: "int8" (default), whose products have eight bits, or "float32".
-            `FITRAG_CPU_DTYPE=float32` makes that the default.
+        dtype: "int8" (default), with eight-bit products, or "float32". `FITRAG_CPU_DTYPE=float32`
+            makes that the default.
 
     Raises:
         InputError: For another `dtype`.
@@ -267,7 +267,7 @@ class BundledModel(Bundled):
 
     @classmethod
     def embedded(cls, *, dtype: str | None = None, **options: Any) -> Self:
-        """Load what ships; raise `MissingExtraError` for another option: those need PyTorch."""
+        """Load the bundled model; other options raise `MissingExtraError`: they need PyTorch."""
         if options:
             raise torch_needed(ModuleNotFoundError(name="torch"), f"the option {min(options)!r}")
         return cls(dtype)
@@ -293,7 +293,7 @@ class BundledModel(Bundled):
 class BundledScorer(SentenceScorer, BundledModel):
     """Bundled scorer of FIT-RAG (section 4.2), for passages and their sentences.
 
-    A sentence is judged by `has_answer` alone: its `llm_prefer` is None.
+    A sentence is scored by `has_answer` alone: its `llm_prefer` is None.
 
     Args:
         dtype: As for every bundled model: "int8" (default) or "float32".
@@ -313,7 +313,7 @@ class BundledScorer(SentenceScorer, BundledModel):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
-        """Load a folder of `fitrag calibrate scores`; any other, and options, need PyTorch."""
+        """Load a folder of `fitrag calibrate scores`; others, and options, need PyTorch."""
         if options or kind_in(Path(folder)) != CALIBRATED:
             return super().from_pretrained(folder, **options)
         given = Correction.read(Path(folder))
@@ -329,9 +329,7 @@ class BundledScorer(SentenceScorer, BundledModel):
 
     @property
     def name(self) -> str:
-        """The name of the scorer, equal to that of its PyTorch version, for what is fitted on its
-        scores.
-        """
+        """The scorer's name, equal to that of its PyTorch version, for fitted thresholds."""
         base = Path(str(self.manifest["base"])).name
         return self._correction.name(f"bilabel {base} {self.manifest['head']['sha256'][:8]}")
 
@@ -355,7 +353,7 @@ class BundledScorer(SentenceScorer, BundledModel):
 
 
 class BundledEvaluator(PairGrader, BundledModel):
-    """Bundled evaluator of CRAG (section 4.2): grades pairs in [-1, 1], as `RetrievalEvaluator`.
+    """Bundled evaluator of CRAG (section 4.2), which grades pairs in [-1, 1].
 
     Args:
         dtype: As for every bundled model: "int8" (default) or "float32".
@@ -378,7 +376,7 @@ class BundledEvaluator(PairGrader, BundledModel):
 
 
 class BundledReader(PairReader, BundledModel):
-    """Bundled reader (Karpukhin et al., 2020): finds the answer in a passage.
+    """Bundled reader (Karpukhin et al., 2020), which finds the answer in a passage.
 
     Args:
         dtype: As for every bundled model: "int8" (default) or "float32".
@@ -411,10 +409,10 @@ class BundledReader(PairReader, BundledModel):
 
 
 class BundledDense:
-    """MiniLM's vectors, as `encoder.vectors.Dense` computes them in torch. One worker owns it.
+    """MiniLM encoder in ONNX Runtime, with the vectors of `encoder.vectors.Dense`.
 
     Args:
-        folder: Where the checkpoint of the extra `offline` lies.
+        folder: Folder of the checkpoint of the extra `offline`.
     """
 
     width = 384

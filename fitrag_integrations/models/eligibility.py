@@ -1,11 +1,11 @@
 """FIT-RAG's eligible augmentation detector (section 4.4.2): is a combination enough to answer?
 
 A four-layer fully connected network over the score pairs of a combination of sub-documents, padded
-with zeros. It never sees a text. A few thousand weights, so it stays on the CPU.
+with zeros. It never sees a text. It has a few thousand weights and runs on the CPU.
 
-Beyond the paper, a detector may be trained to see the scores of what would be left out as well:
-a prefix is the more likely enough the less the rest promises. The pairs of the rest then follow
-those of the combination, padded likewise.
+Beyond the paper, a detector may also be trained on the scores of the excerpts left out: the lower
+these are, the more likely a prefix is enough. They follow the pairs of the combination, padded
+likewise.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Scores = Sequence[BiLabelScore | None]
 
 
 class EligibilityDetector(Bundled):
-    """Detector of combinations of excerpts that are enough to answer, for token reducers.
+    """Detector that estimates whether a combination of excerpts is enough to answer.
 
     Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train
     eligibility`. It is valid for the scorer whose scores it was trained on, and `check_scorer`
-    refuses another. Calls from any thread or event loop are queued to one worker.
+    rejects any other. Calls from any thread or event loop are queued to one worker.
 
     Args:
         network: Arrays of the layers, named `N.weight` and `N.bias`.
@@ -81,7 +81,7 @@ class EligibilityDetector(Bundled):
         Args:
             name_or_dir: Folder of `save_pretrained` or `fitrag train`, or a hub name.
             for_scorer: `name` of the scorer whose scores it will get.
-            allow_other_scorer: Whether a scorer is accepted that it was not fitted for.
+            allow_other_scorer: Whether to accept a scorer that it was not fitted for.
 
         Raises:
             ThresholdMismatchError: If it was fitted for another scorer.
@@ -120,7 +120,7 @@ class EligibilityDetector(Bundled):
 
     @property
     def fitted_for(self) -> Row:
-        """Return which scorer it was trained on: scorer, window, stride, per_passage."""
+        """Return what it was trained on: scorer, window, stride and per_passage."""
         return dict(self.manifest.get("fitted_for", {}))
 
     @property
@@ -130,13 +130,13 @@ class EligibilityDetector(Bundled):
 
     @property
     def threshold(self) -> float:
-        """The probability from which a combination is enough: the fitted one, else 0.5."""
+        """The probability from which a combination is enough: the fitted one, or 0.5."""
         return THRESHOLD if self.fitted is None else self.fitted.value
 
     def check_scorer(self, name: object) -> None:
         """Raise `ThresholdMismatchError` for a scorer it was not fitted for.
 
-        What has no name is passed over: there is nothing to compare.
+        A scorer without a name passes, because there is nothing to compare.
         """
         given = name if isinstance(name, str) else ""
         fitted = FittedThreshold(self.threshold, model=self.scorer)
@@ -145,24 +145,23 @@ class EligibilityDetector(Bundled):
     def eligible(self, combinations: Sequence[Scores]) -> list[float]:
         """Return the probability that each combination is enough, in [0, 1], in the order given.
 
-        The scores of a combination may come in any order; of more than `max_pairs` the best by
-        their sum count, which in a list sorted by that sum are the first. A score without
-        `llm_prefer` stands for both by its `has_answer`. None, an excerpt nobody scored, and an
-        empty combination raise `InputError`. Nothing is taken to be left out.
+        The scores of a combination may be in any order; only the `max_pairs` best by their sum
+        count. A score without `llm_prefer` uses `has_answer` for both. An empty combination and a
+        score of None raise `InputError`. No excerpts count as left out.
         """
         return self.eligible_among([(scores, ()) for scores in combinations])
 
     async def aeligible(self, combinations: Sequence[Scores]) -> list[float]:
-        """Async version of `eligible`, in [0, 1]."""
+        """Async version of `eligible`; probabilities in [0, 1]."""
         return await self.aeligible_among([(scores, ()) for scores in combinations])
 
     def eligible_among(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[float]:
-        """Return the probability of each combination, given the scores of what it leaves out.
+        """Return the probability that each combination is enough, given the scores left out.
 
-        Those matter only to a detector that was trained with them (`sees_rest`).
+        Those have an effect only if the detector was trained with them (`sees_rest`).
 
         Args:
-            pairs: Scores of a combination, and those of what it leaves out.
+            pairs: Scores of a combination, and those of the excerpts it leaves out.
 
         Returns:
             Probabilities in [0, 1], in order.
@@ -170,7 +169,7 @@ class EligibilityDetector(Bundled):
         return self._call(self._judge, self._rows(pairs))
 
     async def aeligible_among(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[float]:
-        """Async version of `eligible_among`, in [0, 1]."""
+        """Async version of `eligible_among`; probabilities in [0, 1]."""
         return await self._acall(self._judge, self._rows(pairs))
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""What users call of each kind of model, blocking and async, whatever runs it.
+"""The public methods of each kind of model, sync and async, whatever runs it.
 
 The models over PyTorch and those that ship without it inherit these calls; a kind implements the
 task behind each, which runs on its worker.
@@ -97,7 +97,7 @@ class Answer(Record):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Best span of a chunk, and how strongly the reader would select the chunk."""
+    """Best span of a chunk, with the reader's score of the chunk."""
 
     select: float
     span: float
@@ -124,7 +124,7 @@ def answer_of(passage: Passage, chunks: Sequence[Found]) -> Answer:
 
 
 class PairReader(Bundled):
-    """Reader of answers in passages."""
+    """Reader that extracts answers from passages."""
 
     _read: Task[Pair, Answer]
 
@@ -171,7 +171,7 @@ class PairGrader(Bundled):
 
 
 class KnowledgeGate(SavedModel):
-    """Gate: the probability that a language model knows the answer to each question."""
+    """Gate that estimates the probability that a language model knows each answer."""
 
     _known: Task[tuple[str, str], float]
 
@@ -186,7 +186,8 @@ class KnowledgeGate(SavedModel):
 
         Args:
             questions: Questions.
-            drafts: One draft per question; a blank one is none, and the question alone decides.
+            drafts: One draft per question; a blank draft counts as none, and only the question is
+                used.
             show_progress: Draw a bar. None draws it on a terminal.
 
         Returns:
@@ -200,7 +201,7 @@ class KnowledgeGate(SavedModel):
 
 
 class Writer(SavedModel):
-    """Language model that continues prompts, answers and drafts, greedily."""
+    """Language model that greedily continues prompts, answers questions and writes drafts."""
 
     question_prompt: Callable[[str], str]
     """The prompt for a closed-book answer to a question."""
@@ -233,7 +234,7 @@ class Writer(SavedModel):
         return await self._acall(self._draft, self._asked("questions", questions, draft=True))
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Compute how sure the model is of each token of existing drafts, in one pass.
+        """Compute the model's confidence in each token of existing drafts, in one pass.
 
         Args:
             questions: Questions.

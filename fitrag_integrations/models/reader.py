@@ -1,6 +1,6 @@
-"""An extractive reader: the answer as a span of the passage, and how far to trust it.
+"""Extractive reader: the answer as a span of the passage, with a confidence.
 
-A stand-in for the language model where there is none, and the teacher of the embedded scorer's
+It replaces the language model if there is none, and is the teacher of the bundled scorer's
 `llm_prefer`. The head is DPR's (Karpukhin et al., 2020, section 6.1).
 """
 
@@ -30,7 +30,7 @@ from fitrag_integrations.models.runtime.worker import Steps
 
 
 class ExtractiveReader(PairReader, PairModel):
-    """Find the answer to a question in a passage.
+    """Reader that finds the answer to a question in a passage.
 
     Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train reader`.
     Calls from any thread or event loop are queued to one worker, batched by tokens, and answered in

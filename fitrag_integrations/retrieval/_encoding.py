@@ -1,7 +1,7 @@
-"""What an index requires of an encoder, and the proof that two encoders are the same.
+"""The interface of encoders, and the check that two encoders are the same.
 
-A name proves little: a folder moves, a checkpoint is trained further, pooling is set by hand. So
-the encoder in use encodes some of the stored passages again, and its vectors must be the stored
+A name proves little: folders move, checkpoints are trained further, pooling is set by hand. So the
+encoder in use encodes some of the stored passages again, and its vectors must equal the stored
 ones.
 """
 
@@ -29,20 +29,20 @@ by about 0.01; another encoder, pooling or normalisation by several times the to
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """Turn texts into vectors of `width` numbers, whose inner product ranks.
+    """Encoder of texts as vectors of `width` numbers, compared by their inner product.
 
-    An object may add `aencode`, a coroutine function of the same shape, and `encode_query`,
-    `encode_document`, `aencode_query` where questions and passages are encoded differently.
+    An encoder may add `aencode`, an async version of `encode`, and `encode_query`,
+    `encode_document` and `aencode_query` if questions and passages are encoded differently.
     """
 
     @property
     def name(self) -> str:
-        """The encoder's name, to be told from another."""
+        """The encoder's name, which identifies it."""
         ...
 
     @property
     def width(self) -> int:
-        """Return how many numbers a vector has."""
+        """The number of dimensions of a vector."""
         ...
 
     def encode(self, texts: Sequence[str], /) -> Any:
@@ -51,7 +51,7 @@ class TextEncoder(Protocol):
 
 
 def encode_as(encoder: TextEncoder, role: str, texts: Sequence[str]) -> Any:
-    """Encode texts by `encode_query` or `encode_document`, or by `encode` without such a method.
+    """Encode texts with `encode_query` or `encode_document`, or else with `encode`.
 
     Args:
         encoder: The encoder.
@@ -62,13 +62,13 @@ def encode_as(encoder: TextEncoder, role: str, texts: Sequence[str]) -> Any:
 
 
 def async_query(encoder: TextEncoder) -> Any:
-    """Return the coroutine function that encodes questions; None if the encoder has none."""
+    """Return the coroutine function that encodes questions, or None."""
     name = "aencode_query" if hasattr(encoder, "encode_query") else "aencode"
     return getattr(encoder, name, None)
 
 
 def passage_text(passage: Passage) -> str:
-    """Write a passage as it is encoded: title, blank, text (as Contriever's own index does)."""
+    """Return a passage's text as it is encoded: title, blank, text, as in Contriever's index."""
     return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
@@ -82,9 +82,9 @@ def checked_texts(field: str, texts: object) -> tuple[str, ...]:
 
 @dataclass
 class Origin:
-    """Encoder in use, and what is known of the one that computed the stored vectors.
+    """Encoder in use, and a description of the encoder that computed the stored vectors.
 
-    `settings` are those of an `Encoder`, None for any other object.
+    `settings` are the settings of an `Encoder`; None for any other object.
     """
 
     encoder: TextEncoder = field(repr=False)
@@ -102,7 +102,7 @@ class Origin:
 
     @classmethod
     def read(cls, described: dict[str, Any], encoder: object = None) -> Origin:
-        """Read what `describe` gave; without an encoder the described one is used."""
+        """Read the output of `describe`; without an encoder the described one is loaded."""
         name, width, settings = described["name"], described["width"], described["settings"]
         if encoder is not None:
             return cls(_usable(encoder), name, width, settings)
@@ -115,11 +115,11 @@ class Origin:
             raise ModelLoadError(f"encoder {name!r} of the manifest: {error}") from error
 
     def describe(self) -> dict[str, Any]:
-        """Return name, width and settings, for the manifest."""
+        """Return the name, width and settings of the encoder, for the manifest."""
         return {"name": self.name, "width": self.width, "settings": self.settings}
 
     def encode(self, role: str, texts: Sequence[str]) -> Vectors:
-        """Encode texts in a role, as `encode_as`; raises as `checked`."""
+        """Encode texts in a role, as `encode_as` does; raises as `checked` does."""
         return self.checked(encode_as(self.encoder, role, texts), len(texts))
 
     def checked(self, found: Any, count: int) -> Vectors:
@@ -134,7 +134,7 @@ class Origin:
         raise PortError(f"encoder {self.encoder.name!r} gave {problem}")
 
     def prove(self, first: First, *, role: str = "document") -> None:
-        """Encode some stored passages, once; raises `InputError` where the vectors are others."""
+        """Encode some stored passages, once; raises `InputError` if the vectors differ."""
         if self.proven:
             return
         if self.encoder.width != self.width:

@@ -1,8 +1,8 @@
-"""An index as a folder: the vectors, the passages, and a manifest that names both.
+"""Storage of an index as a folder: vectors, passages, and a manifest that names both.
 
-The manifest is replaced last and in one step, and a save over an older index writes its files
-under names the old manifest does not use. So whatever moment a save is stopped at, the folder
-holds the old index or the new one, whole.
+The manifest is replaced last and in one step, and a save over an older index writes its files under
+names the old manifest does not use. So a save that is interrupted at any moment leaves either the
+old index or the new one, complete.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ def write(
     turned: Mapping[str, str],
     read_as: str = "",
 ) -> str:
-    """Write an index; it takes the place of an older one in one step. Gives its `version`.
+    """Write an index, replacing an older one in one step; returns its `version`.
 
     `encoder` has name, width and settings. `read_as` is the version of the index in this folder
-    that the passages came from: where another has taken its place since, or another process is
-    writing, nothing is written and `InputError` raised, for what the other added would be lost.
+    that the passages came from. If another index has replaced it since, or another process is
+    writing, `InputError` is raised and nothing is written, because the other's additions would be
+    lost.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError.of("folder", given=str(folder), allowed="a folder, or a path not in use")
@@ -101,18 +102,18 @@ def version(folder: Path) -> str:
 
 
 def read(folder: Path, *, mapped: bool = False) -> tuple[Any, list[Passage], dict[str, Any], str]:
-    """Read an index and verify it; one that is saved anew meanwhile is read again.
+    """Read an index and verify it; reads again if it is replaced meanwhile.
 
     Args:
-        folder: Where `write` wrote it.
-        mapped: Whether vectors stay on disk; the system's memory holds what is searched of them.
+        folder: Folder that `write` wrote.
+        mapped: Whether to map the vectors from disk instead of loading them.
 
     Returns:
         Its vectors, its passages, its manifest and its `version`.
 
     Raises:
         ChecksumError: If a file is not the one that was saved.
-        ModelLoadError: If a file is missing or is not as this package writes it.
+        ModelLoadError: If a file is missing or was not written by this package.
     """
     for attempt in range(READINGS):
         seen = version(folder)

@@ -1,4 +1,4 @@
-"""Passages and their vectors side by side, over a FAISS index: exact, or half the size."""
+"""Passages and their vectors in a FAISS index, exact or at half the size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARKS: dict[Kind, bytes] = {"flat": b"IxFI", "fp16": b"IxSQ"}
 
 
 def checked_kind(name: str) -> Kind:
-    """Return the kind of a name; raises `InputError` for another."""
+    """Return the kind of index of that name; raises `InputError` for an unknown name."""
     for kind in KINDS:
         if kind == name:
             return kind
@@ -39,7 +39,7 @@ def faiss() -> Any:
 
 
 def empty(kind: Kind, width: int) -> Any:
-    """Make an index of inner products without vectors."""
+    """Return an empty index of inner products."""
     home = faiss()
     if kind == "fp16":
         quantizer = home.ScalarQuantizer.QT_fp16
@@ -69,12 +69,12 @@ class Store:
 
     @classmethod
     def empty(cls, width: int, kind: Kind = "flat") -> Store:
-        """Start without passages."""
+        """Return a store without passages."""
         return cls(empty(kind, width), kind=kind)
 
     @property
     def width(self) -> int:
-        """Count the numbers of a vector."""
+        """The number of dimensions of a vector."""
         return int(self.flat.d)
 
     def add(self, passages: Sequence[Passage], vectors: Vectors) -> None:
@@ -131,9 +131,9 @@ def _scored(passage: Passage, score: float) -> Passage:
 
 
 def on_gpu(flat: Any, kind: Kind) -> Any:
-    """Copy a flat index to a GPU where this build of FAISS has one; else give it as it is.
+    """Copy a flat index to a GPU if this build of FAISS supports it; else return it unchanged.
 
-    Vectors are held in float32 as on the CPU, so that scores are the same but for rounding.
+    Vectors stay in float32 as on the CPU, so scores are equal up to rounding.
     """
     home = faiss()
     if kind != "flat" or not hasattr(home, "StandardGpuResources") or not home.get_num_gpus():
@@ -144,14 +144,14 @@ def on_gpu(flat: Any, kind: Kind) -> Any:
 def admit(
     passages: Iterable[Any], *, stored: Mapping[str, Passage], on_bad: str
 ) -> tuple[list[Passage], int, dict[str, str]]:
-    """Return the passages that are new, in order, and how many were skipped as bad.
+    """Return the new passages, in order, and the number of bad ones that were skipped.
 
-    Their metadata is plain, as it will be once saved; third come the names of what was not, each
-    with the type that it had.
+    Their metadata is made plain, as it will be saved. The third result has the names of the values
+    that were converted, each with its original type.
 
-    Bad are blank texts, items that are no `Passage`, errors that `read_corpus` was asked to
-    yield, and an id that another text has. An equal id with an equal text is the same passage and
-    the first one stays. With `on_bad="raise"` the first bad one raises its `InputError`.
+    Bad items are blank texts, items that are not a `Passage`, errors that `read_corpus` yields, and
+    passages whose id belongs to another text. Of passages with equal id and text, the first is
+    kept. With `on_bad="raise"` the first bad one raises its `InputError`.
     """
     check_one("on_bad", on_bad, ON_BAD)
     if isinstance(passages, str | bytes | Mapping | Passage) or not isinstance(passages, Iterable):

@@ -1,4 +1,4 @@
-"""A dense text encoder over any Hugging Face encoder, by name or folder.
+"""Dense text encoder over any Hugging Face encoder, by name or folder.
 
 all-MiniLM-L6-v2 is the embedded one; `facebook/contriever` is FIT-RAG's retriever (Izacard et al.,
 2022). Prompts, pooling and dense layers are those of the checkpoint.
@@ -52,9 +52,9 @@ class EncoderOptions(TypedDict, total=False):
 class Encoder:
     """Encoder that turns texts into vectors, from any number of threads.
 
-    Weights load at the first use. A text longer than the encoder's input is cut: split long
-    documents first, as `read_corpus` does. Pickles as its name and options, without weights.
-    A checkpoint published as a pickle only is refused until it is converted to safetensors.
+    Weights load at first use. A text longer than the encoder's input is truncated: split long
+    documents first, as `read_corpus` does. Pickles as its name and options, without weights. A
+    checkpoint published as a pickle only is refused until it is converted to safetensors.
 
     Args:
         name_or_dir: Hub name or folder; MiniLM also comes with the extra `offline`.
@@ -145,7 +145,7 @@ class Encoder:
 
     @property
     def width(self) -> int:
-        """Count the numbers of a vector; loads the weights."""
+        """The number of dimensions of a vector; loads the weights."""
         return int(self._facts()["width"])
 
     @property
@@ -159,7 +159,7 @@ class Encoder:
         """Encode texts in length-sorted batches.
 
         Args:
-            texts: What to encode.
+            texts: Texts to encode.
             prompt_name: Name of the prompt before each text. Defaults to the encoder's
                 `default_prompt_name`, or no prompt if there is none.
 
@@ -174,7 +174,8 @@ class Encoder:
         return self.encode(texts, prompt_name="query")
 
     def encode_document(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Encode passages with the prompt "document", "passage" or "corpus", the first there is.
+        """Encode passages with the first of the prompts "document", "passage" and "corpus" that
+        exists.
 
         Shape: (texts, width).
         """
@@ -184,7 +185,7 @@ class Encoder:
         """Async version of `encode`.
 
         Args:
-            texts: What to encode.
+            texts: Texts to encode.
             prompt_name: As for `encode`.
         """
         checked = [(prompt_name, text) for text in check_many("texts", texts, str)]
@@ -201,7 +202,7 @@ class Encoder:
         return await self.aencode(texts, prompt_name="document")
 
     def unload(self) -> None:
-        """Return the memory back; later calls raise `ModelLoadError`."""
+        """Free the memory; later calls raise `ModelLoadError`."""
         self._worker.close()
         self._dense.drop()
 
@@ -283,10 +284,10 @@ def _prompts(prompts: object) -> dict[str, str]:
 
 
 class EncoderVectors:
-    """Vectors of texts as lists, by an `Encoder`, a checkpoint's name, or the bundled encoder.
+    """Vectors of texts as lists, from an `Encoder`, a checkpoint's name, or the bundled encoder.
 
     An encoder is any object with `encode(texts)`. Its `encode_query`, `encode_document` and their
-    async versions are used where it has them.
+    async versions are used if it has them.
     """
 
     def __init__(self, encoder: Any = None) -> None:
@@ -303,7 +304,7 @@ class EncoderVectors:
         return own if isinstance(own, str) else type(self.encoder).__name__
 
     def of(self, texts: Sequence[str], *, role: str = "document") -> list[list[float]]:
-        """Encode texts, in their order, with the prompt of a role ("query" or "document")."""
+        """Encode texts, in order, with the prompt of a role ("query" or "document")."""
         encode = getattr(self.encoder, f"encode_{role}", self.encoder.encode)
         return _plain(encode(list(texts))) if texts else []
 

@@ -1,6 +1,6 @@
-"""A FAISS index of passages by inner products, in memory or mapped from disk, saved as a folder.
+"""FAISS index of passages by inner products, in memory or mapped from disk, saved as a folder.
 
-Up to some hundred thousand passages it answers in milliseconds and misses nothing; beyond a few
+With up to a few hundred thousand passages the search is exact and takes milliseconds; beyond a few
 million use a store of LangChain or LlamaIndex.
 """
 
@@ -55,7 +55,7 @@ class IndexRetriever:
         return self.index.search(queries, self.k)
 
     async def aretrieve(self, queries: Sequence[str], /) -> list[list[Passage]]:
-        """Search for all queries at once; the event loop stays free."""
+        """Async version of `retrieve`."""
         return await self.index.asearch(queries, self.k)
 
 
@@ -66,12 +66,12 @@ BLOCK = 128
 class FaissIndex:
     """Index that finds the passages with the largest inner product with a query.
 
-    Searches may come from any thread, while others add.
+    Threads may search while others add.
 
     Args:
         encoder: An `Encoder` or any object with `name`, `width` and `encode`. Defaults to the
             embedded one.
-        kind: "flat", exact, or "fp16", half the size and next to exact.
+        kind: "flat" (exact) or "fp16" (half the size, nearly exact).
 
     Example:
         >>> index = FaissIndex.build(passages)
@@ -99,7 +99,7 @@ class FaissIndex:
         """Encode passages into a new index.
 
         Args:
-            passages: What to store; see `add`.
+            passages: Passages to store; see `add`.
             encoder: As for `FaissIndex`.
             show_progress: Whether to draw a bar.
             on_bad: "raise" or "skip"; see `add`.
@@ -120,13 +120,13 @@ class FaissIndex:
         """Read an index that `save` wrote.
 
         Args:
-            folder: Where it was saved.
-            encoder: Encoder of the passages. By default the one it was built with is loaded at the
-                first search.
-            memory_map: Whether vectors stay on disk, to be searched there.
+            folder: Folder of the index.
+            encoder: Encoder of the queries. By default the one that the index was built with is
+                loaded at the first search.
+            memory_map: Whether to map the vectors from disk instead of loading them.
 
         Raises:
-            InputError: If the encoder gives the stored passages other vectors.
+            InputError: If the encoder's vectors of stored passages differ from the stored ones.
             ModelLoadError: If a file is missing or damaged.
             ChecksumError: If a file is not the one that was saved.
         """
@@ -142,11 +142,11 @@ class FaissIndex:
         return index
 
     def save(self, folder: str | Path) -> None:
-        """Write the index into a folder, in the place of an older one.
+        """Save the index in a folder, replacing an older one.
 
-        A save that is stopped leaves the older index.
-        Raises `InputError` where another process is writing there, and where the index was loaded
-        from this folder and another one has been saved into it since.
+        An interrupted save leaves the older index. Raises `InputError` if another process is
+        writing there, or if the index was loaded from this folder and another one has been saved
+        there since.
         """
         with self._adding:
             store, place = self._store, os.path.realpath(folder)
@@ -169,17 +169,17 @@ class FaissIndex:
         """Encode and store passages, all or none.
 
         Metadata is stored as plain JSON values: dates as ISO texts, decimals as floats, UUIDs and
-        paths as texts; `notes` names what was turned into one. An equal id with an equal text is
-        stored once. Bad are a blank text, an id whose stored text
-        is another, and an `InputError` among the passages.
+        paths as texts; `notes` names the converted values. A passage with an equal id and text is
+        stored once. A blank text, an id that is stored with another text, and an `InputError` among
+        the passages are bad.
 
         Args:
-            passages: What to store.
+            passages: Passages to store.
             on_bad: "raise", or "skip" to leave bad ones out and count them in `skipped`.
             show_progress: Whether to draw a bar.
 
         Returns:
-            How many were new.
+            Number of new passages.
 
         Raises:
             InputError: Naming the first bad passage.
@@ -217,7 +217,7 @@ class FaissIndex:
         return self._store.nearest(self._origin.encode("query", texts), k)
 
     async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
-        """Async version of `search`; the event loop stays free.
+        """Async version of `search`.
 
         Args:
             queries: Texts that are not blank.
@@ -231,13 +231,13 @@ class FaissIndex:
         return await asyncio.to_thread(self._store.nearest, vectors, k)
 
     def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
-        """Return the index as a retriever: the same object for the same k, so that flows join."""
+        """Return the index as a retriever; equal for equal k, so that its calls are joined."""
         made = IndexRetriever(self, k)
         return self._retrievers.setdefault(made.k, made)
 
     @property
     def width(self) -> int:
-        """Count the numbers of a vector."""
+        """The number of dimensions of a vector."""
         return self._store.width
 
     @property
@@ -247,13 +247,13 @@ class FaissIndex:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a note on metadata that was not plain, or nothing; every search has it."""
+        """Return a note on metadata that was not plain, if any; every search result has it."""
         turned = ", ".join(f"{name} ({kind})" for name, kind in self._store.turned.items())
         return (f"metadata is stored as plain texts, numbers and lists: {turned}",) * bool(turned)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """List what is stored, in the order added."""
+        """Return the stored passages, in the order added."""
         return tuple(self._store.passages)
 
     def __len__(self) -> int:
@@ -281,7 +281,7 @@ def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:
 
 
 def checked(queries: object, k: object) -> tuple[tuple[str, ...], int]:
-    """Return queries and k as they should be; raises `InputError` for any that is not."""
+    """Return the queries and k; raises `InputError` if one of them is invalid."""
     return checked_texts("queries", queries), check_whole("k", k, low=1)
 
 
@@ -301,7 +301,7 @@ def described(
 
 
 def searched(query: str, port: Port[str, list[Passage]], owner: Any) -> Flow[Context]:
-    """Return the flow to what the index of a retriever has on a query, with the index's notes."""
+    """Return the flow that searches a retriever's index for a query; it adds the index's notes."""
     (passages,) = yield from port.ask([check_text("query", query, blank=False)])
     notes = getattr(owner.index, "notes", ())
     return Context(query, tuple(map(Excerpt.whole, passages)), notes=notes, method="faiss")

@@ -1,8 +1,8 @@
-"""Questions with "answered correctly without retrieval", found by nearness (FIT-RAG, section 4.3).
+"""Questions labeled "answered correctly without retrieval", with a search for the nearest ones.
 
-The paper measures the Euclidean distance between vectors of the T5 encoder; here any encoder with
-`name`, `width` and `encode` will do. A bank is a folder of `bank.json`, `vectors.safetensors` and
-`questions.jsonl`, with the checksums of the last two in the first.
+FIT-RAG (section 4.3) measures the Euclidean distance between vectors of the T5 encoder; here any
+encoder with `name`, `width` and `encode` can be used. A bank is a folder of `bank.json`,
+`vectors.safetensors` and `questions.jsonl`, with the checksums of the last two in the first.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _MANIFEST, _VECTORS, _QUESTIONS = "bank.json", "vectors.safetensors", "questions
 class QuestionBank:
     """Bank of labeled questions that finds the nearest ones; satisfies the recognizer's `Bank`.
 
-    Make one with `build` or `load`. Searches may come from any thread.
+    Create a bank with `build` or `load`. Any thread may search.
 
     Args:
         questions: The questions.
         known: Whether each was answered correctly without retrieval.
-        vectors: Their vectors. Shape: (questions, width).
-        origin: The encoder that computed them.
+        vectors: Vectors of the questions. Shape: (questions, width).
+        origin: Encoder that computed the vectors.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class QuestionBank:
         """Read a bank that `save` wrote.
 
         Args:
-            folder: Where it was saved.
-            encoder: Encoder of the questions. Defaults to the one it was built with, by name. One
-                that gives the stored questions other vectors raises `InputError` at the first
+            folder: Folder of the bank.
+            encoder: Encoder of the questions. Defaults to the one it was built with, by name. An
+                encoder whose vectors of stored questions differ raises `InputError` at the first
                 search.
 
         Raises:
@@ -112,7 +112,7 @@ class QuestionBank:
         return cls(texts, known, vectors, Origin.read(described, encoder))
 
     def save(self, folder: str | Path) -> None:
-        """Write the bank into a folder; `bank.json`, which names the rest, is written last.
+        """Save the bank in a folder; `bank.json`, which names the other files, is written last.
 
         Args:
             folder: Folder to write.
@@ -173,12 +173,12 @@ class QuestionBank:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """List the questions, in the order given."""
+        """Return the questions, in the order given."""
         return tuple(row.text for row in self._store.passages)
 
     @property
     def known(self) -> tuple[bool, ...]:
-        """List which were answered correctly without retrieval."""
+        """Return for each question whether it was answered correctly without retrieval."""
         return tuple(row.metadata["known"] for row in self._store.passages)
 
     def __len__(self) -> int:

@@ -13,10 +13,10 @@ _WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+")
 
 
 class BM25:
-    """BM25 of texts, by how rare words are among all of them.
+    """BM25 scores of texts; rare words count more.
 
     Args:
-        texts: Texts that rarity and the mean length are counted over.
+        texts: Texts from which rarity and the mean length are computed.
 
     Example:
         >>> score = BM25(["logger M-77 is in lot 4", "logger M-78 is in lot 5"])
@@ -42,5 +42,5 @@ class BM25:
 
 
 def words(text: str) -> list[str]:
-    """Cut into lower-case words; each character is one in scripts without spaces between words."""
+    """Split into lower-case words; scripts without spaces are split into characters."""
     return _WORD.findall(text.lower())

@@ -1,4 +1,4 @@
-"""Find where the sentences of one block of prose begin: syntok's word, mended by a few rules.
+"""Find the sentence starts in one block of prose: syntok's, corrected by a few rules.
 
 syntok knows abbreviations and quotes of English, German and Spanish. The rules add the ends that it
 does not know or looks for only before a blank, and take back the beginnings it finds after further

@@ -1,4 +1,4 @@
-"""Clean text that a stranger wrote before a person or a model sees it.
+"""Clean untrusted text before a person or a model sees it.
 
 What is removed cannot be seen on the page, or was never meant as text. This keeps words from
 being smuggled past a human reader; it does not, and nothing can, keep a page's visible words from
@@ -84,7 +84,7 @@ def _is_seen(sign: str) -> bool:
 
 
 def clean_paragraphs(texts: Iterable[str]) -> Iterator[str]:
-    """Clean each text; blank ones go, long ones are cut into several at blanks."""
+    """Clean each text; drop blank ones, and split long ones at blanks."""
     for text in texts:
         rest = clean_text(text)
         while rest:

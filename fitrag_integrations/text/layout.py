@@ -1,4 +1,4 @@
-"""Find what a piece of a text is shown with: the lead of list items, table rows and code.
+"""Find the text that a piece is shown with: the lead of list items, table rows and code.
 
 A lead is a heading, a lead-in line, the header row of a table, the item that a nested item belongs
 to. Also here: blocks that are nothing but links or badges, which are worth little as a source.
@@ -344,9 +344,9 @@ def identifiers(text: str, *, parts: bool = False) -> frozenset[str]:
 
 
 def named_exactly(question: str, texts: Sequence[str]) -> list[float]:
-    """Return for each text how much an identifier of the question tells it from the others.
+    """Return for each text how distinctive the question's identifiers in it are, in [0, 1].
 
-    It is 1 where no other text holds it, less the more do, and 0 where all do or it has none.
+    It is 1 if no other text has the identifier, lower the more texts do, and 0 if all or none do.
     """
     asked, total = identifiers(question), max(2, len(texts))
     held = [asked & identifiers(text, parts=True) if asked else asked for text in texts]
@@ -356,7 +356,7 @@ def named_exactly(question: str, texts: Sequence[str]) -> list[float]:
 
 
 def named_by(question: str, texts: Sequence[str]) -> list[int]:
-    """Return the places of texts with a word of the question that at most half of them have.
+    """Return the indices of texts with a word of the question that at most half of them have.
 
     Words count by their first letters. Short ones count where the text writes them with a digit or
     a capital, and English words without a meaning of their own never do.
@@ -373,7 +373,7 @@ def named_by(question: str, texts: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=256)
 def is_links(text: str) -> bool:
-    """Return whether a text is nothing but links, badges or entries of a table of contents."""
+    """Check whether a text is only links, badges or entries of a table of contents."""
     if _DOTS.search(text[-40:]):
         return True
     if not _LINE_OF_LINKS.search(text):
@@ -390,7 +390,7 @@ def is_links(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def is_blob(text: str) -> bool:
-    """Return whether a text is data and no words: base64, hashes, minified code."""
+    """Check whether a text is data without words: base64, hashes, minified code."""
     runs = [run for run in _RUN.findall(text) if all(kind.search(run) for kind in _MIXED)]
     if runs:
         words = len(_WORD.findall(text)) - sum(len(_WORD.findall(run)) for run in runs)

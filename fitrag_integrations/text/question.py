@@ -36,7 +36,7 @@ _POINTS_BACK = frozenset(_BACK.split())
 
 
 def asked_of(text: str) -> str:
-    """Return the sentences of ``text`` that ask, with those they refer to; a short text whole."""
+    """Return the questions in ``text`` with the sentences they refer to; a short text whole."""
     if len(_WORD.findall(text)) <= SHORT:
         return text
     sentences = [text[start:end] for start, end in split_sentences(text)]
@@ -50,7 +50,7 @@ def asked_of(text: str) -> str:
 
 
 def asked_note(question: str) -> tuple[str, ...]:
-    """Return what part of a text the models of this package take for the question; none if all."""
+    """Return a note on the part of a text that is used as the question; empty if it is all."""
     asked = asked_of(question)
     return () if asked == question else (f"read as the question: {asked!r}",)
 

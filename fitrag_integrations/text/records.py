@@ -1,4 +1,4 @@
-"""Cut JSON, JSON Lines, nested YAML, and tables of HTML or XML into records.
+"""Split JSON, JSON Lines, nested YAML, and tables of HTML or XML into records.
 
 A record stays whole up to ``MAX_RECORD`` characters. A longer one is cut into its members, never
 between a name and its value, and each is led by the keys above it; in a list, also by the first
@@ -70,11 +70,11 @@ class _Node:
 
 @lru_cache(maxsize=256)
 def records_of(text: str, longest: int = MAX_RECORD) -> tuple[Part, ...]:
-    """Return the parts of a text of records in order; none where it is another text.
+    """Return the parts of a text of records, in order; empty for any other text.
 
     Args:
         text: JSON, JSON Lines, nested YAML, or elements, whole or cut out of such a text.
-        longest: Characters up to which a record stays whole; 0 cuts all into their members.
+        longest: Maximum characters of a whole record; 0 splits all records into their members.
     """
     tree = _json(text) or _elements(text) or _yaml(text)
     cuts = [] if tree is None else list(_cut(tree, longest))

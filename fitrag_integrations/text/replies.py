@@ -1,4 +1,4 @@
-"""Read replies of language models and search tools: thoughts, refusals, and "nothing found".
+"""Parse replies of language models and search tools: reasoning, refusals, "nothing found".
 
 Models that reason write their thoughts in front of the answer: between tags, up to a lone closing
 tag where the prompt opened the thought, or in a channel (gpt-oss). Thoughts are not part of the
@@ -39,7 +39,7 @@ _SIGN = re.compile(r"[<\[◁]")
 
 
 class Thoughts:
-    """Filter that takes the thoughts out of a reply that comes in pieces.
+    """Filter that removes the reasoning from a streamed reply.
 
     A thought that the prompt opened is known by its closing tag alone; what was passed on of it
     before cannot be taken back. `strip_thoughts` reads a whole reply, and drops it.
@@ -86,7 +86,7 @@ def _may_begin(text: str) -> bool:
 
 
 def strip_thoughts(text: str) -> str:
-    """Return a reply without the thoughts in it; one that was cut off while thinking is blank.
+    """Return a reply without its reasoning; blank if it was truncated while reasoning.
 
     Args:
         text: The whole reply.
@@ -101,7 +101,7 @@ def strip_thoughts(text: str) -> str:
 
 
 def streamed(pieces: Iterator[str]) -> Iterator[str]:
-    """Yield the pieces of a reply without the thoughts in it."""
+    """Yield the pieces of a reply without its reasoning."""
     thoughts = Thoughts()
     for piece in pieces:
         if kept := thoughts.take(piece):
@@ -111,7 +111,7 @@ def streamed(pieces: Iterator[str]) -> Iterator[str]:
 
 
 async def astreamed(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Yield the pieces of a reply without the thoughts in it."""
+    """Yield the pieces of a reply without its reasoning."""
     thoughts = Thoughts()
     async for piece in pieces:
         if kept := thoughts.take(piece):
@@ -129,7 +129,7 @@ _REFUSAL = re.compile(
 
 
 def refuses(text: str) -> bool:
-    """Check whether a reply begins as one that declines to answer."""
+    """Check whether a reply begins with a refusal."""
     return _REFUSAL.match(text.replace("’", "'")) is not None
 
 
@@ -137,7 +137,7 @@ _THINKS = re.compile(rf"\W*(?:my |the )?{_NAMES}\W*:", re.IGNORECASE)
 
 
 def begins_to_think(text: str) -> bool:
-    """Check whether a reply begins with thoughts under a label, such as `**Thinking:**`."""
+    """Check whether a reply begins with labeled reasoning, such as `**Thinking:**`."""
     return _THINKS.match(text) is not None
 
 
@@ -161,7 +161,7 @@ _SAID = re.compile(
 
 
 def read_yes_no(text: str) -> bool | None:
-    """Return whether a reply says Yes (or True); None for one that says neither, or both.
+    """Return whether a reply is Yes (or True); None if it is neither, or both.
 
     The reply has to begin with the word, or with "The answer is" and the like. A Yes that the reply
     limits or takes back ("Yes, but I am not sure") is none: what follows may not negate, contrast
@@ -239,7 +239,7 @@ _KINDS = {
 
 
 def failure_of(text: str) -> str:
-    """Return the kind of failure that the text of a search tool reports: "auth", "quota", ...
+    """Return the kind of failure in a search tool's text: "auth", "quota", ...
 
     It is blank for any other text, also for one that says that nothing was found.
     """
@@ -250,7 +250,7 @@ def failure_of(text: str) -> str:
 
 
 def found_nothing(text: str) -> bool:
-    """Check whether the text of a search tool says that nothing was found, or that it failed.
+    """Check whether a search tool's text reports no results or a failure.
 
     Only a short text that begins so counts; a result that is about such words does not.
     """

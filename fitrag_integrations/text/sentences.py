@@ -178,7 +178,7 @@ def split_clauses(text: str) -> list[Span]:
 
 
 def word_ends(text: str, *, signs: bool = False) -> list[int]:
-    """Return where a text may be cut in the last resort: after each word, or after each sign."""
+    """Return the last-resort cut positions of a text: after each word, or after each sign."""
     import regex  # type: ignore[import-untyped]  # comes with syntok
 
     found = regex.finditer(r"\X" if signs else _LAST, text)

@@ -11,7 +11,7 @@ LINES_LEFT_OUT = "\n…\n"
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return [start, end) of a text without the blanks at its ends."""
+    """Return the span [start, end) of a text without surrounding blanks."""
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     return start, max(start, end - len(piece) + len(piece.rstrip()))
@@ -29,7 +29,7 @@ def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, 
 
 
 def joined(text: str, spans: Iterable[tuple[int, int]], *, layout: bool = True) -> str:
-    """Join slices of a text in its order; those that touch run on, other gaps are marked.
+    """Join slices of a text in order; gaps between slices that do not touch are marked.
 
     With ``layout`` the mark stands on a line of its own where lines were left out.
     """
@@ -44,5 +44,5 @@ def joined(text: str, spans: Iterable[tuple[int, int]], *, layout: bool = True) 
 
 
 def gap_between(text: str, start: int, end: int) -> str:
-    """Return the mark for what was left out between two places of a text."""
+    """Return the mark for the text left out between two places."""
     return LINES_LEFT_OUT if "\n" in text[start:end] else ELLIPSIS

@@ -52,12 +52,12 @@ def approximate_tokens(text: str) -> int:
 
 
 def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
-    """Make a counter of what users give as ``count_tokens``.
+    """Return a token counter for the option ``count_tokens``.
 
     None and "approximate" are the estimate, another text names a tiktoken encoding. A tiktoken
     encoding and a Hugging Face tokenizer count the tokens of the text alone, without those that
     begin or end a sequence; the tokenizer is copied, because one that a model uses at the same time
-    would change what both read. A callable stands for itself.
+    would change what both read. A callable is returned unchanged.
 
     Raises ``InputError`` for anything else, and what ``tiktoken_counter`` raises for a name.
     """
@@ -125,7 +125,7 @@ def _named(name: str) -> TokenCounter:
 
 @dataclass(frozen=True, slots=True)
 class EncodingCounter:
-    """Count with a tiktoken encoding; what looks like a special token is counted as text."""
+    """Counter over a tiktoken encoding; special tokens in the text count as plain text."""
 
     encoding: Any
 
@@ -135,7 +135,7 @@ class EncodingCounter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FastCounter:
-    """Count with a fast Hugging Face tokenizer that nobody else uses."""
+    """Counter over a fast Hugging Face tokenizer that is not shared."""
 
     tokenizer: Any
 
@@ -146,7 +146,7 @@ class FastCounter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlowCounter:
-    """Count with a Hugging Face tokenizer written in Python, one text at a time."""
+    """Counter over a Hugging Face tokenizer written in Python, one text at a time."""
 
     tokenizer: Any
 

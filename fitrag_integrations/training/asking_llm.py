@@ -101,10 +101,10 @@ class AskLLM:
             one, is asked once, and its empty reply is an empty answer.
         timeout: Seconds for each call of a LangChain or LlamaIndex model.
         wait: Maximum seconds before the second try; doubled before each further one.
-        refusal: Pattern that marks an answer as a refusal.
+        refusal: Regular expression of refusals.
 
     Raises:
-        InputError: For a prompt without its fields, or an object that is no language model.
+        InputError: For a prompt without its fields, or an object that is not a language model.
 
     Example:
         >>> AskLLM(lambda prompts: ["Ulm"] * len(prompts), name="mine").name
@@ -142,7 +142,7 @@ class AskLLM:
         self.name = name or next(filter(None, names), type(llm).__name__)
 
     def prompt(self, question: str, passage: Passage) -> str:
-        """Fill the prompt; what fills a field is never read as a field itself."""
+        """Fill the prompt; inserted text is never read as a field."""
         template = self.template if passage.title or passage.text else CLOSED_BOOK
         fields = {"question": question, "passage": _passage_text(passage)}
         filled = _FIELD.sub(lambda match: fields[match.group(1)], template)
@@ -233,7 +233,7 @@ class RemoteAnswers(RemoteGenerator):
     """Client of an OpenAI-compatible server that also reads token counts and refusals."""
 
     async def aanswers(self, prompts: Sequence[str]) -> list[Answer]:
-        """Answer each prompt; one that fails has its error in its place."""
+        """Answer each prompt; a failed prompt gets its error instead of an answer."""
         tokens, stop = self.max_new_tokens, self._stop
         bodies = [self._body(text, tokens=tokens, logprobs=False, stop=stop) for text in prompts]
         return list(await self._ask(bodies, _read_reply))
@@ -248,15 +248,15 @@ def _read_reply(reply: Any) -> Answer:
 
 
 def caller(llm: object, timeout: float) -> tuple[Call, bool]:
-    """Return the call of a model, and whether it takes many prompts at once.
+    """Return a model's call, and whether it takes many prompts at once.
 
     Args:
         llm: Language model.
-        timeout: Seconds for each prompt of a LangChain or LlamaIndex model; others time their own
-            calls.
+        timeout: Seconds for each prompt of a LangChain or LlamaIndex model; other models have their
+            own timeouts.
 
     Raises:
-        InputError: For an object that is no language model.
+        InputError: For an object that is not a language model.
     """
     if isinstance(llm, RemoteAnswers):
         return llm.aanswers, False

@@ -44,7 +44,7 @@ def figures_of(name: str, scores: Sequence[float], gold: Sequence[bool]) -> dict
     Args:
         name: Prefix of the figures' names.
         scores: Probabilities in [0, 1].
-        gold: Whether each is right; without both kinds there is no AUC.
+        gold: Whether each is right; without both kinds, there is no AUC.
     """
     metrics = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted gate")
     right = sum((score > 0.5) == known for score, known in zip(scores, gold, strict=True))

@@ -1,11 +1,11 @@
 """Judge answers and count labels (FIT-RAG, section 4.2.1; IK; SlimPLM).
 
 `has_answer`: a gold answer stands in title and text as whole tokens. `llm_prefer`: the reader of
-the passage answered correctly. A missing answer is no wrong answer: its label is None, and the
-reason stands beside it.
+the passage answered correctly. A missing answer does not count as wrong: its label is None, and the
+reason is stored with it.
 
 Closed-book answers are judged by a teacher: match and recall compare strings, a language model
-reads question, answer and gold answers and says Yes or No (IK, sections 3.1 and 4.4, where it
+reads question, answer and gold answers and replies Yes or No (IK, sections 3.1 and 4.4, where it
 teaches best). SlimPLM uses the fraction of the gold answers in the answer (equation 2).
 """
 
@@ -35,7 +35,7 @@ NO_ANSWERS = "no gold answers to judge by"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An answer, the tokens it cost (read, written), and a reader's score in [0, 1]."""
+    """Answer with its cost in tokens (read, written), and a reader's score in [0, 1]."""
 
     text: str
     tokens: tuple[int, int] = (0, 0)
@@ -44,7 +44,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Reason for a missing answer: `kind` is one of `FAILURES`; `tokens` were paid anyway."""
+    """Reason for a missing answer: `kind` is one of `FAILURES`; `tokens` were used nevertheless."""
 
     kind: str
     message: str
@@ -62,7 +62,7 @@ class Question:
     """A question with its gold answers and the passages to label.
 
     `patterns`: the answers are regular expressions. `gold` is the text of a passage that holds the
-    answer, whatever its wording. Without answers, which then needs `gold`, nobody is asked.
+    answer, whatever its wording. Without answers, `gold` is required and no model is called.
     """
 
     text: str
@@ -90,8 +90,8 @@ def passage_labels(
 
     Args:
         question: Question with its gold answers and passages.
-        outcomes: Answer from each passage, or why there is none; None for a passage not asked
-            about.
+        outcomes: Answer from each passage, or the reason why it is missing; None for a passage that
+            was not queried.
 
     Returns:
         For each passage `has_answer`, `llm_prefer`, and the answer or `llm_error`.
@@ -114,7 +114,7 @@ def count_labels(rows: Iterable[Row]) -> tuple[str, dict[str, object]]:
     """Count the labels of output rows (FIT-RAG's Figure 3), as text and as plain values.
 
     `groups` are named by both labels, such as "1,0" or "0,null". `imbalance` is the matched pairs
-    per mismatched one, None where none is mismatched; the paper finds more than ten.
+    per mismatched one, None if none is mismatched; the paper finds more than ten.
     """
     questions = errors = 0
     groups = dict.fromkeys(("1,1", "1,0", "0,1", "0,0", "1,null", "0,null"), 0)
@@ -152,16 +152,16 @@ TEACHERS = ("match", "recall", "judge")
 
 
 def recall(answer: str, gold: Sequence[str]) -> float:
-    """Return the largest share of a gold answer's tokens that the answer has, in [0, 1]."""
+    """Return the largest fraction of a gold answer's tokens in the answer, in [0, 1]."""
     given = Counter(tokens(answer))
     counted = [Counter(tokens(one)) for one in gold]
     return max(((given & one).total() / one.total() for one in counted if one), default=0.0)
 
 
 def matching_ratio(answer: str, gold: Gold) -> float:
-    """Return the share of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
+    """Return the fraction of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
 
-    A gold answer is a text, or the texts that mean the same.
+    A gold answer is a text, or several wordings of it.
     """
     found = [contains_answer(answer, wordings([one])) for one in gold]
     return sum(found) / len(found) if found else 0.0

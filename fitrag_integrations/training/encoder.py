@@ -1,4 +1,4 @@
-"""The encoder a pair model is trained from, and which of its weights train."""
+"""The encoder that a pair model starts from, and the choice of weights to train."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAIRS = 16  # of like length, run together
 
 
 def start_encoder(base: str) -> tuple[Trunk, PairTokenizer, str]:
-    """Load an encoder by name, or a model folder's, tuned; gives the base's name with it."""
+    """Load an encoder by name, or that of a model folder; returns the base's name with it."""
     folder = Path(base)
     if (folder / "model.json").is_file():
         manifest = read_manifest(folder, "model.json", kind="reader", needs=("encoder", "base"))
@@ -44,7 +44,7 @@ def trunk_passes(
     pad_id: int,
     batch_tokens: int | None = None,
 ) -> list[T]:
-    """Run pairs of like length together through a trunk.
+    """Run pairs of similar length together through a trunk.
 
     Args:
         trunk: Encoder.
@@ -72,7 +72,7 @@ def trunk_passes(
 
 
 def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:
-    """Count how rare each token is, by the texts it stands in."""
+    """Compute the rarity of each token from the number of texts that contain it."""
     sets = tokenizer.vocabularies(sorted(set(texts)))
     return inverse_document_frequency(sets, tokenizer.vocabulary)
 
@@ -113,7 +113,9 @@ def recompute(model: Any) -> None:
 
 
 def tune_layers(trunk: Trunk) -> None:
-    """Train everything but the embeddings, without dropout: it costs a fifth of the time."""
+    """Train all weights except the embeddings, without dropout, which would cost a fifth of the
+    time.
+    """
     trunk.requires_grad_(True)
     embeddings: nn.Module = trunk.encoder.get_input_embeddings()  # type: ignore[operator]
     frozen = trait(trunk.encoder, "embeddings", nn.Module) or embeddings
@@ -127,8 +129,8 @@ def tune_layers(trunk: Trunk) -> None:
 def adapt(trunk: Trunk, rank: int) -> None:
     """Add adapters to the linear layers of the upper two thirds, and turn dropout off.
 
-    The lowest layers are the least specific to the task, and so need no gradient; dropout would
-    cost a fifth of the time.
+    The lowest layers are the least specific to the task and are not trained; dropout would cost a
+    fifth of the time.
 
     Args:
         trunk: Encoder, changed in place.

@@ -36,8 +36,8 @@ class AnswerCache:
         replan: Whether a file that holds nothing but a plan takes the new one.
         price_read: Price of a million input tokens.
         price_written: Price of a million output tokens.
-        max_cost: Maximum cost of all runs together; a prompt under way counts with the longest
-            answer until its price is known.
+        max_cost: Maximum cost of all runs together; a pending prompt counts with the longest answer
+            until its price is known.
         max_failures: Maximum number of failures in a row, 0 for any.
         longest: Tokens of the longest answer.
         is_ending: Whether the run was asked to end, so that no further prompt is sent.

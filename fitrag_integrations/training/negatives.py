@@ -19,7 +19,7 @@ from fitrag_integrations.types import Passage
 def mine_negatives(
     rows: Sequence[ReadingRow], pool: Sequence[Passage], *, depth: int = 40, keep: int = 8
 ) -> list[ReadingRow]:
-    """Add to each row the best passages of a pool that hold no answer.
+    """Add to each row the best passages of a pool that contain no answer.
 
     A row's own negatives stay first. Passages whose title and text hold an answer as whole tokens
     are left out: they may well be positives.

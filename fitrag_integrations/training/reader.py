@@ -1,4 +1,4 @@
-"""Train the extractive reader: spans in the right passage, and which passage is the right one.
+"""Train the extractive reader: spans in the right passage, and the choice of that passage.
 
 The loss is DPR's (Karpukhin et al., 2020, section 6.1): the log-likelihood of the answer's first
 and last token in the positive passage, and of the positive passage among the question's negatives.
@@ -48,7 +48,7 @@ _WORD = re.compile(r"\S+")
 
 
 class ReaderModule(nn.Module):
-    """A trunk and a reader's head, and their loss over groups of passages."""
+    """Trunk and reader head, with their loss over groups of passages."""
 
     def __init__(self, trunk: Trunk, head: ReaderHead, tokenizer: PairTokenizer) -> None:
         super().__init__()
@@ -105,12 +105,13 @@ def _places(row: ReadingRow) -> list[int]:
 
 
 def crop(row: ReadingRow, words: int, chance: random.Random) -> ReadingRow:
-    """Cut a long passage to a stretch of words around its answer, and negatives to their start.
+    """Crop a long passage to a stretch of words around its answer, and negatives to their
+    beginning.
 
     Args:
         row: Row to crop.
         words: Maximum number of words.
-        chance: Where the stretch begins.
+        chance: Source of randomness for the start of the stretch.
     """
     negatives = tuple(_head(p, words) for p in row.negatives)
     spans = [m.span() for m in _WORD.finditer(row.passage.text)]
@@ -138,8 +139,8 @@ def _head(passage: Passage, words: int) -> Passage:
 def group(row: ReadingRow, count: int, chance: random.Random) -> Group:
     """Return a row's passage followed by some of its negatives, all or none with their titles.
 
-    Sources without titles would let a title betray a negative, so a group keeps its titles only if
-    its positive has one, and then not always.
+    If only some sources have titles, a title could reveal a negative. So a group keeps its titles
+    only if its positive has one, and then not always.
 
     Args:
         row: Row with negatives.

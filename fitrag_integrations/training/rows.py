@@ -22,8 +22,8 @@ LABELS = ("has_answer", "llm_prefer")
 class ReadingRow:
     """A question with a passage that answers it.
 
-    `answer_start` is the character offset of `answers[0]` in the passage's text, None when every
-    occurrence counts. `negatives` hold no answer.
+    `answer_start` is the character offset of `answers[0]` in the passage's text, or None if every
+    occurrence counts. `negatives` contain no answer.
     """
 
     question: str
@@ -34,7 +34,7 @@ class ReadingRow:
 
 
 class Listed:
-    """Mixin of a question with a list of passages."""
+    """Mixin for a question with a list of passages."""
 
     __slots__ = ()
     question: str
@@ -50,8 +50,8 @@ class Listed:
 class Labelled(Listed):
     """Passages of a question with both labels, 0 or 1, in order.
 
-    An `llm_prefer` of None is not known. `reader_scores` is how sure the reader was of each answer,
-    empty where nobody kept it.
+    An `llm_prefer` of None is unknown. `reader_scores` are the reader's confidences in each answer,
+    empty if they were not stored.
     """
 
     question: str
@@ -62,7 +62,7 @@ class Labelled(Listed):
 
 
 def reading_row(row: Mapping[str, object]) -> ReadingRow:
-    """Make a training row of a JSON object with question, answers, passage and negatives.
+    """Parse a training row from a JSON object with question, answers, passage and negatives.
 
     Raises `InputError` naming the field that is missing or of another kind.
     """
@@ -79,7 +79,7 @@ def reading_row(row: Mapping[str, object]) -> ReadingRow:
 
 
 def reading_json(row: ReadingRow) -> dict[str, object]:
-    """Make a JSON object of a reading row."""
+    """Convert a reading row to a JSON object."""
     return {
         "question": row.question,
         "answers": list(row.answers),
@@ -90,10 +90,10 @@ def reading_json(row: ReadingRow) -> dict[str, object]:
 
 
 def labelled_row(row: Mapping[str, object]) -> Labelled:
-    """Make a labelled question of a JSON object whose passages carry both labels.
+    """Parse a labeled question from a JSON object whose passages have both labels.
 
-    Raises `InputError` naming what is missing: a field, or a label. `has_answer` is 0 or 1,
-    `llm_prefer` too, or null where it is not known.
+    Raises `InputError` naming what is missing: a field, or a label. `has_answer` is 0 or 1, and
+    `llm_prefer` is 0, 1 or null if unknown.
     """
     passages = check_many("passages", row.get("passages"), dict)
     scored = (passage["reader_score"] for passage in passages if "reader_score" in passage)
@@ -116,7 +116,7 @@ def _label(passage: dict[str, Any], at: int, name: str, allowed: tuple[int | Non
 
 
 def labelled_json(row: Labelled) -> dict[str, object]:
-    """Make a JSON object of a labelled question."""
+    """Convert a labeled question to a JSON object."""
     scores = row.reader_scores or (None,) * len(row.passages)
     labels = zip(row.passages, row.has_answer, row.llm_prefer, scores, strict=True)
     return {
@@ -130,7 +130,7 @@ def labelled_json(row: Labelled) -> dict[str, object]:
 
 
 def passage_row(row: object) -> Passage:
-    """Make a passage of a JSON object with title and text; raises `InputError` for another."""
+    """Parse a passage from a JSON object with title and text; raises `InputError` if invalid."""
     given = check_mapping("passage", row)
     title = check_text("passage.title", given.get("title") or "")
     return Passage(id="", text=check_text("passage.text", given.get("text")), title=title)
@@ -141,7 +141,7 @@ def _passage_json(passage: Passage) -> dict[str, object]:
 
 
 class HasQuestion(Protocol):
-    """A row about a question."""
+    """Row that has a question."""
 
     @property
     def question(self) -> str: ...
@@ -199,7 +199,7 @@ def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list
 
 
 def refuse_shared(train: Sequence[HasQuestion], held: Sequence[HasQuestion]) -> None:
-    """Raise `InputError` naming the questions that stand among both; case and blanks aside."""
+    """Raise `InputError` naming the questions in both parts, ignoring case and blanks."""
 
     def plain(row: HasQuestion) -> str:
         return " ".join(row.question.split()).casefold()
@@ -217,7 +217,7 @@ Answer = TypeVar("Answer")
 def in_lists(
     call: Callable[[list[Item]], Iterable[Answer]], lists: Iterable[Sequence[Item]]
 ) -> list[list[Answer]]:
-    """Call a model once with the items of all lists, and return its answers list by list.
+    """Call a model once for the items of all lists, and return its answers list by list.
 
     Args:
         call: Model's call, n items in, n answers out.
@@ -230,9 +230,9 @@ def in_lists(
 
 @dataclass(frozen=True, slots=True)
 class Judged(Listed):
-    """Passages of a question, each with a label: 1 if it holds the answer, else 0.
+    """Passages of a question, each labeled 1 if it contains the answer, else 0.
 
-    `answers` say where in them it is; empty where nobody knows its wording.
+    `answers` are its wordings, by which it is found; empty if they are unknown.
     """
 
     question: str
@@ -242,7 +242,7 @@ class Judged(Listed):
 
 
 def judged_row(row: Mapping[str, object]) -> Judged:
-    """Make a judged question of a JSON object whose passages carry `has_answer`.
+    """Parse a judged question from a JSON object whose passages have `has_answer`.
 
     Raises `InputError` naming the field that is missing or wrong.
     """
@@ -257,7 +257,7 @@ def judged_row(row: Mapping[str, object]) -> Judged:
 
 
 def judged_json(row: Judged) -> dict[str, object]:
-    """Make a JSON object of a judged question."""
+    """Convert a judged question to a JSON object."""
     return {
         "question": row.question,
         "answers": list(row.answers),
@@ -270,7 +270,7 @@ def judged_json(row: Judged) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class KnownRow:
-    """A question, the model's own draft of an answer, and whether the model knew it."""
+    """Question, the model's own draft of an answer, and whether the model knew it."""
 
     question: str
     draft: str
@@ -279,9 +279,9 @@ class KnownRow:
 
 
 def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
-    """Read rows of question, draft and known; error rows are passed over.
+    """Read rows of question, draft and known; error rows are skipped.
 
-    Raises `InputError` naming the first row that lacks something.
+    Raises `InputError` naming the first row with a missing field.
     """
     found = []
     for at, row in enumerate(rows):
@@ -318,12 +318,11 @@ def split_rows(
 
 
 def judged_model(rows: Sequence[KnownRow], given: str, base: str) -> str:
-    """Return the model whose knowledge the rows are about: the one passed, the rows', or the
-    base.
+    """Return the model that the rows are about: the one passed, the rows' own, or the base.
 
     Args:
         rows: Rows.
-        given: Name passed by the user, may be blank.
+        given: Name passed by the user; may be blank.
         base: Name of the base model.
     """
     named = sorted({row.llm for row in rows if row.llm})

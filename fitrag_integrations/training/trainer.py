@@ -1,8 +1,8 @@
 """Training on transformers' `Trainer`: numbered batches, named losses, one run in a folder.
 
-A batch is a function of its number, so a resumed run and several processes see the batches that one
-undisturbed process would. Checkpoints hold what trains and no frozen weights. `accelerate launch`
-or `torchrun` starts several processes.
+A batch is a function of its number, so a resumed run and several processes see the same batches as
+a single uninterrupted process. Checkpoints contain only the weights that are trained. `accelerate
+launch` or `torchrun` starts several processes.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Settings:
         rate: Peak learning rate, reached after 6 % of the steps; it then decays to 0.
         weight_decay: Weight decay of matrices.
         seed: Random seed.
-        bfloat16: Whether to compute in bfloat16 where the device does.
+        bfloat16: Whether to compute in bfloat16 if the device supports it.
         save_seconds: Seconds between checkpoints.
         evaluate_every: Steps between evaluations of the held-out loss; 0 for none.
         log_every: Steps between lines of the log.
-        accumulate: Batches of each process whose mean gradient a step follows.
+        accumulate: Batches per process and step, whose gradients are averaged.
         optimizer: "adamw" or "sgd".
         momentum: Momentum of SGD.
     """
@@ -82,9 +82,9 @@ class Running:
 
     Args:
         device: "cpu" or "cuda"; by default a GPU if there is one, else the CPU. A head alone is
-            fitted on the CPU unless a device is named.
+            fitted on the CPU by default.
         log_every: Steps between lines of the log.
-        save_seconds: Seconds between checkpoints, 0 for one a step.
+        save_seconds: Seconds between checkpoints; 0 for one per step.
     """
 
     device: Device = None
@@ -95,12 +95,12 @@ class Running:
 
 
 class ModuleTrainer(Trainer):
-    """`Trainer` of a module that returns named losses of a batch, whose sum falls.
+    """`Trainer` of a module that returns named losses of a batch and minimizes their sum.
 
     Args:
         module: Module, on its device.
         batch: Function from a number to a batch. Step k of p processes that accumulate n batches
-            takes batches k * n * p and on.
+            uses the batches from k * n * p on.
         settings: Settings of the run.
         folder: Folder of the run.
         held_out: Held-out loss; the run ends with the weights for which it was lowest.
@@ -178,7 +178,7 @@ class ModuleTrainer(Trainer):
         return [name for name, p in model.named_parameters() if p.ndim > 1]
 
     def losses(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
-        """Compute the named losses of a batch, and note them for the log."""
+        """Compute the named losses of a batch, and record them for the log."""
         with attending(self.args.device):
             parts: dict[str, Tensor] = model(batch)
         for name, value in parts.items():
@@ -195,7 +195,7 @@ class ModuleTrainer(Trainer):
         """Compute the held-out loss.
 
         Raises:
-            TrainingError: If it is no number.
+            TrainingError: If it is NaN.
         """
         assert self.held_out is not None
         self.module.eval()
@@ -210,7 +210,7 @@ class ModuleTrainer(Trainer):
         return figures
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log figures, and with a step's the mean of each named loss since the last line."""
+        """Log figures, and with those of a step the mean of each named loss since the last line."""
         if "loss" in logs:
             logs |= {name: float(torch.stack(v).mean()) for name, v in self._parts.items()}
             self._parts.clear()
@@ -263,13 +263,13 @@ class _Run(TrainerCallback):
 
 
 def fit_module(trainer: ModuleTrainer) -> None:
-    """Train from the run's last whole checkpoint, or from the start, to the last step.
+    """Train to the last step, from the run's last complete checkpoint if there is one.
 
     Args:
         trainer: Trainer.
 
     Raises:
-        Terminated: If SIGTERM ended it; the step under way is saved.
+        Terminated: If SIGTERM ends it; the current step is saved.
     """
     folder = trainer.folder
     found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").exists()]
@@ -297,8 +297,8 @@ def epochs(
 ) -> Callable[[int], list[int]]:
     """Return a function from a batch's number to the row numbers of its batch.
 
-    Each epoch is a fresh permutation under the seed; rows of like length share a batch (sorted
-    inside runs of `bucket` batches), and the batches are shuffled again.
+    Each epoch is a new permutation from the seed. Rows of similar length share a batch (sorted
+    inside groups of `bucket` batches), and the batches are shuffled again.
 
     Args:
         lengths: Length of each row.
@@ -337,7 +337,7 @@ def process_count() -> int:
 
 
 def first_process() -> bool:
-    """Check whether this process writes files, which one of several does."""
+    """Check whether this process is the first, which alone writes files."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -348,7 +348,7 @@ def training_device(name: str | None) -> torch.device:
         name: "cpu" or "cuda"; None for a GPU if there is one.
 
     Raises:
-        InputError: For an unknown device, or a card by its number.
+        InputError: For an unknown device, or a GPU with a number.
     """
     device = Options(device=name).resolved()[0]
     if device.type != "cuda":
@@ -364,15 +364,15 @@ def device_of(module: nn.Module) -> torch.device:
 
 
 def full_precision(device: torch.device) -> torch.autocast:
-    """Compute heads and losses, which are small and what counts, in float32 all the same."""
+    """Compute heads and losses, which are small but decisive, in float32 under autocast."""
     return torch.autocast(device.type, enabled=False)
 
 
 def only_run(fit: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Lock the folder `out` of a function that trains, so that a second run in it is refused.
+    """Lock the folder `out` of a training function, so that a second run in it is rejected.
 
-    Of several processes that train one model the first locks it. A folder that is still empty
-    when the function raises is removed.
+    If several processes train one model, the first locks it. A folder that is still empty when the
+    function raises is removed.
     """
     signature = inspect.signature(fit)
 
@@ -395,12 +395,12 @@ def only_run(fit: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def begin(folder: Path, plan: Any, *parts: Iterable[Row]) -> None:
-    """Begin a run, or continue one that was begun with the same plan and rows.
+    """Start a run, or continue one that was started with the same plan and rows.
 
     Args:
         folder: Folder of the run.
         plan: Dataclass of training settings.
-        *parts: Rows that are trained on, and those that are not.
+        *parts: Training rows, and held-out rows.
 
     Raises:
         InputError: Naming the field that differs from the run's.

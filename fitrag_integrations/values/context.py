@@ -1,4 +1,4 @@
-"""What a method found for a question: the value of every flow."""
+"""Result of a method for one question: the value of every flow."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SHOWN = 5  # excerpts named in a line
 
 
 class Template(Protocol):
-    """Turn a context into the text for a language model."""
+    """Template that renders a context as the prompt for a language model."""
 
     def render(self, context: Context, /) -> str:
-        """Write the prompt."""
+        """Render the prompt."""
         ...
 
 
@@ -44,12 +44,12 @@ class Context(Record, Checked):
 
     Args:
         question: The question.
-        excerpts: What was kept, in the order the prompt shows it.
-        queries: Queries retrieved for besides the question.
-        decision: Whether to retrieve; None where the method does not decide.
-        action: CRAG's action, where there is one.
-        draft: An answer or document written on the way.
-        notes: What was degraded or left out, in plain sentences.
+        excerpts: Excerpts kept, in the order in which the prompt shows them.
+        queries: Further queries that were retrieved for.
+        decision: Whether to retrieve; None if the method does not decide.
+        action: CRAG's action, or None.
+        draft: Answer or document that a language model wrote.
+        notes: Sentences on what was degraded or left out.
         method: Name of the method.
         details: The method's numbers (thresholds, token counts) as plain Python; not hashed.
         selection: A row for every retrieved document and every dropped part of one, with the
@@ -80,9 +80,9 @@ class Context(Record, Checked):
 
         Args:
             template: One of ``fitrag_integrations.methods.prompts``, or any object with
-                ``render(context)``. None is FIT-RAG's retrieval prompt (section 4.5), its
-                no-retrieval prompt where a gate decided not to retrieve, and ``NOTHING_FOUND``
-                where nothing was kept.
+                ``render(context)``. Defaults to FIT-RAG's retrieval prompt (section 4.5), to its
+                no-retrieval prompt if a gate decided not to retrieve, and to ``NOTHING_FOUND`` if
+                nothing was kept.
         """
         return (default_template(self) if template is None else template).render(self)
 
@@ -138,7 +138,7 @@ class Context(Record, Checked):
 
 
 def dropped_html(context: Context) -> Html:
-    """Return what was dropped, folded under how much it is."""
+    """Return what was dropped as HTML, folded under a count of it."""
     summary = dropped_summary(context.selection)
     return folded(summary, lines_html(dropped_lines(context.selection))) if summary else Html("")
 
@@ -176,7 +176,7 @@ def decided(context: Context) -> Iterator[str]:
 
 
 def saved(tokens_in: int | None, tokens_out: int | None) -> str:
-    """Return what a compression saves, after a comma; empty where nothing was counted."""
+    """Return what a compression saves, after a comma; empty if no tokens were counted."""
     if not tokens_in or tokens_out is None:
         return ""
     share, less = tokens_out / tokens_in, tokens_in - tokens_out

@@ -1,4 +1,4 @@
-"""What a method decided, and what a language model wrote on the way, token by token."""
+"""Decisions of a method, and the drafts of a language model with their token statistics."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class RetrievalDecision(Record, Checked):
 
     Args:
         retrieve: The decision.
-        p_known: Probability that the model knows the answer by itself, in [0, 1]; None where a gate
-            returns a verdict without a number.
-        threshold: What ``p_known`` was compared with.
-        why: One plain sentence.
+        p_known: Probability that the model knows the answer by itself, in [0, 1]; None if the gate
+            returns only a verdict.
+        threshold: Threshold that ``p_known`` was compared with.
+        why: The reason, in one sentence.
     """
 
     retrieve: bool
@@ -43,14 +43,15 @@ class RetrievalDecision(Record, Checked):
 
 @dataclass(frozen=True, slots=True)
 class Draft(Record, Checked):
-    """A model's first words on a question, and how sure it was of each token.
+    """Beginning of a model's answer, with its confidence in each token.
 
     Args:
-        text: The words.
+        text: The text.
         logprobs: Natural logarithm of the probability of each token written, at most 0.
-        margins: Probability of the likeliest token less that of the second, in [0, 1], per token.
+        margins: Difference between the probabilities of the most likely token and the second, in
+            [0, 1], per token.
         entropies: Entropy in nats per token, over the whole vocabulary or over the alternatives
-            that a service shows. All three are empty where the model does not report them.
+            that a service shows. All three are empty if the model does not report them.
     """
 
     text: Text
@@ -80,8 +81,8 @@ class Continuation(Record, Checked):
     Args:
         text: The text.
         tokens: Its tokens in order; joined, they are the text.
-        logprobs: Natural logarithm of the probability of each token, at most 0. Both are empty
-            where the model does not report them.
+        logprobs: Natural logarithm of the probability of each token, at most 0. Both are empty if
+            the model does not report them.
     """
 
     text: Text

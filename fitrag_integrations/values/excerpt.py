@@ -1,4 +1,4 @@
-"""A part of a passage, by its offsets; and excerpts drawn in the passages they stand in."""
+"""Parts of passages, by their offsets, and their display inside the passages."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Excerpt(Record):
         passage: The passage that the offsets count in.
         start: First character, ``0 <= start <= end <= len(passage.text)``.
         end: Character after the last.
-        score: What the method ranked by; higher is better.
-        labels: The scorer's labels, where one was called.
-        lead: Spans ``(start, end)`` of the same text that are shown before the excerpt: the
-            heading or the lead-in line of a list item, the header row of a table row, the lead-in
-            line of a code block. In order, and before ``start``.
+        score: Score that the method ranked by; higher is better.
+        labels: The scorer's labels, if a scorer was called.
+        lead: Spans ``(start, end)`` of the same text that are shown before the excerpt: the heading
+            or the lead-in line of a list item, the header row of a table row, the lead-in line of a
+            code block. In order, and before ``start``.
 
     Example:
         >>> table = Passage("ports", "name\\tport\\nweb\\t8080\\nmetrics\\t9464")
@@ -83,16 +83,16 @@ class Excerpt(Record):
 
         Args:
             passage: The passage.
-            score: What the method ranked by.
-            labels: The scorer's labels, where one was called.
+            score: Score that the method ranked by.
+            labels: The scorer's labels, if a scorer was called.
         """
         return cls(passage, 0, len(getattr(passage, "text", "")), score, labels)
 
     @property
     def text(self) -> str:
-        """Return ``passage.text[start:end]``, after its lead where there is one.
+        """Return ``passage.text[start:end]``, after its lead if it has one.
 
-        Spans that touch run on; other gaps are marked by an ellipsis.
+        Adjacent spans are joined; other gaps are marked by an ellipsis.
         """
         return joined(self.passage.text, self.spans) if self.lead else self.body
 
@@ -107,7 +107,7 @@ class Excerpt(Record):
         return (*self.lead, (self.start, self.end))
 
     def located(self, start: int, end: int) -> tuple[int, int]:
-        """Return where in the passage the characters ``[start, end)`` of ``text`` are.
+        """Return the places in the passage of the characters ``[start, end)`` of ``text``.
 
         A place inside a marked gap moves to the span after it.
 
@@ -134,7 +134,7 @@ class Excerpt(Record):
         return remade(source, id=name, text=self.text, source="", metadata={})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every field and, for the reader's sake, ``text``; ``from_dict`` slices it anew."""
+        """Return every field, and ``text`` for readers; ``from_dict`` computes it anew."""
         # not super(): a slotted dataclass is a second class, which the bare form does not find
         row = {**Record.to_dict(self), "text": self.text}
         return row if self.lead else {name: row[name] for name in row if name != "lead"}
@@ -172,7 +172,7 @@ def place(excerpt: Excerpt) -> str:
 
 
 def by_number(excerpts: Iterable[Excerpt]) -> list[list[Excerpt]]:
-    """Group excerpts by the number under which a prompt shows them: one for each passage."""
+    """Group excerpts by the number under which a prompt shows them, one number per passage."""
     known = attrgetter("passage.id", "passage.title", "passage.text")
     return list(grouped(excerpts, known).values())
 
@@ -194,7 +194,7 @@ def unique(items: Iterable[T], by: Callable[[T], Hashable]) -> list[T]:
 
 
 def excerpts_html(group: Sequence[Excerpt]) -> Html:
-    """Show the passage of these excerpts whole, the excerpts marked; several one by one."""
+    """Return HTML of the excerpts' passages, whole, with the excerpts marked."""
     drawn = []
     for excerpts in by_number(group):
         text = excerpts[0].passage.text

@@ -1,4 +1,4 @@
-"""A retrieved text as its source gave it."""
+"""A retrieved text, as its source returned it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Passage(Record):
     """One retrieved text as its source returned it; the text is never changed.
 
     Args:
-        id: Distinguishes passages.
+        id: Identifier of the passage.
         text: The text.
         title: Title; may be blank.
         source: Source, such as a file or address; may be blank.
@@ -46,10 +46,10 @@ class Passage(Record):
 
     @property
     def origin(self) -> tuple[Hashable, int] | None:
-        """The text that this one is a slice of, and where it begins there; None if unknown.
+        """The text that this passage is a slice of, and its start there; None if unknown.
 
-        Chunks of one text are found to overlap by it. LangChain's splitters record `start_index`
-        beside `source` (and `page`), pieces of this package record `source_id` and `source_start`.
+        It shows which chunks of one text overlap. LangChain's splitters record `start_index` beside
+        `source` (and `page`), pieces of this package record `source_id` and `source_start`.
         """
         start, page = self.metadata.get("start_index"), self.metadata.get("page")
         if self.source and type(start) is int and isinstance(page, int | str | None):
@@ -82,10 +82,10 @@ _GENERATED = re.compile(r"\d+|text-[0-9a-f]{16}|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[
 
 
 def titled(passage: Passage) -> Passage:
-    """Return a passage under the name that a numbered line shows: title, else source, else id.
+    """Return a passage with the name that a numbered line shows: title, else source, else id.
 
-    A number and a generated id (a UUID, or one made from the text) are no names, and a web page has
-    its label.
+    Numbers and generated ids (a UUID, or a hash of the text) are not used as names; a web page
+    keeps its label.
     """
     if passage.title or is_web(passage):
         return passage
@@ -105,8 +105,8 @@ LEAD = "source_lead"
 def origin_of(passage: Passage) -> tuple[str, int]:
     """Return the id of the text a passage was cut from, and the passage's start in it.
 
-    A piece made here says so in its metadata. Where its place does not span exactly the passage's
-    text, the text was changed since, and the passage is an origin of its own.
+    A piece made by this package has both in its metadata. If that place does not span exactly the
+    passage's text, the text has changed since, and the passage counts as its own origin.
     """
     if PLACE[0] not in (metadata := passage.metadata):
         return passage.id, 0
@@ -117,6 +117,6 @@ def origin_of(passage: Passage) -> tuple[str, int]:
 
 
 def derived_id(*parts: object) -> str:
-    """Derive an id, the same for the same parts; some vector stores take UUIDs only."""
+    """Return an id, a UUID because some vector stores take no other; equal for equal parts."""
     name = "\0".join(map(str, parts))
     return str(UUID(bytes=sha256(name.encode("utf-8", "surrogatepass")).digest()[:16]))

@@ -1,6 +1,6 @@
 """Prompt templates, and how excerpts are written into one (FIT-RAG, section 4.5).
 
-Below the methods, because ``Context.prompt`` must work without an argument.
+This module is below the methods because ``Context.prompt`` must work without an argument.
 ``fitrag_integrations.methods.prompts`` is where users find the templates. The wording of the
 three-part instruction follows the paper; the no-retrieval prompt, printed there only as a figure,
 is in our own words.
@@ -36,7 +36,7 @@ NONE_FOUND = "(No passage was found.)"
 
 
 class Promptable(Protocol):
-    """What a prompt is written from; a ``Context`` is one, and stands above this module."""
+    """Data that a prompt is rendered from, such as a ``Context``."""
 
     @property
     def question(self) -> str: ...
@@ -51,11 +51,12 @@ class Promptable(Protocol):
 
 
 class LimitedPrompt(str):
-    """A prompt that says what reply it wants: at most ``tokens``, and whether of ``one_line``.
+    """Prompt with the reply it asks for: at most ``tokens``, and whether only ``one_line``.
 
-    A generator of ours heeds both, any other takes it for the string it is. ``tokens`` None is
-    what the generator usually writes: 64 tokens of one line, else 256. The line counts where a
-    model goes on with a text, not where it converses, and may begin with a greeting.
+    Generators of this package follow both; any other generator reads it as a plain string.
+    ``tokens`` None is the generator's own limit: 64 tokens for one line, else 256. ``one_line``
+    applies to a model that continues a text, not to a chat model, whose reply may begin with a
+    greeting.
     """
 
     tokens: int | None
@@ -72,7 +73,7 @@ class LimitedPrompt(str):
 
 
 class Completion(str):
-    """A text that a model wrote; ``cut`` are the tokens after which it had to stop, else None."""
+    """Text that a model wrote; ``cut`` is its length in tokens if it was truncated, else None."""
 
     cut: int | None
 
@@ -94,12 +95,12 @@ def cut_note(text: object, what: str) -> tuple[str, ...]:
 class PromptTemplate:
     """Prompt with fields to fill from a context.
 
-    Braces in a passage or question stay braces: what fills a field is never read as a template.
+    Braces in a passage or question are not fields: inserted text is never read as a template.
 
     Args:
         name: Name of the template.
         text: The prompt, with the fields {question}, {passages} and {draft}.
-        one_line: Whether the reply ends with its first line, as after examples.
+        one_line: Whether the reply ends after its first line, as after few-shot examples.
 
     Raises:
         InputError: If ``text`` has another field or an open brace.
@@ -135,10 +136,10 @@ class PromptTemplate:
 
 
 def render_passages(context: Promptable) -> str:
-    """Return what stands for {passages} in a prompt: the excerpts, or that nothing was found.
+    """Return the text for {passages} in a prompt: the excerpts, or that nothing was found.
 
-    A method that doubts what it kept puts a sentence into ``details["warning"]``; it stands before
-    the excerpts in every prompt and is not counted against a budget.
+    A method that doubts its excerpts puts a sentence into ``details["warning"]``. Every prompt
+    shows it before the excerpts, and no budget counts it.
     """
     shown = render_excerpts(context.excerpts) or NONE_FOUND
     warning = context.details.get("warning") if context.excerpts else None
@@ -148,15 +149,15 @@ def render_passages(context: Promptable) -> str:
 def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
     """Number the passages in the order they first appear, as ``1. Title: text``.
 
-    Excerpts of one passage stand together in the order of its text; overlapping or adjacent ones
-    run on, others are parted by an ellipsis. What leads several of them (a heading, the header row
-    of a table) is shown once. Without ``merged`` every excerpt has its own number, as a document
-    made of it does.
+    Excerpts of one passage are shown together in the order of its text. Overlapping or adjacent
+    ones are joined, others are separated by an ellipsis. A lead of several excerpts (a heading, the
+    header row of a table) is shown once. Without ``merged`` every excerpt has its own number, as a
+    document made of it does.
 
-    Only a passage's number stands at the beginning of a line: its further lines are indented as
-    far as its text, as in Markdown, so that no text can pass for a further passage. A passage from
-    the web is fenced in: it stands on one line under a label that names its site, and a rule before
-    the first passage says what the label means.
+    Only a passage's number begins at the margin: further lines are indented like its text, as in
+    Markdown, so that no text can pass for another passage. A passage from the web is fenced: it is
+    on one line under a label that names its site, and a rule before the first passage explains the
+    label.
     """
     groups = by_number(excerpts) if merged else [[one] for one in excerpts]
     web, shown = {id(one.passage) for one in excerpts if is_web(one.passage)}, list[str]()
@@ -208,9 +209,9 @@ NOTHING_FOUND = PromptTemplate(
 def default_template(context: Promptable) -> PromptTemplate:
     """Return the prompt for a context: ``RETRIEVAL``, ``NO_RETRIEVAL`` or ``NOTHING_FOUND``.
 
-    ``NO_RETRIEVAL``, which has the model write down what it knows, is only for a question that a
-    gate decided not to retrieve for. ``NOTHING_FOUND`` is for any other without excerpts. A method
-    with a prompt of its own puts its name and text into ``details["template"]``.
+    ``NO_RETRIEVAL``, which asks the model to write down what it knows, is only for questions that a
+    gate decided not to retrieve for. ``NOTHING_FOUND`` is for all other questions without excerpts.
+    A method with its own prompt puts the name and text into ``details["template"]``.
     """
     own = context.details.get("template")
     if isinstance(own, Mapping):
@@ -223,7 +224,7 @@ def default_template(context: Promptable) -> PromptTemplate:
 def numbered(excerpts: Iterable[Excerpt]) -> str:
     """Return excerpts as numbered lines, each under its title, else its source, else its id.
 
-    Where there are no excerpts, the text says so.
+    If there are no excerpts, the text says so.
     """
     shown = [replace(one, passage=titled(one.passage)) for one in excerpts]
     return render_excerpts(shown) or NONE_FOUND

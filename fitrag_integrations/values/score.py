@@ -22,11 +22,11 @@ class BiLabelScore(Record):
     Args:
         has_answer: Probability in [0, 1] that the text holds the answer.
         llm_prefer: Probability in [0, 1] that the language model answers correctly from the text;
-            None from a scorer with one output. The bundled scorer gives both labels of a passage,
-            and `has_answer` alone of a sentence.
-        has_answer_logit: Logit behind `has_answer`, where the scorer has it; FIT-RAG's recognizer
-            puts its threshold on a logit.
-        llm_prefer_logit: Logit behind `llm_prefer`, likewise.
+            None if the scorer has one output. The bundled scorer returns both labels for a passage
+            and only `has_answer` for a sentence.
+        has_answer_logit: Logit of `has_answer`, if the scorer has it; FIT-RAG's recognizer applies
+            its threshold to a logit.
+        llm_prefer_logit: Logit of `llm_prefer`, if the scorer has it.
 
     Raises:
         InputError: If a number is out of range or not finite.
@@ -56,7 +56,7 @@ class BiLabelScore(Record):
                 object.__setattr__(self, name, number)
 
     def combine(self, weight: float = 0.5, *, logits: bool = False) -> float:
-        """Weigh the two labels into one score: in [0, 2], or with ``logits`` any number.
+        """Combine the two labels into one score in [0, 2]; with ``logits`` it is unbounded.
 
         ``2 * (weight * llm_prefer + (1 - weight) * has_answer)``; without ``llm_prefer`` it is ``2
         * has_answer`` at every weight. The paper does not say what its scores are; its delta of 4.5
@@ -68,7 +68,7 @@ class BiLabelScore(Record):
             logits: Add logits instead of probabilities.
 
         Raises:
-            InputError: If ``logits`` is set and the scorer gave none.
+            InputError: If ``logits`` is set and the scorer returned none.
         """
         if not (type(weight) is float and 0.0 <= weight <= 1.0):
             weight = check_number("weight", weight, low=0.0, high=1.0)
@@ -92,10 +92,10 @@ class BiLabelScore(Record):
         return (1.0 + math.tanh(half / 2)) / 2 if logits else half
 
     def mixed(self, other: BiLabelScore, more: float = 0.0) -> BiLabelScore:
-        """Return the score at the mean of two logits, for each label that both have.
+        """Return the score at the mean of two scores' logits, for each label that both have.
 
         Args:
-            other: The other score; a logit it lacks is computed from its probability.
+            other: The other score; a missing logit is computed from the probability.
             more: Added to each mean.
         """
         pairs = zip(self._both_logits(), other._both_logits(), strict=True)
@@ -111,7 +111,7 @@ class BiLabelScore(Record):
     def grade(self, label: Label = "has_answer") -> float:
         """Return one label as an evaluator's grade, from -1 to 1: ``2 * probability - 1``.
 
-        Raises ``InputError`` where the scorer gave no such label.
+        Raises ``InputError`` if the scorer returned no such label.
         """
         probability = self.has_answer if label == "has_answer" else self.llm_prefer
         if probability is None:
@@ -127,7 +127,7 @@ class BiLabelScore(Record):
 
 
 def logit(probability: float, smallest: float = 1e-7) -> float:
-    """Return the logit of a probability, which stays `smallest` from 0 and 1."""
+    """Return the logit of a probability, which is clipped to `smallest` from 0 and 1."""
     kept = min(max(probability, smallest), 1.0 - smallest)
     return math.log(kept / (1.0 - kept))
 
@@ -153,7 +153,7 @@ def _are_sound(has: object, prefer: object, first: object, second: object) -> bo
 
 
 def labels_of(answers: object) -> tuple[BiLabelScore, ...]:
-    """Read what a scorer gave: labels, or for each pair one number in [0, 1], the only label."""
+    """Convert a scorer's output to labels; a number in [0, 1] is the only label of its pair."""
     labels = list(check_many("scores", answers, object))
     for i, each in enumerate(labels):
         if isinstance(each, BiLabelScore):

@@ -1,4 +1,4 @@
-"""Read what the usual search services and tools give for one query, whatever they call it."""
+"""Read the results of the usual search services and tools, whatever their field names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIST_KEYS = ("results", "organic", "organic_results", "items")
 
 
 def made_id(text: str) -> str:
-    """Make the id of a text that came without one."""
+    """Return an id for a text that has none."""
     return f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
@@ -34,12 +34,12 @@ def first_text(values: Mapping[str, object], keys: Iterable[str]) -> str:
 def pages_of(
     found: Any, kinds: tuple[type, ...], convert: Callable[[Any], Passage]
 ) -> list[Passage]:
-    """Read what a search gave for one query.
+    """Read the results of a search for one query.
 
-    Passages, texts or ``{title, url, snippet}`` dicts, under the names the usual providers give
-    these; one or several, also under ``"results"`` and its like, or JSON of any of it. ``convert``
-    reads the framework's own ``kinds``. Raises ``InputError`` for anything else, and
-    ``PortError`` for a dict that holds nothing but an ``error``.
+    Accepts passages, texts, or ``{title, url, snippet}`` dicts under the field names of the usual
+    providers: one or several, also under a key such as ``"results"``, or as JSON. ``convert`` reads
+    the framework's own ``kinds``. Raises ``InputError`` for anything else, and ``PortError`` for a
+    dict with only an ``error``.
     """
     if isinstance(found, str):
         found = _decoded(found)

@@ -1,4 +1,4 @@
-"""Why each document and each sentence of a run was kept or dropped."""
+"""Reasons why each document and each sentence of a run was kept or dropped."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ SHOWN = 30
 
 @dataclass(frozen=True, slots=True)
 class Selected(Record):
-    """What became of one retrieved document, or of one sentence, window or strip of it.
+    """Outcome for one retrieved document, or for one sentence, window or strip of it.
 
     Args:
         passage: Id of the document.
         name: Its title, source or id.
-        at: Its place in the retrieved list, from 0; -1 for a document from elsewhere.
+        at: Its index in the retrieved list; -1 for a document from elsewhere.
         start: First character in the document's text.
         end: Character after the last.
-        score: What the method ranked by; None where nothing scored it.
+        score: Score that the method ranked by; None if it was not scored.
         kept: Whether it is in the context, whole or in part.
-        reason: Empty where kept, else what dropped it: "blank", "blob" (data without words),
+        reason: Empty if it was kept, else the reason: "blank", "blob" (data without words),
             "duplicate", "max_passages", "max_sentences", "refused" (by the scorer or evaluator),
-            "top_n", "k", "min_score", "threshold", "per_passage", "detector", "budget",
-            "decision" (the question needs no retrieval), "action" (CRAG's), or "method" for any
-            other choice of a method.
+            "top_n", "k", "min_score", "threshold", "per_passage", "detector", "budget", "decision"
+            (the question needs no retrieval), "action" (CRAG's), or "method" for any other choice
+            of a method.
         detail: The limit, or the copy that was kept instead, in a few words.
         whole: Whether it is a document; False for a part of one.
     """
@@ -49,7 +49,7 @@ class Selected(Record):
 
     @property
     def why(self) -> str:
-        """Return the limit or the copy that was kept instead, else the bare reason."""
+        """Return the limit or the copy that was kept instead, else the reason alone."""
         return self.detail or self.reason
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Selected(Record):
 
 
 class Selection:
-    """Collects during a run what is dropped and why; `rows` returns one `Selected` for each."""
+    """Record of what a run drops and why; `rows` returns a `Selected` for each item."""
 
     def __init__(self) -> None:
         self._found: list[Passage] = []
@@ -110,7 +110,7 @@ class Selection:
         self.counts.update(other.counts)
 
     def refused(self) -> tuple[str, ...]:
-        """Return a note on what a scorer or an evaluator refused, if anything."""
+        """Return a note on the items that a scorer or an evaluator refused, if any."""
         count = self.counts["refused"]
         note = f"{count} left out: the scorer refused them, `explain(dropped=True)` has the reasons"
         return (note,) if count else ()

@@ -1,8 +1,8 @@
-"""What a query rewriter says (SlimPLM, section 3.3), and the two grammars it is written in.
+"""Output of a query rewriter (SlimPLM, section 3.3), and the two grammars it is written in.
 
 The paper prints `<Claim> ... <Query> ...`; the released weights write `<Claim(...)>
-<NeedSearch(True)> <Query(...)>`, after the same for the questions in the question. Reading is in
-`methods.claims`.
+<NeedSearch(True)> <Query(...)>`, after the same for the questions in the question.
+`methods.slimplm.claims` parses them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ GRAMMARS = ("paper", "released")
 
 @dataclass(frozen=True, slots=True)
 class Lead(Record, Checked):
-    """A claim, or a question within the question, and the query that follows it up.
+    """Claim, or question within the question, with the query that verifies it.
 
-    `search` is what the rewriter itself says about searching, None where it says nothing.
+    `search` is the rewriter's own verdict on searching, None if it has none.
     """
 
     text: Text
@@ -33,7 +33,7 @@ class Lead(Record, Checked):
 
     @property
     def wanted(self) -> bool:
-        """Whether there is a query, and the rewriter did not say to leave it."""
+        """Whether there is a query, and the rewriter did not mark it as unnecessary."""
         return bool(self.query.strip()) and self.search is not False
 
 
@@ -42,10 +42,10 @@ ManyLeads: TypeAlias = Annotated[tuple[Lead, ...], partial(check_many, kind=Lead
 
 @dataclass(frozen=True, slots=True)
 class Leads(Record, Checked):
-    """All that a rewriter wrote about a question and its heuristic answer, in order.
+    """Everything that a rewriter wrote about a question and its heuristic answer, in order.
 
-    `grammar` is the form it was read in: paper, released, json, lines, or empty where nothing could
-    be read. `repairs` say in plain sentences what was mended or left out.
+    `grammar` is the form that was parsed: paper, released, json, lines, or empty if nothing could
+    be parsed. `repairs` are sentences on what was fixed or left out.
     """
 
     _nested: ClassVar = {"questions": Lead, "claims": Lead}
@@ -57,7 +57,7 @@ class Leads(Record, Checked):
 
 
 def render(leads: Leads, grammar: str) -> str:
-    """Write leads as a rewriter does, which is also what one is trained on.
+    """Render leads in a rewriter's output format, which is also the training target.
 
     The paper's form has no place for `search`: a lead that needs none has an empty query there.
     """
@@ -101,8 +101,7 @@ _BARE = re.compile(r"[\s(<\[\"']*(true|false)\b(?!\s*/)", re.IGNORECASE)
 
 
 def read_verdict(text: str) -> bool | None:
-    """Return the first verdict in a text; None where there is none, and then retrieval is
-    needed.
+    """Return the first verdict in a text, or None, which means that retrieval is needed.
 
     A reply that begins with a bare True or False counts as one, since the prompt may end in
     `Known (`; the form itself, `Known (True / False)`, is no verdict. Never raises.

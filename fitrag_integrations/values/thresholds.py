@@ -1,7 +1,7 @@
-"""Thresholds that know which model's scores they were fitted on.
+"""Thresholds, each stored with the model whose scores it was fitted on.
 
-A number that means "probably" for one model means nothing for another, so a fitted threshold is
-saved beside the weights with the name of what it was fitted for, and is checked where they meet.
+A score that means "probably" for one model means nothing for another. So a fitted threshold is
+saved with the name of its model, and the name is checked when the threshold is used.
 ``FittedThreshold`` is one number; ``ActionThresholds`` are the three of CRAG (section 4.3).
 """
 
@@ -36,7 +36,7 @@ def check_grade(field: str, value: object) -> float:
 
 
 def refuse_other(what: str, fitted: str, given: str, verb: str, role: str = "") -> None:
-    """Raise ``ThresholdMismatchError`` where what was fitted for one model meets another."""
+    """Raise ``ThresholdMismatchError`` if a threshold meets a model it was not fitted for."""
     if fitted and fitted != given:
         raise ThresholdMismatchError(
             f"{what} fitted for {role}{fitted!r}, given "
@@ -50,12 +50,12 @@ Grade: TypeAlias = Annotated[float, check_grade]
 
 @dataclass(frozen=True, slots=True)
 class FittedThreshold(Record, Checked):
-    """A threshold with the model it was fitted for.
+    """Threshold with the model it was fitted for.
 
-    ``model`` names the language model whose knowledge was judged, or the scorer whose scores were
-    cut; ``target`` says in words what was asked of the fit, such as "best accuracy"; ``rows`` is
-    the number of labelled rows; ``low`` and ``high`` bound the threshold over bootstrap samples
-    with the probability ``confidence``, all None where no interval was asked for.
+    ``model`` names the language model whose knowledge was judged, or the scorer whose scores are
+    compared with it. ``target`` describes the target of the fit, such as "best accuracy", and
+    ``rows`` is the number of labeled rows. ``low`` and ``high`` bound the threshold over bootstrap
+    samples with the probability ``confidence``; all three are None if no interval was computed.
     """
 
     value: Number
@@ -68,10 +68,10 @@ class FittedThreshold(Record, Checked):
     confidence: Share | None = None
 
     def check(self, model: str, *, allow_other: bool = False) -> None:
-        """Raise ``ThresholdMismatchError`` where ``model`` is not the one this was fitted for.
+        """Raise ``ThresholdMismatchError`` if ``model`` is not the one this was fitted for.
 
-        With ``allow_other`` any passes. A threshold that names no model, and a model without a
-        name, are let through: there is nothing to compare.
+        ``allow_other`` accepts any model. A threshold that names no model and a model without a
+        name are accepted, because there is nothing to compare.
         """
         if check_text("model", model) and not allow_other:
             refuse_other(f"threshold {self.value:g} was", self.model, model, "calibrate")
@@ -79,7 +79,7 @@ class FittedThreshold(Record, Checked):
 
 @dataclass(frozen=True, slots=True)
 class ActionThresholds(Record, Checked):
-    """The two thresholds of CRAG's actions and that of its strips, on the grades of one evaluator.
+    """Thresholds of CRAG's actions and strips, on the grades of one evaluator.
 
     Args:
         upper: Grade from which a list is correct, in [-1, 1].
@@ -106,8 +106,8 @@ class ActionThresholds(Record, Checked):
     def action(self, grades: Iterable[float]) -> Action:
         """Decide from the grades of all passages retrieved for one question.
 
-        Correct where any grade is ``upper`` or more, incorrect where all are below ``lower`` or
-        there are none, else ambiguous.
+        Correct if any grade is at least ``upper``, incorrect if all are below ``lower`` or there
+        are none, else ambiguous.
         """
         best = max((check_grade("grade", grade) for grade in grades), default=None)
         if best is None or best < self.lower:
@@ -120,12 +120,12 @@ class ActionThresholds(Record, Checked):
         Thresholds that name no evaluator pass.
 
         Args:
-            model: Name of the evaluator; a blank one fails where the thresholds name one.
+            model: Name of the evaluator; a blank name fails if the thresholds name an evaluator.
             allow_other: Accept any evaluator.
 
         Raises:
             ThresholdMismatchError: If ``model`` is not the evaluator these were fitted for.
-            InputError: If ``model`` is no text.
+            InputError: If ``model`` is not a string.
         """
         if check_text("model", model) != self.model and not allow_other:
             what = f"thresholds {self.upper:g} / {self.lower:g} were"

@@ -36,11 +36,11 @@ def windows(
 ) -> list[Excerpt]:
     """Slide a window of ``size`` sentences over a passage, ``stride`` sentences at a time.
 
-    In the order of the text, scores 0. The last window always reaches the last sentence; a
-    passage of fewer sentences gives one window, a blank one none. A window of a list, a table or
-    code has as its lead what ``leads_of`` finds before it, but for the passage's own title; what
-    only leads others is no window by itself, and ends none. A heading counts as part of the
-    sentence under it.
+    Windows are in the order of the text, with score 0. The last window always reaches the last
+    sentence. A passage of fewer sentences has one window, a blank passage none. The lead of a
+    window of a list, a table or code is what ``leads_of`` finds before it, except the passage's own
+    title. Text that only leads other text neither is a window nor ends one. A heading counts as
+    part of the sentence under it.
     """
     size = check_whole("size", size, low=1)
     stride = check_whole("stride", stride, low=1, high=size)
@@ -64,12 +64,12 @@ def windows(
 
 
 def by_score(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
-    """Sort by score, best first, and ``only_links`` last; equals keep their order."""
+    """Sort by score, best first, with ``only_links`` last; ties keep their order."""
     return sorted(excerpts, key=lambda excerpt: (only_links(excerpt), -excerpt.score))
 
 
 def only_links(excerpt: Excerpt) -> bool:
-    """Return whether an excerpt is badges, navigation or links, of a passage that has more."""
+    """Check whether an excerpt is only badges, navigation or links, of a passage that has more."""
     text, start, end = excerpt.passage.text, excerpt.start, excerpt.end
     return end - start < len(text) and is_links(text[start:end]) and not is_links(text)
 
@@ -94,21 +94,21 @@ def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
 
 
 def with_text(passages: Sequence[Passage]) -> list[Passage]:
-    """Leave out passages whose text is blank: there is nothing to score, and scorers refuse it."""
+    """Leave out passages whose text is blank: scorers reject blank texts."""
     return [one for one in passages if has_text(one.text)]
 
 
 def same_text(text: str) -> str:
     """Return what copies of a text have in common: its words, and signs that change the meaning.
 
-    Their case, punctuation, emphasis and tags are no part of it.
+    Case, punctuation, emphasis and tags are ignored.
     """
     words = _TOKEN.findall(_TAGS.sub(" ", unescape(text.replace("\\", ""))).casefold())
     return " ".join(words) or " ".join(text.split())
 
 
 def copied(passage: Passage, text: str | None = None) -> tuple[str, str]:
-    """Return what copies of a passage, or of a text in it, have in common: text and title.
+    """Return a key that is equal for copies of a passage, or of a text in it: text and title.
 
     The same text in another file, or on another page, is a copy.
     """
@@ -124,15 +124,15 @@ def usable(
     k: int | None = None,
     selection: Selection | None = None,
 ) -> tuple[list[Passage], tuple[str, ...]]:
-    """Return the passages with text, each once, and notes on what was left out.
+    """Return the distinct passages with text, and notes on what was left out.
 
     Args:
         found: Passages, in the order of retrieval.
-        deduplicate: Leave out copies: passages with the words and the title of an earlier one,
+        deduplicate: Leave out copies: passages with the same words and title as an earlier one,
             whatever their ids.
-        scored: Whether `best_copies` follows, so that scores decide which copy stays: only the very
-            same passage, found again, is left out.
-        k: Maximum number of passages returned; None is no limit.
+        scored: Whether `best_copies` follows, so that scores decide which copy stays. Then only
+            repeats of the same passage are left out.
+        k: Maximum number of passages returned; None for no limit.
         selection: Records what is left out.
     """
     passages = check_many("retrieved", found, Passage)
@@ -165,16 +165,16 @@ def usable(
 def best_copies(
     excerpts: Sequence[Excerpt], *, what: str = "passages", of: int = 0, selection: Selection
 ) -> tuple[list[Excerpt], tuple[str, ...]]:
-    """Keep of excerpts with equal text and title the best-scored, of equals the first.
+    """Keep the best-scored of excerpts with equal text and title; of ties the first.
 
     Args:
         excerpts: Scored passages or parts of them, in any order, which is kept.
-        what: What they are, for the note.
+        what: Noun for them in the note.
         of: Number of them before any was left out, for the note; 0 is the number given.
         selection: Records what is dropped.
 
     Returns:
-        What is kept, and a note on what is not.
+        The excerpts kept, and a note on the others.
     """
     keys = [copied(one.passage, one.text) for one in excerpts]
     best: dict[Hashable, Excerpt] = {}
@@ -200,13 +200,13 @@ def bounded(
     split: SentenceSplitter | None = None,
     selection: Selection | None = None,
 ) -> tuple[list[Passage], dict[Passage, int], tuple[str, ...]]:
-    """Bound what one call reads: the first passages, and the first sentences of all of them.
+    """Limit what one call reads to the first passages and the first sentences of all of them.
 
     Args:
         passages: Passages with text, in the order of retrieval.
         max_passages: Maximum number of passages; None is no limit.
-        max_sentences: Maximum number of their sentences together; None is no limit. Texts of fewer
-            than ten characters a sentence are within it unseen.
+        max_sentences: Maximum number of their sentences together; None is no limit. Texts short
+            enough to be within the limit at ten characters a sentence are not split to count.
         split: Sentence splitter; None is the built-in one.
         selection: Records what is left out.
 
@@ -247,7 +247,7 @@ def apart(
     trim: bool = True,
     selection: Selection | None = None,
 ) -> list[Excerpt]:
-    """Keep of excerpts, best first, what no better one shows already.
+    """Keep the excerpts, best first, that show text which no better one shows already.
 
     An excerpt that overlaps a better one of its passage is dropped, and so is a blob of data.
 
@@ -373,7 +373,7 @@ def _without(
 def at_least(
     min_score: float | None, excerpts: Sequence[Excerpt], selection: Selection
 ) -> list[Excerpt]:
-    """Leave out excerpts that score below ``min_score``, where there is one, and record them."""
+    """Leave out excerpts that score below ``min_score``, if it is set, and record them."""
     if min_score is None:
         return list(excerpts)
     selection.drop(

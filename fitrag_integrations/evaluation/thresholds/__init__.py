@@ -1,4 +1,4 @@
-"""Thresholds and what they promise."""
+"""Fitted thresholds and their guarantees."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ def fit_actions(
 ) -> tuple[float, float]:
     """Choose CRAG's two thresholds on the best grade of each question.
 
-    `upper` is the lowest threshold with at least the precision asked for at and above it, `lower`
-    the highest with at least that below it, so the band between them, Ambiguous, is as narrow as
-    that allows. Where the two would cross, both are the threshold that is right most often. A
-    precision that nothing reaches puts its threshold at the end of the scale.
+    `upper` is the lowest threshold with the required precision at and above it, `lower` the highest
+    with the required precision below it, so the band between them, Ambiguous, is as narrow as
+    possible. If the two would cross, both are the threshold with the highest accuracy. If no
+    threshold reaches a precision, it is set to the end of the scale.
 
     Args:
         best: Best grade of each question.
-        holds: Whether its passages hold the answer.
+        holds: Whether the passages of each question contain the answer.
         correct: Minimum precision of Correct.
         incorrect: Minimum precision of Incorrect.
 
@@ -76,11 +76,11 @@ def _share(truths: Sequence[bool]) -> float:
 def fit_strip(
     rows: Sequence[Sequence[GradedStrip]], *, survival: float, top_n: int
 ) -> tuple[float, float, float]:
-    """Choose the highest threshold on strips under which the answer still survives often enough.
+    """Choose the highest threshold on strips that keeps the answer in enough rows.
 
     Args:
         rows: Strips of each question.
-        survival: Minimum fraction of rows whose answer is in what is kept.
+        survival: Minimum fraction of rows whose answer is in the strips kept.
         top_n: Strips to keep at or above the threshold; the best one if there is none.
 
     Returns:
@@ -111,13 +111,13 @@ def fit_strip(
 def fit_abstention(rows: Sequence[Any], *, depth: int = 5) -> tuple[float, float]:
     """Choose the score below which a reader should not answer.
 
-    The reader answers from that of the first passages which it scores highest. The more it reads,
-    the higher the best score is by chance. Right is a correct answer at or above the threshold, and
-    none below it where no such passage holds the answer.
+    The reader answers from the highest-scored of the first passages. The more passages it reads,
+    the higher the best score is by chance. A correct answer at or above the threshold is right, and
+    so is no answer if none of these passages contains it.
 
     Args:
         rows: Passages of each question, labeled and read (`training.rows.Labelled`).
-        depth: Passages that the reader will be given.
+        depth: Number of passages that the reader will read.
 
     Returns:
         The score and its accuracy.

@@ -1,8 +1,8 @@
-"""Choose a gate's threshold from labelled questions, for a target that can be said in words.
+"""Choose a gate's threshold from labeled questions, for a target stated in words.
 
 A question is known, and not retrieved for, iff its ``p_known`` is above the threshold. IK (section
-4) finds 0.7 to 0.8 best for its models; those numbers do not carry over to another model or gate,
-and a fitted threshold says what it was fitted for.
+4) finds 0.7 to 0.8 best for its models; those numbers do not transfer to another model or gate, and
+a fitted threshold names its model.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def choose_threshold(
     Args:
         rows: Rows with `p_known` (or `score`), `known` or `right_without` (0 or 1), and for the
             targets "drop" and "conformal" `right_with`.
-        target: What to aim at. "best accuracy" is that of the answers where the rows have
-            `right_with`, else of the gate about `known`; of equally good thresholds the one that
-            retrieves least. "share" retrieves for at most a fraction of the questions. "drop" loses
-            at most `max_drop` of accuracy against always retrieving, with `confidence` for
-            questions like these (Learn-then-Test). "conformal" does so on the average over
-            calibration sets only (conformal risk control): about every second set may lose more.
+        target: Target. "best accuracy" is that of the answers where the rows have `right_with`,
+            else of the gate about `known`; of equally good thresholds the one that retrieves least.
+            "share" retrieves for at most a fraction of the questions. "drop" loses at most
+            `max_drop` of accuracy against always retrieving, with `confidence` for questions like
+            these (Learn-then-Test). "conformal" does so on the average over calibration sets only
+            (conformal risk control): about every second set may lose more.
         max_share: Maximum fraction of questions with retrieval, for "share".
         max_drop: Maximum accuracy loss (0.02 = 2 points), for "drop" and "conformal".
         confidence: Confidence level of "drop".
@@ -60,8 +60,8 @@ def choose_threshold(
         show_progress: Whether to show a progress bar; None for slow runs in a notebook or terminal.
 
     Returns:
-        The threshold. Where nothing can be guaranteed it is 1.0, which retrieves for every
-        question, and its `target` says why.
+        The threshold. If nothing can be guaranteed, it is 1.0, which retrieves for every question,
+        and its `target` has the reason.
 
     Raises:
         InputError: For a row without its fields, or a fraction that no threshold keeps.

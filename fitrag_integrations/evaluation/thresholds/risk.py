@@ -42,7 +42,7 @@ def certified_threshold(
         outcomes: Labeled questions.
         max_drop: Maximum accuracy loss.
         confidence: Confidence level; each test is at 1 - `confidence`.
-        seed: Seed of the order of the rows: a bet on a question may only look at those before it.
+        seed: Seed of the order of the rows; each bet depends only on earlier rows.
     """
     max_drop, level = _checked(max_drop, confidence)
     order = np.random.default_rng(seed).permutation(len(outcomes))
@@ -60,13 +60,13 @@ def certified_threshold(
 
 
 def log_wealth(losses: Floats, mean: float, level: float) -> Floats:
-    """Bet against "the mean loss is above `mean`".
+    """Compute the wealth of betting against "the mean loss is above `mean`".
 
-    Were the claim true, wealth would not grow: it reaches 1 / `level` with a probability of at most
-    `level` (Markov), whatever the distribution. Bets follow the mean and variance of the rows
-    before (Waudby-Smith and Ramdas, 2024, section 4). They would allow the highest wealth on the
-    way; its end depends less on the order of the rows, and leaves room for the noise of the sample
-    on which a user checks it.
+    If the claim is true, wealth reaches 1 / `level` with a probability of at most `level` (Markov),
+    whatever the distribution. Bets follow the mean and variance of earlier rows (Waudby-Smith and
+    Ramdas, 2024, section 4). The theory would also allow the maximum of the wealth. The final
+    wealth is used because it depends less on the order of the rows and leaves room for the noise of
+    a user's own check.
 
     Args:
         losses: Losses in [-1, 1]. Shape: (tests, rows).
@@ -89,7 +89,7 @@ def log_wealth(losses: Floats, mean: float, level: float) -> Floats:
 
 
 def rows_needed(max_drop: float, confidence: float) -> int:
-    """Count the rows under which nothing can be certified, even if no question lost anything.
+    """Return the number of rows below which nothing can be certified, even without any loss.
 
     Args:
         max_drop: Maximum accuracy loss.
@@ -104,8 +104,8 @@ def conformal_threshold(outcomes: Outcomes, max_drop: float) -> float:
     """Return the lowest threshold with an expected loss of at most `max_drop`, or 1.0.
 
     Conformal risk control needs a loss that only grows as more is skipped. So it counts the answers
-    lost by skipping and none of those gained (theirs, equation 4, with B = 1): the drop is at most
-    that.
+    lost by skipping and none of those gained (equation 4 of the paper, with B = 1), which bounds
+    the drop.
 
     Args:
         outcomes: Labeled questions.
@@ -149,7 +149,7 @@ LEAST_SAVED = 0.05  # of the cost: a setting that saves less is not looked at
 class Tried:
     """Outcomes of a setting, one entry per question: whether it was right, and its cost.
 
-    `answers` and `contexts` are what was said and shown, None where nobody kept them.
+    `answers` and `contexts` are the answers and contexts, or None if they were not kept.
     """
 
     right: Floats
@@ -160,9 +160,9 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Chosen setting, the tested ones in their order, and how many of them passed.
+    """Chosen setting, the tested settings in order, and the number that passed.
 
-    `chosen` is the plain setting where none passed; `reason` then says why.
+    `chosen` is the plain setting if none passed; `reason` then explains why.
     """
 
     chosen: str
@@ -181,13 +181,13 @@ def cheapest(
     confidence: float,
     seed: int = 0,
 ) -> Choice:
-    """Choose the cheapest setting that surely loses little accuracy against a plain one.
+    """Choose the cheapest setting that is certified to lose little accuracy.
 
     Args:
         tried: Outcomes of the settings by name.
         plain: Name of the setting to compare with.
         order: Questions that order the settings.
-        test: Questions that test them; none is also in `order`.
+        test: Questions that test them, disjoint from `order`.
         max_drop: Maximum loss of right answers.
         confidence: Confidence level.
         seed: Seed of the order of the tested questions.

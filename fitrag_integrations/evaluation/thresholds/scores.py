@@ -3,7 +3,7 @@
 Labels give a slope and a shift (Platt, 1999), which a normal prior holds near 1 and 0, so that
 fifty are enough. Lists without labels, of the same kind but with more or fewer passages that
 answer, move the shift further by expectation maximization (Saerens et al., 2002,
-doi:10.1162/089976602753284446). From unlabeled lists alone that is worse than nothing, see
+doi:10.1162/089976602753284446). Unlabeled lists alone make calibration worse; see
 docs/calibration.md.
 """
 
@@ -24,14 +24,15 @@ RESAMPLES = 200
 
 @dataclass(frozen=True, slots=True)
 class FittedScores:
-    """Correction of `has_answer`, and what it does on lists left out of the fit.
+    """Correction of `has_answer`, with its errors on held-out lists.
 
     Attributes:
         slope: Factor of the logit, with its 95 % bootstrap interval in `slope_interval`.
-        shift: Added to it, with its interval in `shift_interval`.
+        shift: Shift of the logit, with its interval in `shift_interval`.
         labels: Number of labeled passages.
-        errors: Calibration error without and with it, each list corrected by what the others fit.
-        losses: Log loss without and with it, likewise.
+        errors: Calibration error without and with the correction, by cross-validation over the
+            lists.
+        losses: Log loss without and with the correction, likewise.
     """
 
     slope: float
@@ -55,7 +56,7 @@ def fit_scores(
     Args:
         logits: The scorer's logits of `has_answer`, list by list.
         labels: 1 for each passage that answers, else 0, in the same lists.
-        unlabeled: Logits of lists without labels, to whose rate of answers the shift is moved.
+        unlabeled: Logits of lists without labels; the shift is adapted to their rate of answers.
         seed: Seed of the resamples.
 
     Returns:
@@ -95,7 +96,7 @@ def fit_scores(
 def left_out(x: Sequence[Floats], y: Sequence[Floats]) -> tuple[Interval, Interval]:
     """Compute calibration error and log loss, without the correction and with it.
 
-    Each list is corrected by what the others fit.
+    Each list is corrected by the fit on the other lists.
 
     Args:
         x: Logits, list by list.
@@ -113,7 +114,7 @@ def left_out(x: Sequence[Floats], y: Sequence[Floats]) -> tuple[Interval, Interv
 
 
 def fit_line(logits: Floats, labels: Floats) -> tuple[float, float]:
-    """Return slope and shift of the highest posterior, by Newton's method."""
+    """Return the slope and shift with the highest posterior, by Newton's method."""
     inputs, prior = np.stack([logits, np.ones_like(logits)]), np.array([SLOPE, SHIFT]) ** -2
     line = np.array([1.0, 0.0])
     for _ in range(100):
@@ -127,7 +128,7 @@ def fit_line(logits: Floats, labels: Floats) -> tuple[float, float]:
 
 
 def prior_shift(reference: Floats, logits: Floats) -> float:
-    """Estimate what other lists' rate of answers adds to their logits (Saerens et al., 2002).
+    """Estimate the shift of logits due to another rate of answers (Saerens et al., 2002).
 
     Args:
         reference: Calibrated logits of lists of the same kind; their mean probability is the prior.
@@ -150,5 +151,5 @@ def log_loss(chance: Floats, labels: Floats) -> float:
 
 
 def chances(logits: Floats) -> Floats:
-    """Return the probabilities of logits."""
+    """Convert logits to probabilities."""
     return 1 / (1 + np.exp(-np.clip(logits, -60, 60)))

@@ -1,1 +1,1 @@
-"""What every drop-in for LangChain stands on."""
+"""Shared base classes of the LangChain components."""

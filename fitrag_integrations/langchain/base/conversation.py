@@ -1,4 +1,4 @@
-"""Make one question of a conversation, or note that its earlier messages were left out."""
+"""Condense a conversation into one question, or note that earlier messages were left out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HISTORIES = ("chat_history", "history")
 
 
 class Condensing(Brief):
-    """Fields of what takes conversations."""
+    """Fields of components that accept conversations."""
 
     condense: Kept[AnyRunnable | None] = None
     """Language model or chain that rewrites a conversation as one question; None uses the last
@@ -44,10 +44,11 @@ class Condensing(Brief):
 def standalone(
     given: object, key: str | None, condense: AnyRunnable | None, config: RunnableConfig
 ) -> Flow[tuple[str, tuple[str, ...]]]:
-    """Return the flow to the question of an input, and to what there is to note.
+    """Return the flow that ends in the standalone question of an input, and in notes.
 
     The earlier messages are those before the user's last one, or ``chat_history`` beside a
-    question. A model that fails or writes nothing leaves the last question, with a note.
+    question. If the model fails or writes nothing, the last question is used unchanged, with a
+    note.
     """
     question, history = question_of(given, key), _earlier(given, key)
     if not history:

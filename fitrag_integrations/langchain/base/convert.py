@@ -1,7 +1,7 @@
-"""Turn Documents into Passages, and excerpts back into new Documents; inputs stay as they are.
+"""Convert Documents to Passages and excerpts to new Documents; inputs are never changed.
 
-What is written on a document is flat and plain, because vector stores take nothing else. What a
-run decided stays off the documents: `Documents` carries it.
+Metadata added to a document is flat and plain, because vector stores accept nothing else. The
+decisions of a run are not added to the documents; `Documents` has them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Documents(list[Document]):
         return self.traced.value
 
     def explain(self, *, dropped: bool = False) -> str:
-        """Return a few lines: what was kept, what was left out, and which steps were run.
+        """Return a few lines: what was kept, what was left out, and the steps.
 
         Args:
             dropped: List everything that was dropped, with the reason.
@@ -71,10 +71,10 @@ class Documents(list[Document]):
 
 
 def to_passage(document: Document, title_keys: Iterable[str] | None = None) -> Passage:
-    """Read a Document; without an id of its own the passage gets one made from the text.
+    """Convert a Document; if it has no id, the passage gets one made from the text.
 
-    A text or metadata of None, as a store of nullable columns writes it, counts as empty. The title
-    is what `title_in` reads of the metadata.
+    A text or metadata of None, as a store of nullable columns writes it, counts as empty.
+    `title_in` finds the title in the metadata.
     """
     text, metadata = (getattr(document, name, None) for name in ("page_content", "metadata"))
     text = "" if text is None else check_text("Document.page_content", text)
@@ -89,28 +89,28 @@ def to_passage(document: Document, title_keys: Iterable[str] | None = None) -> P
 
 
 def to_passages(documents: object, title_keys: Iterable[str] | None = None) -> list[Passage]:
-    """Read what a retriever gave, or raise ``InputError`` naming what is no Document."""
+    """Convert a retriever's result; raises ``InputError`` for an item that is not a Document."""
     given = check_many("documents", documents, Document)
     return [retitled(to_passage(one), title_keys) for one in given]
 
 
 def to_pages(found: object) -> list[Passage]:
-    """Read what a search gave for one query: Documents, Passages, dicts, text, or JSON of these."""
+    """Read a search result for one query: Documents, Passages, dicts, text, or JSON of these."""
     return pages_of(found, (Document,), partial(to_passage, title_keys=("title",)))
 
 
 def to_documents(context: Context, ids: Ids = "pieces") -> list[Document]:
-    """Write the excerpts of a context, in its order."""
+    """Convert the excerpts of a context to documents, in the order of the context."""
     return [to_document(excerpt, context.method, ids) for excerpt in context.excerpts]
 
 
 def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
-    """Write an excerpt: the source's metadata, with the scores and the place added.
+    """Convert an excerpt to a document: the source's metadata, with scores and place added.
 
-    It has an id of its own, equal for equal pieces of equal documents; one that was only reranked
-    keeps its id. With ``ids`` "source" every piece has its source's id, for evaluators that match
-    by it. ``start_index`` is, as in LangChain's splitters, where the text begins in what the
-    document given was itself cut from: for a piece with a lead the place of the lead.
+    A piece has its own id, equal for equal pieces of equal documents; a document that was only
+    reranked keeps its id. With ``ids`` "source" every piece has its source's id, for evaluators
+    that match by id. ``start_index`` is, as in LangChain's splitters, the start of the text in the
+    source of the document. For a piece with a lead, it is the start of the lead.
     """
     metadata = dict(excerpt.passage.metadata)
     start, score = _offset(metadata) + excerpt.spans[0][0], _retrieval_score(metadata)
@@ -127,7 +127,7 @@ def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
 
 
 def passage_document(passage: Passage) -> Document:
-    """Write a passage as an index gave it; title and source join the metadata."""
+    """Convert an index's passage to a document; title and source join the metadata."""
     derived = passage.title == title_in(passage.metadata)
     named = {"title": "" if derived else passage.title, "source": passage.source}
     metadata = {name: value for name, value in named.items() if value} | dict(passage.metadata)

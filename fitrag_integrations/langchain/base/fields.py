@@ -1,4 +1,4 @@
-"""What the public classes share: field types, checks, short reprs, and the options of a method."""
+"""Field types, checks, short reprs and method options that the public classes share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
 
 def runnable_of(value: Any, name: str = "runnable") -> Runnable[Any, Any]:
-    """Return a Runnable as it is, and a callable as one; errors call it by ``name``."""
+    """Return a Runnable unchanged and wrap a callable as one; errors call it by ``name``."""
     if isinstance(value, type) or not (isinstance(value, Runnable) or callable(value)):
         raise InputError.of(name, given=value, allowed="a Runnable or a callable")
     found: Runnable[Any, Any] = coerce_to_runnable(value)
@@ -93,7 +93,7 @@ else:  # and what reads it
 
 
 class Brief(Serializable):
-    """Component of LangChain that shows, and serializes, what was set."""
+    """LangChain component whose repr and serialization show only the fields that were set."""
 
     model_config = CONFIG
 
@@ -103,14 +103,14 @@ class Brief(Serializable):
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """Return whether `dumpd` writes it: always."""
+        """Return True: `dumpd` can serialize the component."""
         return True
 
     def to_json(self) -> Any:
         """Return the class and its arguments, as LangChain's `dumpd` calls for.
 
-        A bundled model is written as "embedded". Of what cannot be written, such as a function or a
-        model of your own, `dumpd` writes the name, with which `load` refuses it.
+        A bundled model is written as "embedded". For a value that cannot be serialized, such as a
+        function or your own model, `dumpd` writes only the name, which `load` rejects.
         """
         given = {name: saved(name, value) for name, value in self._given()}
         return {"lc": 1, "type": "constructor", "id": self.lc_id(), "kwargs": given}
@@ -126,7 +126,7 @@ class Brief(Serializable):
         return value if name in option_names(cls.made) else validate(value)
 
     def settings(self, **given: object) -> dict[str, Any]:
-        """Return the options of `made` as they are now, with those of ``given`` in their place."""
+        """Return the current options of `made`, replaced by those in ``given``."""
         held = dict(self)
         return {**{name: held[name] for name in option_names(self.made)}, **given}
 
@@ -138,7 +138,7 @@ class Brief(Serializable):
         return self
 
     def built(self) -> Any:
-        """Return the method or the step with the options as they are now."""
+        """Return the method or the step, built with the current options."""
         return self._state.built(self.made, self.settings())
 
     def _given(self) -> Iterator[tuple[str, Any]]:
@@ -156,7 +156,7 @@ class Brief(Serializable):
 
 
 class RankingOptions(Brief):
-    """Options of what ranks documents by the two labels."""
+    """Options of components that rank documents by the two labels."""
 
     scorer: Kept[Scorer | None] = None
     """Object with `score(pairs)`; None is the bundled one."""
@@ -177,7 +177,7 @@ class RankingOptions(Brief):
 
 
 class ReducerOptions(RankingOptions):
-    """Options of what cuts documents to their best sentences."""
+    """Options of components that reduce documents to their best sentences."""
 
     window: int | None = None
     """Sentences in a window; None is one for a scorer that judges sentences, else three. Windows of

@@ -1,7 +1,7 @@
-"""Know which language model is behind a Runnable.
+"""Find the language model behind a Runnable.
 
-Nothing here imports the classes that are asked about: of a class that nobody has imported there is
-no instance, and importing them takes longer than all else that a drop-in needs.
+Nothing here imports the classes that it checks for: a class that was never imported has no
+instances, and the import would take longer than everything else that a component needs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def is_language_model(value: object) -> TypeGuard[BaseLanguageModel[Any]]:
-    """Check whether a value is a language model of LangChain's."""
+    """Check whether a value is a LangChain language model."""
     return _is(value, "langchain_core.language_models.base", "BaseLanguageModel")
 
 
 def is_tool(value: object) -> TypeGuard[BaseTool]:
-    """Check whether a value is a tool of LangChain's."""
+    """Check whether a value is a LangChain tool."""
     return _is(value, "langchain_core.tools.base", "BaseTool")
 
 
@@ -34,14 +34,14 @@ def _is(value: object, module: str, name: str) -> bool:
 
 
 def check_model(decider: Decider, runnable: object) -> None:
-    """Refuse a decider whose threshold was fitted for another model than that of a Runnable."""
+    """Require that a gate's threshold was fitted for the model behind a Runnable."""
     llm = language_model(runnable)
     if llm is not None:
         check_judged(decider, model_name(llm))
 
 
 def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
-    """Find the language model behind a Runnable; of a chain, the first one in it."""
+    """Return the language model behind a Runnable; for a chain, the first one in it."""
     if is_language_model(runnable):
         return runnable
     if isinstance(runnable, RunnableBinding):
@@ -51,7 +51,7 @@ def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
 
 
 def model_name(llm: BaseLanguageModel[Any]) -> str | None:
-    """Return the name a language model says it has, None where it says none."""
+    """Return the name that a language model reports, or None."""
     names = (getattr(llm, at, None) for at in _NAMES)
     return next((name for name in names if isinstance(name, str) and name), None)
 

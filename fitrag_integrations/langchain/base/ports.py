@@ -1,8 +1,7 @@
-"""Offer the caller's Runnables to a method as ports, each ask under its own question's config.
+"""Convert the caller's Runnables to ports, and call each under its own question's config.
 
-Callbacks belong to a question, calls are shared by all questions of a batch. So a query carries
-the config of the question it serves, and the one call that answers several hands LangChain a
-config for each.
+Callbacks belong to one question, but calls are shared by all questions of a batch. So each query
+carries the config of its question, and a shared call passes LangChain one config per query.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ tracers can filter by the second."""
 
 
 def internal(config: RunnableConfig) -> RunnableConfig:
-    """Return a config under which a call is marked as internal."""
+    """Return a config that marks calls as internal."""
     tags = [*(config.get("tags") or ()), *INTERNAL]
     return RunnableConfig(**{**config, "tags": list(dict.fromkeys(tags))})
 
 
 class Owned(str):
-    """Carry, with a query or a prompt, the config of the question it serves."""
+    """Query or prompt with the config of its question."""
 
     config: RunnableConfig
 
@@ -52,7 +51,7 @@ class Owned(str):
 
 
 class Held(NamedTuple):
-    """Carry, with any other input, the config of the question it serves."""
+    """Any other input with the config of its question."""
 
     given: object
     config: RunnableConfig
@@ -60,12 +59,12 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, eq=False)  # equal as ports are: by name and callables, not by config
 class OwnedPort(Port[Any, Any]):
-    """Mark each item asked with the config of one question."""
+    """Port that attaches the config of one question to each item."""
 
     config: RunnableConfig = field(default_factory=RunnableConfig)
 
     def ask(self, items: Sequence[Any]) -> Flow[list[object]]:
-        """Ask for one answer per item."""
+        """Request one answer per item."""
         kinds = [Owned if isinstance(item, str) else Held for item in items]
         marked = [kind(item, self.config) for kind, item in zip(kinds, items, strict=True)]
         return (yield from super().ask(marked))
@@ -73,7 +72,7 @@ class OwnedPort(Port[Any, Any]):
 
 @dataclass(frozen=True, eq=False)
 class Backend:
-    """Answer a batch from a Runnable; an item that failed is answered with its exception."""
+    """Backend that answers a batch with a Runnable; failed items get their exception."""
 
     runnable: Runnable[Any, Any]
     convert: Callable[[Any], object] = lambda answer: answer
@@ -81,16 +80,16 @@ class Backend:
     options: Mapping[str, object] = field(default_factory=dict)
 
     def port(self, config: RunnableConfig, name: str = "") -> OwnedPort:
-        """Build the port of one question; those of all questions are equal."""
+        """Build the port of one question; the ports of all questions are equal."""
         return OwnedPort(name or self.name, self.call, self.acall, owner=self, config=config)
 
     def ask(self, given: object, config: RunnableConfig) -> Flow[Any]:
-        """Ask for one answer; equal asks of one batch join."""
+        """Request one answer; equal requests of one batch are joined."""
         (answer,) = yield from self.port(config).ask([given])
         return answer
 
     def call(self, items: Sequence[object]) -> list[object]:
-        """Answer in one batch, or directly where there is one item."""
+        """Answer a batch in one call, or a single item directly."""
         given, configs = _unowned(items)
         if len(items) == 1:
             return [self.convert(self.runnable.invoke(given[0], configs[0], **self.options))]
@@ -98,7 +97,7 @@ class Backend:
         return list(map(self._converted, answers))
 
     async def acall(self, items: Sequence[object]) -> list[object]:
-        """Answer as ``call`` does, without blocking the event loop."""
+        """Async version of ``call``."""
         given, configs = _unowned(items)
         if len(items) == 1:
             return [self.convert(await self.runnable.ainvoke(given[0], configs[0], **self.options))]
@@ -116,7 +115,7 @@ class Backend:
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """I/O of one batch of questions; creates the ``Ports`` of each question."""
+    """Retrieval, search and generation for one batch; creates the ``Ports`` of each question."""
 
     retriever: Backend | None = None
     search: object = None  # a Backend, or a provider that takes a batch itself
@@ -130,7 +129,7 @@ class Offer:
         llm: object = None,
         title_keys: Sequence[str] | None = None,
     ) -> Offer:
-        """Wrap Runnables; a ``search`` that is none but has a ``search`` method is left as is."""
+        """Wrap the Runnables; a ``search`` object with a ``search`` method is not wrapped."""
         is_provider = not isinstance(search, Runnable) and hasattr(search, "search")
         asked = ToolSearch(tool=search) if is_tool(search) else search
         return cls(
@@ -140,7 +139,7 @@ class Offer:
         )
 
     def to(self, config: RunnableConfig) -> Ports:
-        """Return the ports of a question that runs under this config."""
+        """Return the ports of a question, which run under this config."""
         given = {"retrieve": self.retriever, "search": self.search, "generate": self.llm}
         ports = {
             name: backend.port(config, name) if isinstance(backend, Backend) else backend
@@ -151,10 +150,11 @@ class Offer:
 
 @dataclass(frozen=True)
 class Writer:
-    """Continue prompts with a Runnable from a prompt to text, whose own ``generate`` is another.
+    """Generator over a Runnable from a prompt to text.
 
-    Its calls carry the tags ``INTERNAL``. A Runnable whose output type is known and is no text,
-    such as a retriever, raises ``InputError``.
+    Runnables have their own ``generate`` with another meaning, so they need this adapter. Calls
+    carry the tags ``INTERNAL``. A Runnable whose output type is known not to be text, such as a
+    retriever, raises ``InputError``.
     """
 
     llm: Runnable[Any, Any]
@@ -174,7 +174,7 @@ class Writer:
         return None if llm is None else model_name(llm)
 
     def generate(self, prompts: Sequence[str]) -> list[object]:
-        """Continue each prompt; one that fails is answered with its exception."""
+        """Continue each prompt; a failed prompt is answered with its exception."""
         return Backend(self.llm, text_of).call([Owned(one, internal({})) for one in prompts])
 
     async def agenerate(self, prompts: Sequence[str]) -> list[object]:
@@ -211,9 +211,7 @@ def _is_text(kind: Any) -> bool:
 
 
 class ToolSearch(RunnableSerializable[str, Any]):
-    """Search with a tool, called as an agent calls it: it returns its artifact and reports
-    failures.
-    """
+    """Search with a tool, called as an agent calls it; it returns the tool's artifact."""
 
     tool: Any  # a `BaseTool`, whose import would be the slowest of all
 
@@ -245,12 +243,12 @@ class ToolSearch(RunnableSerializable[str, Any]):
 
 
 def text_of(output: object) -> str:
-    """Read the text of what a language model gave, without its thoughts."""
+    """Return the text of a language model's output, without its reasoning."""
     return strip_thoughts(piece_of(output))
 
 
 def piece_of(output: object) -> str:
-    """Read the text of a piece of what a language model gives."""
+    """Return the text of one chunk of a language model's output."""
     if isinstance(output, BaseMessage):
         return str(output.text)
     return check_text("llm output", output)

@@ -1,4 +1,4 @@
-"""Retrievers that are flows: one question, or a batch of them in lock step."""
+"""Base classes of the retrievers, which run one flow per question, in lock step."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ BLANK = "the query is blank: nothing was retrieved"
 
 
 class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
-    """Answer every way a retriever is called from ``flows``, which end in a context.
+    """Retriever that answers every kind of call from ``flows``, which end in a context.
 
-    Each question is a retriever run of its own, also in a batch, and hands its config on. A blank
-    query, as agents write them, finds nothing; a note says so.
+    Each question is a separate retriever run, also in a batch, and passes its config on. A blank
+    query, which agents sometimes send, finds nothing, and a note says so.
     """
 
     model_config = CONFIG
@@ -58,11 +58,11 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     """Maximum number of documents returned, best first; also an argument of `invoke`."""
 
     def documents(self, context: Context) -> list[Document]:
-        """Write what was found as documents."""
+        """Convert what was found to documents."""
         return to_documents(context)
 
     def most(self, k: int | None = None) -> int | None:
-        """Return the number of documents asked for, None where there is no limit."""
+        """Return the maximum number of documents, or None for no limit."""
         return self.k if k is None else check_whole("k", k, low=1)
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Documents:
@@ -75,7 +75,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Documents:
-        """Retrieve for one question without blocking the event loop."""
+        """Async version of `invoke`."""
         config = ensure_config(config)
         given = {"run_id": config.get("run_id"), **kwargs}
         with set_config_context(config) as context:
@@ -125,15 +125,15 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         return list(map(limited, inputs, super()._watched(inputs, under, kept)))
 
     def result(self, traced: Traced[Context]) -> Documents | Exception:
-        """Return the documents, which carry the run, or the exception the flow ended with."""
+        """Return the documents, which carry the run, or the exception that ended the flow."""
         return traced.error or Documents(self.documents(traced.value), traced)
 
 
 class MethodOverBase(FlowRetriever):
     """Retriever of the excerpts that a method keeps from the documents of ``base``.
 
-    What the run decided is on the list that comes back, `Documents`: its ``context`` and
-    ``explain()``; the documents themselves carry scores and places only.
+    The returned list, `Documents`, has the decisions of the run in ``context`` and ``explain()``.
+    The documents themselves have only scores and places.
     """
 
     base: Kept[Finder]
@@ -146,7 +146,7 @@ class MethodOverBase(FlowRetriever):
     `TITLE_KEYS`."""
 
     def method_now(self, **options: object) -> Method:
-        """Return the method with the fields as they are at this call."""
+        """Return the method with the current values of the fields."""
         return cast(Method, self.built())
 
     def documents(self, context: Context) -> list[Document]:
@@ -154,32 +154,32 @@ class MethodOverBase(FlowRetriever):
         return to_documents(context, self.ids)
 
     def offer(self) -> Offer:
-        """Return the I/O the method may ask for."""
+        """Return the retrieval, search and generation that the method may call."""
         search, llm = (getattr(self, name, None) for name in ("search", "llm"))
         return Offer.of(self.base, search, llm, self.title_keys)
 
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; equal asks of one call join."""
+        """Return one flow per question; equal requests of one call are joined."""
         offer, methods = self.offer(), self.methods(configs, **options)
         each = zip(methods, inputs, configs, strict=True)
         return [_begun(method, query, offer.to(config)) for method, query, config in each]
 
     def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:
-        """Return the method of each question, one for all unless it has models that are asked."""
+        """Return the method of each question; one for all, unless its own models are Runnables."""
         return [self.method_now(**options)] * len(configs)
 
 
 class Writing(MethodOverBase):
-    """Offer a language model as well."""
+    """Mixin that adds a language model to a retriever."""
 
     llm: Kept[AnyRunnable | None] = None
     """Language model or chain for methods that generate text."""
 
 
 class Searching(Writing):
-    """Offer a web search as well."""
+    """Mixin that adds a web search to a retriever."""
 
     search: Kept[Search | None] = None
     """Search tool, provider, Runnable or callable; None turns web search off."""

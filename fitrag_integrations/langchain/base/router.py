@@ -1,6 +1,6 @@
-"""Route as a flow: ask what decides, then the branch; a batch is one call of each, in any order.
+"""Base class of the routers: call the model that decides, then the chosen branch.
 
-The branch gets what was given under its own question's config, and is streamed where the router is.
+The branch receives the input under its own question's config, and streams if the router streams.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Chosen:
     about: Mapping[str, object]
 
     def config(self, config: RunnableConfig) -> RunnableConfig:
-        """Add the decision to the metadata of the branch's runs."""
+        """Return the config with the decision in the metadata of the branch's runs."""
         metadata = {**(config.get("metadata") or {}), "fitrag": dict(self.about)}
         return RunnableConfig(**{**config, "metadata": metadata})
 
@@ -39,20 +39,20 @@ class Router(StreamedRunnable[Any, Any]):
 
     @abstractmethod
     def route(self, **options: object) -> Route:
-        """Return the function from an input and its config to the flow that chooses.
+        """Return the function from an input and its config to the flow that chooses a branch.
 
-        It is made once for all inputs of a call, and its branches with it. ``options`` are what
-        the caller has to say to the branches.
+        It is built once for all inputs of a call, together with its branches. ``options`` are the
+        caller's keyword arguments for the branches.
         """
 
     def as_key(self) -> Runnable[Any, dict[str, object]]:
-        """Return a Runnable to ``{"key", "input"}``, as the stock ``RouterRunnable`` takes it."""
+        """Return a Runnable that returns ``{"key", "input"}``, as ``RouterRunnable`` expects."""
         return RouteKey(name=f"{type(self).__name__}Key", router=self)
 
     def explained(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig]
     ) -> list[Flow[object]]:
-        """Return the flows of ``inputs``, under ``configs``, that decide and ask no branch."""
+        """Return the flows of ``inputs``, under ``configs``, that decide and call no branch."""
         return _read(
             self.route(),
             inputs,
@@ -63,7 +63,7 @@ class Router(StreamedRunnable[Any, Any]):
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[object]]:
-        """Return one flow per input; what decides is asked once, then each branch."""
+        """Return one flow per input; the deciding model is called once, then each branch."""
 
         def through(given: object, config: RunnableConfig) -> Flow[object]:
             chosen = yield from route(given, config)
@@ -73,20 +73,20 @@ class Router(StreamedRunnable[Any, Any]):
         return list(map(through, inputs, configs))
 
     def source(self, given: object, config: RunnableConfig, **options: Any) -> Flow[Source | Any]:
-        """Return the flow to the branch that is chosen for what is ``given``, under ``config``."""
+        """Return the flow that chooses the branch for the input ``given``, under ``config``."""
         chosen = yield from self.route()(given, config)
         return Source(chosen.branch, chosen.given, chosen.config(config))
 
 
 class RouteKey(FlowRunnable[Any, dict[str, object]]):
-    """Choose a branch of ``router`` and give its name with what it would be given."""
+    """Runnable that chooses a branch of ``router`` and returns its name and its input."""
 
     router: Router
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, object]]]:
-        """Return one flow per input; what decides is asked once."""
+        """Return one flow per input; the deciding model is called once."""
         return _read(
             self.router.route(),
             inputs,

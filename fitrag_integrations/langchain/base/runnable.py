@@ -1,4 +1,4 @@
-"""Runnables that are flows: one input, or a batch in lock step with each input traced alone."""
+"""Base classes of Runnables that run flows, in lock step, with each input traced alone."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ KEYS = ("question", "input", "query")
 """Where the question of a dict is looked for, in this order, unless a key is named."""
 
 
-class Asked(BaseModel):
+class QuestionInput(BaseModel):
     """Input of a component that takes a question."""
 
     question: str = Field(description="The question, as the user asks it.")
 
 
-class AskedOfDocuments(Asked):
+class DocumentsInput(QuestionInput):
     """Input of a component that takes a question and documents."""
 
     documents: list[Document] = Field(description="The documents to work on, best first.")
 
 
 def question_of(given: object, key: str | None = None, *, name: str = "question") -> str:
-    """Find the question, or raise ``InputError`` naming where it was looked for.
+    """Return the question, or raise ``InputError`` naming where it was looked for.
 
-    It is the text itself, a message's, that of the last message of the user in a conversation, or
-    one entry of a dict, whose ``messages`` may be such a conversation.
+    The question is the text itself, the text of a message, the text of the user's last message in a
+    conversation, or an entry of a dict, whose ``messages`` may be a conversation.
     """
     if isinstance(given, BaseMessage):
         given = str(given.text)
@@ -97,7 +97,7 @@ def is_own(kind: type, *names: str) -> bool:
 
 
 class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Output]):
-    """Runnable that answers a batch with one call for all equal asks, each input in its own run."""
+    """Runnable that joins the equal requests of a batch and traces each input as its own run."""
 
     model_config = CONFIG
     _run: ClassVar[str] = "chain"
@@ -108,25 +108,21 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     def flows(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Any]]:
-        """Return one flow per item of ``inputs``, whose I/O runs under its own of ``configs``."""
+        """Return one flow per item of ``inputs``, each under its own item of ``configs``."""
 
     def explained(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig]
     ) -> list[Flow[object]]:
-        """Return the flows of ``inputs`` that ``explain`` runs, each under its own of
-        ``configs``.
-        """
+        """Return the flows that ``explain`` runs for ``inputs``, under ``configs``."""
         return self.flows(inputs, configs)
 
     @property
     def last_run(self) -> Traced[object] | None:
-        """The trace of the run of this object that ended last, None where none has."""
+        """The trace of the last run of this object that ended, or None."""
         return cast("Traced[object] | None", self._state.traced)
 
     def explain(self, input: Input | None = None, config: RunnableConfig | None = None) -> str:
-        """Return what was asked, what came back and what was decided, for ``input`` or last
-        time.
-        """
+        """Run ``input``, or take the last run, and return its requests, answers and decision."""
         if input is not None:
             self._ended(run_many(self.explained([input], [ensure_config(config)])))
         return self._explained()
@@ -145,7 +141,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         return cast(str, self._state.traced.explain())
 
     def result(self, traced: Traced[Any]) -> object:
-        """Return what a flow, here ``traced``, ended with, which may be its exception."""
+        """Return the result of the flow ``traced``, which may be its exception."""
         return traced.outcome
 
     def batch(
@@ -244,9 +240,9 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
 
 
 class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
-    """Answer ``invoke`` and ``ainvoke`` as a batch of one."""
+    """Runnable that answers ``invoke`` and ``ainvoke`` as a batch of one."""
 
-    _takes: ClassVar[type[BaseModel]] = Asked
+    _takes: ClassVar[type[BaseModel]] = QuestionInput
     _gives: ClassVar[type[BaseModel] | None] = None
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
@@ -254,7 +250,7 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
         return self._takes
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """Return the named and described fields of the output, where it is a dict."""
+        """Return the named and described fields of the output, if it is a dict."""
         return self._gives or cast(type[BaseModel], super().get_output_schema(config))
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
@@ -264,7 +260,7 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
     async def ainvoke(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Output:
-        """Run one input without blocking the event loop."""
+        """Async version of `invoke`."""
         if not is_own(type(self), "invoke"):
             return await super().ainvoke(input, config, **kwargs)
         return cast(Output, (await self._ajoined([input], config, **kwargs))[0])
@@ -272,21 +268,21 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
 
 @dataclass(frozen=True)
 class Source:
-    """Where the answers to some requests come from, in parts that ``Backend.convert`` reads."""
+    """Source of the answers to some requests, in pieces that ``Backend.convert`` reads."""
 
     backend: Backend
     given: object
     config: RunnableConfig
 
     def pieces(self, options: Mapping[str, object]) -> Iterator[object]:
-        """Return the pieces as they come; those of a language model without its thoughts."""
+        """Yield the pieces as they arrive; a language model's reasoning is removed."""
         pieces = self.backend.runnable.stream(self.given, self.config, **options)
         if self.backend.convert is text_of:
             return streamed(map(piece_of, pieces))
         return map(self.backend.convert, pieces)
 
     async def apieces(self, options: Mapping[str, object]) -> AsyncIterator[object]:
-        """Return the pieces as they come; those of a language model without its thoughts."""
+        """Yield the pieces as they arrive; a language model's reasoning is removed."""
         convert = self.backend.convert
         read, pieces = (
             (piece_of if convert is text_of else convert),
@@ -298,11 +294,11 @@ class Source:
 
 
 class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
-    """Pass on the pieces of whatever answers in the end."""
+    """Runnable that streams the pieces of the model or branch that answers."""
 
     @abstractmethod
     def source(self, given: Input, config: RunnableConfig, **options: Any) -> Flow[Source | Output]:
-        """Return the flow to what streams, or to a whole answer.
+        """Return the flow that ends in the source to stream, or in a whole answer.
 
         ``given``, ``config`` and ``options`` are those of ``stream``.
         """
@@ -310,13 +306,13 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
     def stream(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Output]:
-        """Decide, then give the pieces of the answer as they come."""
+        """Decide, then yield the pieces of the answer as they arrive."""
         yield from self._streamed().stream(input, config, **kwargs)
 
     async def astream(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Output]:
-        """Decide, then give the pieces of the answer as they come."""
+        """Decide, then yield the pieces of the answer as they arrive."""
         async for piece in self._streamed().astream(input, config, **kwargs):
             yield piece
 
@@ -346,7 +342,7 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 
 
 def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
-    """Show what a flow asks models as child runs under ``config``; Runnables open their own."""
+    """Trace a flow's calls of models as child runs under ``config``; Runnables trace themselves."""
     manager = CallbackManager.configure(config.get("callbacks"))
     if not manager.handlers:
         return (yield from flow)
@@ -372,7 +368,7 @@ def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
 
 
 def ending(outcome: T | Exception) -> Flow[T]:
-    """Return the flow that asks for nothing and ends in an outcome."""
+    """Return the flow that makes no requests and ends in the given outcome."""
     yield from ()
     if isinstance(outcome, Exception):
         raise outcome
@@ -380,7 +376,7 @@ def ending(outcome: T | Exception) -> Flow[T]:
 
 
 def settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
-    """Return the outcomes; raise the first exception unless these are to be returned."""
+    """Return the outcomes; raise the first exception unless exceptions are to be returned."""
     for outcome in outcomes:
         is_error = isinstance(outcome, Exception)
         if isinstance(outcome, BaseException) and not (is_error and return_exceptions):

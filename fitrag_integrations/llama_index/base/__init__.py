@@ -1,1 +1,1 @@
-"""What every drop-in for LlamaIndex stands on."""
+"""Shared base classes of the LlamaIndex components."""

@@ -1,4 +1,4 @@
-"""What the components that are no models of pydantic share: their options are their attributes."""
+"""Base of the components that are not pydantic models: their attributes are their options."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _OURS = __name__.partition(".")[0]
 
 
 class Configured:
-    """Mixin whose public attributes are options: one that is set later is checked, and counts.
+    """Mixin whose public attributes are options, which are checked whenever they are set.
 
-    A name that is no option is refused, because setting it would change nothing; a subclass of your
-    own may set what it likes.
+    A name that is not an option is rejected, because setting it would have no effect. Your own
+    subclasses may set any name.
     """
 
     _ready = False
@@ -52,7 +52,7 @@ class Configured:
 
     @property
     def last_run(self) -> Traced[Any] | None:
-        """The trace of the run of this object that ended last, None where none has."""
+        """The trace of the last run of this object that ended, or None."""
         return self._last
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Any]]:
@@ -60,11 +60,11 @@ class Configured:
         raise NotImplementedError  # not abstract: the framework puts a span around those
 
     def trace_many(self, queries: Sequence[QueryType]) -> list[Traced[Any]]:
-        """Run all ``queries`` in lock step and give their traces; none is raised."""
+        """Run all ``queries`` in lock step and return their traces; no error is raised."""
         return self._noted(run_many(self._asked(queries)))
 
     async def atrace_many(self, queries: Sequence[QueryType]) -> list[Traced[Any]]:
-        """Run all queries in lock step, as ``trace_many``."""
+        """Async version of ``trace_many``."""
         return self._noted(await arun_many(self._asked(queries)))
 
     def _asked(self, queries: Sequence[QueryType], **how: bool) -> list[Flow[Any]]:
@@ -72,7 +72,7 @@ class Configured:
         return list(map(_with_text, bundles, self.flows(bundles, **how)))
 
     def explain(self, query: QueryType | None = None) -> str:
-        """Return what was asked, found and decided, for ``query``, which is run, or last time."""
+        """Run ``query``, or take the last run, and return what was requested, found and decided."""
         last = self._last if query is None else self.trace_many([query])[0]
         return last_of(last).explain()
 
@@ -92,14 +92,14 @@ def _with_text(bundle: QueryBundle, flow: Flow[Any]) -> Flow[Any]:
 
 
 def last_of(traced: Traced[Any] | None) -> Traced[Any]:
-    """Refuse to explain where nothing was run so far."""
+    """Return the last run; raises an error if there was none."""
     if traced is None:
         raise InputError("nothing was run so far: pass a query")
     return traced
 
 
 def bundles_of(queries: Sequence[QueryType]) -> list[QueryBundle]:
-    """Make a bundle of each query; a bundle passes through."""
+    """Convert each query to a bundle; bundles are returned unchanged."""
     if isinstance(queries, str | QueryBundle):
         raise InputError.of("queries", given=queries, allowed="a sequence of queries")
     return [
@@ -111,11 +111,11 @@ def bundles_of(queries: Sequence[QueryType]) -> list[QueryBundle]:
 
 
 def has_own(instance: object, name: str, base: type) -> bool:
-    """Check whether a class gives its own version of a method of ``base``."""
+    """Check whether a class overrides a method of ``base``."""
     # static, because the framework's decorators give another object at each look
     return getattr_static(type(instance), name, None) is not getattr_static(base, name)
 
 
 def is_sync_only(instance: object, name: str, base: type) -> bool:
-    """Check whether a class overrides the sync side of a method of ``base``, and not the async."""
+    """Check whether a class overrides only the sync version of a method of ``base``."""
     return has_own(instance, name, base) and not has_own(instance, f"_a{name[1:]}", base)

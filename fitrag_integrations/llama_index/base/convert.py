@@ -1,17 +1,17 @@
-"""Turn nodes into passages, and excerpts back into new nodes.
+"""Convert nodes to passages, and excerpts to new nodes.
 
-A node given is never written to. A whole node that was only scored comes back as a copy with its
-id, class and relationships, so that evaluators and document stores still know it. A piece comes
-back as a new ``TextNode`` with an id of its own, equal for equal pieces of equal nodes.
+Input nodes are never changed. A whole node that was only scored is returned as a copy with its id,
+class and relationships, so that evaluators and document stores recognize it. A piece is returned as
+a new ``TextNode`` with its own id, equal for equal pieces of equal nodes.
 
-``start_char_idx`` and ``end_char_idx`` of a piece count in the text of its SOURCE node. Where the
-node cut from says where it begins in its own SOURCE document, that document stays the SOURCE and
-the piece's offsets are shifted by ``start_char_idx``; otherwise the node cut from is the SOURCE.
-Offsets that do not span exactly the node's text are taken for unknown. A node with a
-parent is never believed about its own place: LlamaIndex's hierarchical parser counts it in the
-parent and names the document. ``source_id`` in the metadata names the node cut from,
-``source_start`` and ``source_end`` the place in it; of a piece of a piece, the node that the first
-was cut from. All that is written into the metadata is flat and plain, as vector stores want it.
+``start_char_idx`` and ``end_char_idx`` of a piece count in the text of its SOURCE node. If the
+input node has its offsets in its own SOURCE document, that document stays the SOURCE and the
+piece's offsets are shifted by ``start_char_idx``; otherwise the input node is the SOURCE. Offsets
+that do not span exactly the node's text count as unknown. So do the offsets of a node with a
+parent: LlamaIndex's hierarchical parser counts them in the parent but names the document.
+``source_id`` in the metadata names the node cut from, ``source_start`` and ``source_end`` the place
+in it; for a piece of a piece, they refer to the node that the first piece was cut from. Added
+metadata is flat and plain, as vector stores require.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ _STORED = "_node_content"  # where LlamaIndex's vector stores keep a node they m
 
 @dataclass(frozen=True, slots=True)
 class NodePassage(Passage):
-    """Remember the node a passage was made from; equality and ``to_dict`` leave it out."""
+    """Passage with the node it was made from, which equality and ``to_dict`` ignore."""
 
     node: BaseNode | None = field(default=None, compare=False, repr=False)
 
     @property
     def origin(self) -> tuple[Hashable, int] | None:
-        """The document that the node was cut from, and where in it the node begins."""
+        """The document that the node was cut from, and the node's start in it."""
         if self.node is None or trait(self.node, "start_char_idx", int) is None:
             return super(NodePassage, self).origin
         source, start = _source(self.node, self.text)
@@ -83,7 +83,7 @@ class NodePassage(Passage):
 
 
 def passages_of(nodes: Any, title_keys: Iterable[str] | None = None) -> list[Passage]:
-    """Make one passage per node, in order; a node without text gives a blank one.
+    """Convert each node to a passage, in order; a node without text becomes a blank one.
 
     The title is the metadata that the node shows to an embedder (`MetadataMode.EMBED`).
     """
@@ -92,7 +92,7 @@ def passages_of(nodes: Any, title_keys: Iterable[str] | None = None) -> list[Pas
 
 
 def page_of(node: NodeWithScore | BaseNode) -> Passage:
-    """Read a node that a search gave."""
+    """Convert a node of a search result."""
     found = _passage(node if isinstance(node, NodeWithScore) else NodeWithScore(node=node))
     return remade(found, title=title_in(found.metadata, ("title",)))
 
@@ -125,7 +125,7 @@ def _title(node: BaseNode) -> str:
 
 
 def node_of(passage: Passage) -> BaseNode:
-    """Return the node a passage was made from, or make one of its text and metadata."""
+    """Return the node of a passage, or build one from its text and metadata."""
     if isinstance(passage, NodePassage) and passage.node is not None:
         return passage.node
     metadata = plain(passage.metadata)  # a search may give what no node can hold
@@ -141,14 +141,14 @@ def node_of(passage: Passage) -> BaseNode:
 
 
 def stored_passage(node: BaseNode) -> Passage:
-    """Make a passage from whose metadata ``node_of`` gets back the node, but for its embedding."""
+    """Convert a node to a passage from which ``node_of`` restores it, without its embedding."""
     made = _passage(NodeWithScore(node=node))
     kept = node_to_metadata_dict(node, remove_text=True)
     return Passage(made.id, made.text, made.title, made.source, kept)
 
 
 def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
-    """Make nodes of what an index found, with its scores."""
+    """Convert the results of an index to nodes with scores."""
     return [
         NodeWithScore(node=node_of(passage), score=passage.metadata.get("retrieval_score"))
         for passage in passages
@@ -156,7 +156,7 @@ def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
 
 
 def check_ids(ids: Any) -> Ids:
-    """Require one of the two ways to name a piece."""
+    """Require one of the two kinds of ids."""
     return cast(Ids, check_one("ids", ids, get_args(Ids)))
 
 
@@ -168,14 +168,14 @@ def whole_node(excerpt: Excerpt, method: str) -> NodeWithScore:
 
 
 def web_node(passage: Passage, method: str) -> NodeWithScore:
-    """Copy the node of a passage from the web that nobody graded."""
+    """Copy the node of an ungraded passage from the web."""
     node, marked = node_of(passage), _present(passage.metadata, _ADDED)
     copied = _copied(node, {**node.metadata, **marked, "fitrag": method})
     return NodeWithScore(node=copied, score=marked.get("retrieval_score"))
 
 
 def piece_node(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> NodeWithScore:
-    """Make a new node of an excerpt."""
+    """Build a new node from an excerpt."""
     node = node_of(excerpt.passage)
     source, base = _source(node, excerpt.passage.text)
     metadata = _metadata(node, excerpt, method)
@@ -200,10 +200,10 @@ def piece_node(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> NodeWithSc
 def media_nodes(
     given: Sequence[NodeWithScore], context: Context, kept: Iterable[NodeWithScore]
 ) -> Iterator[NodeWithScore]:
-    """Find the images, audios and videos that what was ``kept`` lacks, in the order ``given``.
+    """Return the images, audios and videos of ``given`` that ``kept`` does not contain, in order.
 
-    Those without text stay as they are, because nobody judged them. Of a node of whose text a piece
-    was kept, the piece has the words, and a copy without them the rest.
+    Nodes without text are returned unchanged, because they were not scored. If a piece of a node's
+    text was kept, the node is returned as a copy without text.
     """
     shown = {node.node_id for node in kept}
     cut = {excerpt.passage.id for excerpt in context.excerpts}
@@ -221,12 +221,12 @@ def media_nodes(
 
 
 def noted(flow: Flow[Context]) -> Flow[Context]:
-    """Return a flow whose context notes what nodes came with under the names of what is added."""
+    """Return a flow whose context notes that input nodes already had keys which are added here."""
     return own_noted((yield from flow))
 
 
 def context_nodes(context: Context, ids: Ids = "pieces") -> list[NodeWithScore]:
-    """Make a new node of each excerpt of a context, in its order."""
+    """Build a new node from each excerpt of a context, in its order."""
     return [piece_node(excerpt, context.method, ids) for excerpt in context.excerpts]
 
 

@@ -23,7 +23,7 @@ dispatcher = get_dispatcher(__name__)
 
 
 class Event(BaseEvent):
-    """Go by the name of its class."""
+    """Event that is serialized under the name of its class."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -48,7 +48,7 @@ class CompressionEvent(Event):
 
 
 class RetrievalSkippedEvent(Event):
-    """Event of a query that was not retrieved for, or whose passages were set aside.
+    """Event of a query for which retrieval was skipped or its passages were discarded.
 
     Args:
         query: The query.
@@ -64,17 +64,17 @@ class RetrievalSkippedEvent(Event):
 
 
 class RouteDecisionEvent(Event):
-    """Event of a routed question: which way it was sent, and why.
+    """Event of a routed question: the chosen route, and why it was chosen.
 
     Args:
         query: The question.
-        route: "known" or "unknown" of a gate, else CRAG's action.
+        route: "known" or "unknown" from a gate, else CRAG's action.
         p_known: A gate's probability in [0, 1].
         threshold: The gate's threshold, in [0, 1].
         best_grade: An evaluator's best grade, in [-1, 1].
         upper: The evaluator's upper threshold, in [-1, 1].
         lower: The evaluator's lower threshold, in [-1, 1].
-        notes: What was degraded on the way.
+        notes: What was degraded.
     """
 
     query: str
@@ -89,7 +89,7 @@ class RouteDecisionEvent(Event):
 
 
 def emit_decision(context: Context) -> None:
-    """Report what was decided for a question: a gate's decision or CRAG's action."""
+    """Report the decision on a question: a gate's decision or CRAG's action."""
     decision, query = context.decision, context.question
     if context.action is not None:
         grades, limits = context.details.get("grades"), context.details.get("thresholds")
@@ -114,11 +114,11 @@ def emit_decision(context: Context) -> None:
 
 
 def emit_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithScore]) -> None:
-    """Report the reranking and the compression of a FIT-RAG run, as the two by themselves do.
+    """Report a FIT-RAG run as the events of a reranker and of a compressor.
 
-    The start has the nodes that were scored, with the retriever's scores, the end the best of them,
-    before any was cut. Where all were kept, an own scorer scores their windows only, and there was
-    no reranking.
+    The start event has the scored nodes with the retriever's scores; the end event has the best of
+    them, before any was shortened. If all nodes are kept, a custom scorer scores only their
+    windows, and no reranking is reported.
     """
     values = traced.value.details
     if not isinstance(method, FitRag) or "reranked" not in values:
@@ -162,7 +162,7 @@ def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLa
 
 
 def explanation(context: Context) -> str:
-    """Return one line: what was decided, and by which numbers; empty if nothing was."""
+    """Return one line with the decision and its numbers, or an empty text."""
     heads = ("decision: ", "action: ")
     lines = (line for line in decided(context) if line.startswith(heads))
     return next(lines, "").partition(": ")[2]

@@ -1,8 +1,8 @@
-"""Build the ports of what a caller brings: a retriever, perhaps a search and a language model.
+"""Build ports from the caller's retriever, search and language model.
 
-Each item is asked for by itself, side by side when async, and one that fails is answered with its
-exception, which only its own question hears of. What the framework would run on the event loop,
-because the component has no async side of its own, runs in a thread.
+Each item is a call of its own, and async calls run concurrently. A failed item is answered with its
+exception, which is raised only for its own question. A component without its own async methods runs
+in a thread, because the framework would block the event loop.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def retrieve_port(
     name: str = "retrieve",
     title_keys: Sequence[str] | None = None,
 ) -> Port[str, Any]:
-    """Build the port of a retriever; one that has ``retrieve_many`` gets all queries in a call."""
+    """Build the port of a retriever; ``retrieve_many``, if any, gets all queries at once."""
     if isinstance(base, Port):
         return base
     check_base(base)
@@ -89,7 +89,7 @@ def _lists(found: Sequence[object], read: Callable[[Any], object]) -> list[objec
 
 
 def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[object]]:
-    """Call once per item; what an item raises is its answer."""
+    """Call once per item; an error is the answer of its item."""
 
     def guarded(item: Q) -> object:
         try:
@@ -103,7 +103,7 @@ def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[object]]:
 def aeach(
     acall: Callable[[Q], Awaitable[Any]],
 ) -> Callable[[Sequence[Q]], Awaitable[list[Any]]]:
-    """Await one call per item, at most ``AT_ONCE`` side by side."""
+    """Await one call per item, at most ``AT_ONCE`` at a time."""
 
     async def all_of(items: Sequence[Q]) -> list[object]:
         slots = asyncio.Semaphore(AT_ONCE)
@@ -147,7 +147,7 @@ def search_port(search: object) -> Port[str, Any]:
 
 
 def results(found: object) -> list[Passage]:
-    """Read what ``pages_of`` reads, nodes among it; a tool that reports an error raises it."""
+    """Read search results as ``pages_of`` does, nodes included; raises a tool's reported error."""
     if isinstance(found, ToolOutput):
         if found.is_error:
             raise PortError(f"the search tool {found.tool_name!r} failed: {found.content}")
@@ -163,9 +163,9 @@ def generate_port(llm: object) -> Port[str, str]:
 
 @dataclass(frozen=True)
 class LLMDrafter:
-    """Continue prompts with a LlamaIndex LLM, under the name of its model.
+    """Generator over a LlamaIndex LLM, under the name of its model.
 
-    A ``BaseLLM`` that is no ``LLM`` cannot continue a prompt and raises ``InputError``.
+    A ``BaseLLM`` that is not an ``LLM`` cannot continue a prompt and raises ``InputError``.
     """
 
     llm: LLM
@@ -180,7 +180,7 @@ class LLMDrafter:
         return None if name == "unknown" else name  # what LlamaIndex calls one without a name
 
     def generate(self, prompts: Sequence[str]) -> Sequence[object]:
-        """Continue each prompt; one that fails is answered with its exception."""
+        """Continue each prompt; a failed prompt is answered with its exception."""
         return each(lambda prompt: self.llm.predict(_WRITTEN, text=prompt))(prompts)
 
     async def agenerate(self, prompts: Sequence[str]) -> Sequence[object]:
@@ -192,7 +192,7 @@ class LLMDrafter:
 
 
 def check_model(decider: GateDecision, llm: Any) -> None:
-    """Refuse a decider whose threshold was fitted for another model than the one that answers."""
+    """Require that a gate's threshold was fitted for the model that answers."""
     if isinstance(llm, LLM):
         check_judged(decider, LLMDrafter(llm).name)
     elif llm is not None:
@@ -200,12 +200,12 @@ def check_model(decider: GateDecision, llm: Any) -> None:
 
 
 def stream(llm: LLM, prompt: str) -> Iterator[str]:
-    """Continue a prompt token by token, without the model's thoughts."""
+    """Stream the continuation of a prompt, without the model's reasoning."""
     return streamed(llm.stream(_WRITTEN, text=prompt))
 
 
 async def astream(llm: LLM, prompt: str) -> AsyncIterator[str]:
-    """Continue a prompt token by token, as `stream` does, without blocking the event loop."""
+    """Async version of `stream`."""
     if not blocks(llm):
         return astreamed(await llm.astream(_WRITTEN, text=prompt))
 
@@ -219,7 +219,7 @@ async def astream(llm: LLM, prompt: str) -> AsyncIterator[str]:
 
 
 def blocks(llm: LLM) -> bool:
-    """Check whether the async side of a language model is the framework's: it only calls sync."""
+    """Check whether an LLM's async method is the framework's default, which calls the sync one."""
     name = "achat" if llm.metadata.is_chat_model else "acomplete"
     return isinstance(llm, CustomLLM) and not has_own(llm, name, CustomLLM)
 
@@ -243,7 +243,7 @@ class Caller:
     def ports(self, bundles: Sequence[QueryBundle], *, llm: object = None) -> Ports:
         """Build the ports of one call, so that its questions share them.
 
-        ``llm`` stands in where the caller has none.
+        ``llm`` is used if the caller has no language model.
         """
         chosen = llm if self.llm is None else self.llm
         return Ports(
@@ -254,7 +254,7 @@ class Caller:
 
 
 def settled(found: list[Any], return_exceptions: bool) -> list[Any]:
-    """Return each question's result, or error; without ``return_exceptions`` raise the first."""
+    """Return each question's result or error; raise the first error on request."""
     errors = [one for one in found if isinstance(one, Exception)]
     if errors and not return_exceptions:
         raise errors[0]

@@ -1,4 +1,4 @@
-"""Run a step of a method over the nodes given, as a postprocessor."""
+"""Postprocessor that runs a step of a method on the input nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Model: TypeAlias = Annotated[Any, Field(exclude=True)]
 """A model or a function, which `to_dict` writes only if it is a bundled one."""
 
 
-class AskedOfTexts(BaseModel):
+class TextsArguments(BaseModel):
     """Arguments of a postprocessor's tool."""
 
     question: str = Field(description="The question, as the user asks it.")
@@ -46,8 +46,8 @@ class AskedOfTexts(BaseModel):
 class Postprocessor(FromFitted, BaseNodePostprocessor):
     """Node postprocessor whose fields are the options of the step ``made``.
 
-    LlamaIndex's own pickling drops in silence what cannot be pickled; here everything but the
-    callback manager is kept, and what cannot be raises.
+    LlamaIndex's own pickling silently drops values that cannot be pickled. Here everything except
+    the callback manager is pickled, and a value that cannot be pickled raises an error.
     """
 
     made: ClassVar[Any]
@@ -71,8 +71,8 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the options in plain values, from which `from_dict` builds an equal component.
 
-        A bundled model is written as "embedded". Raises `InputError` for another model or a
-        function, which no plain value can name.
+        A bundled model is written as "embedded". Raises `InputError` for any other model and for
+        functions, which have no plain form.
         """
         values = super().to_dict(**kwargs)
         for name, value in self._set().items():
@@ -87,11 +87,11 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
 
     @property
     def last_run(self) -> Traced[Context] | None:
-        """The trace of the run of this object that ended last, None where none has."""
+        """The trace of the last run of this object that ended, or None."""
         return cast("Traced[Context] | None", self._state.traced)
 
     def step(self) -> Any:
-        """Return the step with the options as they are now."""
+        """Return the step, built with the current options."""
         options = {name: getattr(self, name) for name in option_names(self.made)}
         return self._state.built(self.made, options)
 
@@ -100,7 +100,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
         name: str | None = None,
         description: str = "Keep what matters in documents for a question.",
     ) -> FunctionTool:
-        """Return a tool for agents, which answers with the numbered passages kept.
+        """Return a tool for agents that returns the numbered passages kept.
 
         Args:
             name: Name of the tool; None is that of the class.
@@ -115,7 +115,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
 
         return tool_of(
             self,
-            AskedOfTexts,
+            TextsArguments,
             lambda question, documents: self.postprocess_nodes(
                 nodes(documents), query_str=question
             ),
@@ -182,7 +182,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
         query_bundle: QueryBundle | None = None,
         query_str: str | None = None,
     ) -> Compression:
-        """Run it on `nodes` for a query, and return what was kept and dropped, with the reasons.
+        """Run on `nodes` for a query, and return what was kept and dropped, with the reasons.
 
         The query is `query_bundle` or, as in `postprocess_nodes`, a text `query_str`. The
         `Compression` prints in a few lines with `explain()` and shows itself in a notebook.

@@ -27,26 +27,27 @@ NAMES = {"context_str": "context", "query_str": "question"}
 
 
 def prompt(name: str) -> PromptTemplate:
-    """Return the prompt of that ``name``, for instance as the ``text_qa_template`` of a
-    synthesizer.
+    """Return the prompt named ``name``, for example as a synthesizer's ``text_qa_template``.
 
-    It is filled with ``context_str`` and ``query_str``, as LlamaIndex does, or with ``context`` and
-    ``question``, and, where it has one, with ``draft``; see ``prompt_named`` for the names. What
-    fills it is never read as a template. Raises ``InputError`` for an unknown name.
+    Its variables are ``context_str`` and ``query_str``, as in LlamaIndex, or ``context`` and
+    ``question``, and in some prompts ``draft``; see ``prompt_named`` for the names. Inserted text
+    is never read as a template. Raises ``InputError`` for an unknown name.
     """
     return PromptTemplate(prompt_named(name), template_var_mappings=dict(NAMES))
 
 
 @dataclass(frozen=True)
 class Written:
-    """Write a context with a prompt of LlamaIndex's, or with ours where nothing is to refer to."""
+    """Template that renders a context with a LlamaIndex prompt, or ours if nothing was kept."""
 
     prompt: BasePromptTemplate
     alone: bool = False
     """Whether the question stands by itself, and no passages are shown."""
 
     def render(self, context: Context) -> str:
-        """Fill ``{context_str}`` and ``{query_str}``, or what the prompt maps them to."""
+        """Fill ``{context_str}`` and ``{query_str}``, or the variables that the prompt maps them
+        to.
+        """
         if not (context.excerpts or self.alone):
             return context.prompt()
         passages = render_passages(context)
@@ -54,7 +55,7 @@ class Written:
 
 
 def as_template(template: Any, *, alone: bool = False) -> Template | None:
-    """Accept a prompt of LlamaIndex's, a template of ours, the name of one, or a text to fill.
+    """Accept a LlamaIndex prompt, a template of this package, its name, or a text with fields.
 
     A text has {context_str} and {query_str}, or {context} and {question}; with ``alone``, the
     question only.
@@ -76,10 +77,11 @@ def numbered_nodes(
 ) -> str:
     """Return nodes as the numbered lines of a prompt, one number for each.
 
-    A line begins with the title that is read of the node's metadata, else its source or file, else
-    its id unless that was generated (a UUID). Pieces of one source share a number where `sources`
-    holds it; the numbers are those `cite_nodes` resolves when it is given the same. Sources that
-    are not in the title, and ids, are not counted in the `max_tokens` of a drop-in.
+    A line begins with the title in the node's metadata, or else with its source or file, or else
+    with its id, unless that was generated (a UUID). Pieces of one source share a number if
+    `sources` contains it. `cite_nodes` resolves these numbers if it is given the same nodes and
+    sources. Sources that are not in the title, and ids, are not counted in the `max_tokens` of a
+    drop-in.
 
     Args:
         nodes: The nodes to show, in the order of their numbers.
@@ -89,7 +91,7 @@ def numbered_nodes(
         One text; "(No passage was found.)" where there are no nodes.
 
     Raises:
-        InputError: If something is no node.
+        InputError: If an item is not a node.
     """
     return numbered(_excerpts(nodes, sources))
 
@@ -101,7 +103,7 @@ def cite_nodes(
     sources: Sequence[BaseNode | NodeWithScore] = (),
     by_source: bool = False,
 ) -> Cited:
-    """Find what an answer cites of the nodes that its prompt numbered.
+    """Return the citations of an answer whose prompt numbered these nodes.
 
     Args:
         nodes: The nodes of the prompt, in its order.
@@ -148,15 +150,15 @@ def tool_of(
     component returned.
 
     Args:
-        component: What the tool is made of.
+        component: Component that the tool wraps.
         schema: The arguments.
-        call: Function that takes them.
-        acall: Async version of it.
-        name: Name of the tool; None is that of the component's class.
+        call: Function that takes these arguments.
+        acall: Async version of `call`.
+        name: Name of the tool; the name of the component's class by default.
         description: When an agent is to call it.
 
     Returns:
-        The tool, which refuses arguments that are missing or not in the schema.
+        A tool that rejects missing arguments and arguments that are not in the schema.
     """
 
     def text(output: Any) -> str:

@@ -1,4 +1,4 @@
-"""Retrievers that are flows: one query, or a batch of them in lock step."""
+"""Base classes of the retrievers, which run one flow per query, in lock step."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from fitrag_integrations.types import Context
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FlowRetriever(Configured, BaseRetriever):
-    """Answer every way a retriever is called from flows that end in a context.
+    """Retriever that answers every kind of call from flows that end in a context.
 
-    A subclass that overrides ``_retrieve`` or ``_aretrieve`` answers one query at a time by it, in
-    batches too.
+    A subclass that overrides ``_retrieve`` or ``_aretrieve`` answers one query at a time with it,
+    also in batches.
     """
 
     callback_manager: CallbackManager | None = None  # type: ignore[assignment]
@@ -57,12 +57,12 @@ class FlowRetriever(Configured, BaseRetriever):
         super().__post_init__()
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
-        """Return one flow per query of ``bundles``; equal asks of one call join."""
+        """Return one flow per query of ``bundles``; equal requests of one call are joined."""
         ports = self._caller.ports(bundles)
         return [noted(self._method(bundle.query_str, ports)) for bundle in bundles]
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
-        """Write what was found as nodes; ``NotImplementedError`` in this base."""
+        """Convert the results to nodes; ``NotImplementedError`` in this base."""
         raise NotImplementedError  # not abstract: the framework puts a span around those
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -77,10 +77,10 @@ class FlowRetriever(Configured, BaseRetriever):
     def retrieve_many(
         self, queries: Sequence[QueryType], *, return_exceptions: bool = False
     ) -> list[Any]:
-        """Retrieve for all queries in lock step: their asks to one model make one batch.
+        """Retrieve for all queries in lock step, with one batch per model.
 
-        Gives a list of nodes per query. The first failure is raised, or, with
-        ``return_exceptions``, stands in the place of its query's nodes.
+        Returns a list of nodes per query. The first error is raised or, with ``return_exceptions``,
+        each error is returned in place of its query's nodes.
         """
         bundles = bundles_of(queries)
         if has_own(self, "_retrieve", FlowRetriever):
@@ -92,7 +92,7 @@ class FlowRetriever(Configured, BaseRetriever):
     async def aretrieve_many(
         self, queries: Sequence[QueryType], *, return_exceptions: bool = False
     ) -> list[Any]:
-        """Retrieve for all queries in lock step, as ``retrieve_many``."""
+        """Async version of ``retrieve_many``."""
         bundles = bundles_of(queries)
         if any(has_own(self, name, FlowRetriever) for name in ("_retrieve", "_aretrieve")):
             return settled(await aeach(self.aretrieve)(bundles), return_exceptions)
@@ -125,10 +125,10 @@ def _started(bundles: Sequence[QueryBundle]) -> None:
 class MethodOverBase(FromFitted, FlowRetriever):
     """Retriever of the excerpts that a method keeps from the nodes of ``base``.
 
-    An empty list means that nothing was worth showing. What the run decided is in
-    ``explain()`` and ``last_run``; the nodes themselves carry scores and places only. With
-    ``ids="source"`` a node has its source's id instead of one of its own, for evaluators that match
-    by id: of several pieces of one source LlamaIndex then keeps the first.
+    An empty list means that no node is worth showing. The decisions of the run are in ``explain()``
+    and ``last_run``; the nodes themselves have only scores and places. With ``ids="source"`` a node
+    has the id of its source, for evaluators that match by id. LlamaIndex then keeps only the first
+    of several pieces of one source.
     """
 
     made: ClassVar[Any]
@@ -154,7 +154,7 @@ class MethodOverBase(FromFitted, FlowRetriever):
         return cast(Method, made(**{name: getattr(self, name) for name in option_names(made)}))
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
-        """Write the excerpts as nodes, in their order."""
+        """Convert the excerpts to nodes, in their order."""
         return context_nodes(context, self.ids)
 
     def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:

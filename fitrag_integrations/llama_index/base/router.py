@@ -1,4 +1,4 @@
-"""What the query engines share: batches, streams, responses, and the engines routed to."""
+"""Base classes of the query engines: batches, streams, responses, and routing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from fitrag_integrations.values.excerpt import unique
 
 @dataclass(frozen=True)
 class Routed:
-    """Response of another engine, and the context with the decision that led to it."""
+    """Response of another engine, with the context of the decision that led to it."""
 
     context: Context
     response: Any
@@ -64,10 +64,10 @@ class Routed:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Router(FromFitted, Configured, BaseQueryEngine):
-    """Answer by a flow that decides and asks an engine; batches run in lock step.
+    """Query engine that runs a flow, which decides and queries another engine.
 
-    A subclass that overrides ``_query`` or ``_aquery`` answers one query at a time by it, in
-    batches too.
+    Batches run in lock step. A subclass that overrides ``_query`` or ``_aquery`` answers one query
+    at a time with it, also in batches.
     """
 
     callback_manager: Any = None
@@ -78,7 +78,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
         super().__post_init__()
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``; with ``alone`` its answer may be a stream."""
+        """Return one flow per query of ``bundles``; if ``alone``, the answer may be a stream."""
         raise NotImplementedError
 
     def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
@@ -93,10 +93,10 @@ class Router(FromFitted, Configured, BaseQueryEngine):
     def query_many(
         self, queries: Sequence[QueryType], *, return_exceptions: bool = False
     ) -> list[Any]:
-        """Decide for all queries in lock step, in one batch per model, and answer each.
+        """Decide for all queries in lock step, in one batch per model, and answer each query.
 
-        Gives a response per query, in order. The first failure is raised, or, with
-        ``return_exceptions``, stands in the place of its query's response.
+        Returns a response per query, in order. The first error is raised or, with
+        ``return_exceptions``, each error is returned in place of its query's response.
         """
         bundles = bundles_of(queries)
         if has_own(self, "_query", Router):
@@ -109,7 +109,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
     async def aquery_many(
         self, queries: Sequence[QueryType], *, return_exceptions: bool = False
     ) -> list[object]:
-        """Decide for all queries in lock step, as ``query_many``; engines answer side by side."""
+        """Async version of ``query_many``; engines answer concurrently."""
         bundles = bundles_of(queries)
         if has_own(self, "_query", Router) or has_own(self, "_aquery", Router):
             return settled(await aeach(self.aquery)(bundles), return_exceptions)
@@ -153,7 +153,7 @@ def _started(bundles: Sequence[QueryBundle]) -> None:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class WritingRouter(Router):
-    """Router whose language model answers what no engine does, streamed on request."""
+    """Router whose language model answers the queries that no engine does."""
 
     llm: Any = None
     streaming: bool = False
@@ -208,7 +208,7 @@ class WritingRouter(Router):
 
 @dataclass(eq=False, repr=False)
 class Deciding(FromFitted, Configured):
-    """Options of the decision whether the model knows the answer."""
+    """Mixin with the options of the decision whether the model knows the answer."""
 
     gate: Any = None
     _: KW_ONLY
@@ -233,8 +233,8 @@ class Deciding(FromFitted, Configured):
     def decided(self, question: str) -> Flow[Context]:
         """Return the flow for a ``question`` that ends in a context without excerpts.
 
-        Whatever its decision says, the rest is the caller's. The prompt of a known question is the
-        no-retrieval one. Raises `InputError` without a gate and a language model.
+        The caller acts on the decision. A known question has the no-retrieval prompt. Raises
+        `InputError` without a gate and a language model.
         """
         decider = self._decider
         llm = self.llm
@@ -255,10 +255,11 @@ class Deciding(FromFitted, Configured):
 
 
 def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
-    """Make the response; ``tokens``, a generator of either kind, makes it a streaming one.
+    """Build the response; ``tokens``, a sync or async generator, makes it a streaming one.
 
-    That of another engine is left as it is, but for what was decided; what that engine itself
-    reported under ``fitrag`` moves to ``fitrag["engine"]``. Raises what the flow ended with.
+    The response of another engine is returned with only the decision added; that engine's own
+    metadata under ``fitrag`` moves to ``fitrag["engine"]``. Raises the error that ended the flow,
+    if any.
     """
     outcome = traced.value
     context = outcome if isinstance(outcome, Context) else outcome.context
@@ -280,7 +281,7 @@ def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
 
 
 def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
-    """Return in plain values what was decided, what was noted, and which steps were run."""
+    """Return the decision, the notes and the steps as plain values."""
     context = own_noted(context)
     values: dict[str, Any] = summary(context)
     values["queries"] = list(context.queries)
@@ -296,7 +297,7 @@ def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Handed:
-    """A question for an engine.
+    """Question for an engine.
 
     ``nodes`` None is a plain query; else the engine synthesizes from them and, if ``searches``,
     from what it retrieves itself behind them, each node once.
@@ -314,17 +315,15 @@ def check_engine(field: str, engine: object) -> BaseQueryEngine:
 
 
 def can(engine: BaseQueryEngine, name: str) -> bool:
-    """Check whether an engine has its own ``retrieve`` or ``synthesize``; the base's only
-    raises.
-    """
+    """Check whether an engine overrides ``retrieve`` or ``synthesize``, which raise in the base."""
     return has_own(engine, name, BaseQueryEngine)
 
 
 def engine_port(name: str, engine: Any, *, alone: bool) -> Port[Handed, Any]:
     """Build the port of an engine.
 
-    One with ``query_many`` gets its plain queries in a call, unless the question came ``alone``:
-    then it may be answered with a stream.
+    An engine with ``query_many`` gets its plain queries in one call, unless the question is
+    ``alone``, since it may then be answered with a stream.
     """
     call, acall = each(partial(_ask, engine)), aeach(partial(_aask, engine))
     if alone or not hasattr(engine, "query_many"):

@@ -1,4 +1,4 @@
-"""What the papers compare with, each a method on the same flow engine; names load on first use."""
+"""Baselines of the papers, each a method; names load on first use."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ NEVER = RetrievalDecision(False, why="this method never retrieves")
 
 @dataclass(frozen=True)
 class Vanilla(Generating):
-    """The language model answers the question without passages, in one call.
+    """Baseline in which the language model answers without passages, in one call.
 
     The papers' baseline without retrieval (FIT-RAG, section 5.1).
 
@@ -80,7 +80,7 @@ class GenRead(Generating):
     """GenRead: the language model writes a document, then answers from it: two calls, no retrieval.
 
     The document is the one excerpt of the context; its passage is marked by
-    `metadata["generated"]`. Where none is written, the question is answered without.
+    `metadata["generated"]`. If no document is written, the question is answered without one.
 
     Args:
         document_tokens: Maximum tokens of the document; a longer one is cut, with a note.

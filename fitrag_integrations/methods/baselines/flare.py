@@ -36,21 +36,21 @@ SENTENCES = PromptTemplate(
 
 @runtime_checkable
 class Continuer(Protocol):
-    """Go on with answers that were begun (FLARE, section 3.2).
+    """Language model that continues answers and returns token probabilities (FLARE, section 3.2).
 
     An async twin `acontinue_with_logprobs` is optional.
 
-    A beginning is what was written of the answer to its prompt so far, blank at first.
+    A beginning is the text of the answer so far, blank at first.
     """
 
     def continue_with_logprobs(
         self, prompts: Sequence[str], beginnings: Sequence[str], /
     ) -> Sequence[Continuation]:
-        """Continue answers that were begun.
+        """Continue answers that have been begun.
 
         Args:
             prompts: The prompts.
-            beginnings: What was written of the answer to each prompt so far.
+            beginnings: Text of the answer to each prompt so far.
 
         Returns:
             One continuation for each.
@@ -65,7 +65,7 @@ CONTINUES = (
 
 
 def continue_port(model: object) -> Port[tuple[str, str], Continuation]:
-    """Build the port of a continuer, whose items are (prompt, beginning) pairs."""
+    """Build the port of a continuer; its items are (prompt, beginning) pairs."""
     verb = "continue_with_logprobs"
     return pair_port("continue", model, verb, argument="model", allowed=CONTINUES)
 
@@ -86,13 +86,12 @@ STOPPED = "the language model did not go on"
 class Flare(Generating):
     """FLARE: write sentence by sentence, and retrieve for a sentence with an unlikely token.
 
-    After the last retrieval the rest is used unchanged, with a note where it is doubtful. Where the
-    model writes nothing, the question itself is retrieved for. The caller's language model is not
-    called.
+    After the last retrieval the rest is used unchanged, with a note if it is doubtful. If the model
+    writes nothing, the query is the question itself. The caller's language model is not called.
 
     Args:
         model: Object with `continue_with_logprobs`, such as `models.Continuer`.
-        threshold: A sentence with a token below this probability is retrieved for.
+        threshold: A sentence with a token below this probability triggers a retrieval.
         mask: Tokens below this probability are left out of the query.
         rounds: Maximum number of retrievals.
         k: Passages of each retrieval.
@@ -158,5 +157,5 @@ class Flare(Generating):
 
 
 def masked(tokens: Tokens, mask: float) -> str:
-    """Write a sentence without its tokens less likely than `mask` (section 3.2.2)."""
+    """Return a sentence without its tokens less likely than `mask` (section 3.2.2)."""
     return " ".join("".join(text if chance >= mask else " " for text, chance in tokens).split())

@@ -62,7 +62,7 @@ class Gating(Checked):
 
 @dataclass(frozen=True)
 class Gated(IKnow):
-    """Method behind a gate that runs another method for unknown questions: `IKnow` (IK, section 3).
+    """Method that runs another method behind a gate: `IKnow` under another name (IK, section 3).
 
     Args:
         gate: Gate with `p_known(questions, drafts)`; None asks the caller's
@@ -82,9 +82,9 @@ class SelfEval(Checked):
     """Self-Eval: the language model says whether it knows the answer; if not, another method runs.
 
     Args:
-        model: Model that is asked. One with `p_yes` returns a probability; any other replies Yes or
-            No. None is the caller's.
-        draft: Show the model an answer of its own first.
+        model: Model to query. A model with `p_yes` returns a probability; any other replies Yes or
+            No. Defaults to the caller's language model.
+        draft: Whether to show the model its own answer first.
         threshold: A question is known above this probability.
         method: Method run for an unknown question; None is direct retrieval.
         on_error: "retrieve" retrieves if the call fails or the reply is neither Yes nor No, "raise"
@@ -140,13 +140,13 @@ class SelfEval(Checked):
 
 @dataclass(frozen=True)
 class Targ(Gating):
-    """Retrieve only where the model is unsure of its own first tokens.
+    """Method that retrieves only if the model is unsure of its own first tokens (TARG).
 
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
         kind: "margin", "entropy" or "likelihood" of the first tokens.
-        threshold: A question is known above this number; None is 0.5, which means little before
-            one was fitted (`fitrag calibrate`).
+        threshold: A question is known above this number; 0.5 by default, which means little until a
+            threshold is fitted (`fitrag calibrate`).
         method: Method run for an unknown question; None is direct retrieval.
         on_error: "retrieve" retrieves if the drafter fails, "raise" raises the error.
     """
@@ -170,7 +170,7 @@ class Targ(Gating):
 class NeighbourGate:
     """Gate by the fraction of the `k` nearest questions of a bank that were known (SKR-kNN).
 
-    A question without any neighbour has a `PortError` in the place of its number.
+    A question without neighbors gets a `PortError` in place of a number.
     """
 
     bank: Bank
@@ -178,7 +178,7 @@ class NeighbourGate:
     draft_tokens: int = field(init=False, default=0)
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | PortError]:
-        """Return the share of each question, in [0, 1]; drafts are not looked at."""
+        """Return the fraction of known neighbors per question, in [0, 1]; drafts are not used."""
         return [_share(known) for known in self.bank.neighbours(list(questions), self.k)]
 
     async def ap_known(
@@ -193,7 +193,7 @@ class NeighbourGate:
 
 @dataclass(frozen=True)
 class SkrKnn(Gating):
-    """Retrieve unless more than `threshold` of the `k` nearest questions were known.
+    """Method that retrieves unless more than `threshold` of the nearest questions were known.
 
     Args:
         bank: `QuestionBank`, or an object with `neighbours(questions, k)` that returns for each

@@ -1,9 +1,9 @@
 """ITER-RETGEN (Shao et al., Findings of EMNLP 2023, arXiv:2305.15294).
 
-Round t asks the retriever with the question and what was generated in round t - 1, and generates
-anew from all that was retrieved, taken as a whole. Simplified: the prompt has no worked examples,
-and the rounds end early where a generation repeats the last, since all that follows would too.
-Left out: distilling a reranker into the retriever (the paper's section on adapting retrieval).
+Round t retrieves with the question and the text generated in round t - 1, and generates again from
+all retrieved passages together. Simplified: the prompt has no worked examples, and the rounds end
+early if a generation repeats the last one, since all later ones would too. Left out: distilling a
+reranker into the retriever (the paper's section on adapting retrieval).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fitrag_integrations.types import Context
 class IterRetgen(Generating):
     """ITER-RETGEN: retrieve with the last generation, and generate again.
 
-    A round whose generation or retrieval fails is the last, and what the one before it wrote
-    is the answer. `details["rounds"]` has the query, the passages' ids and the generation of each.
+    A round whose generation or retrieval fails is the last, and the answer is the text of the round
+    before. `details["rounds"]` has the query, the passages' ids and the generation of each.
 
     Args:
-        rounds: Maximum number of rounds; they end early where a generation repeats.
+        rounds: Maximum number of rounds; they end early if a generation repeats.
         k: Passages of each round.
         accumulate: Also read the passages of earlier rounds.
         answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.

@@ -1,9 +1,9 @@
 """REFEED (Yu et al., 2023, arXiv:2305.14002): answer, retrieve with the answer, answer again.
 
-The answer written without help is appended to the question for the retrieval, and shown to the
-language model with the passages to be refined. The paper's two additions are options: several
-first answers (`samples`, of which only a language model that samples gives different ones), and
-the ensemble, which keeps the more likely of the answers before and after (`model`). Simplified: the
+The answer written without passages is appended to the question for the retrieval, and is shown to
+the language model together with the passages, to be refined. The paper's two additions are options:
+several first answers (`samples`, which differ only if the language model samples), and the
+ensemble, which keeps the more likely of the answers before and after (`model`). Simplified: the
 passages of several queries are taken in turns, since the paper does not say how they are merged.
 """
 
@@ -18,7 +18,13 @@ from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.baselines.flare import continue_port, measured
 from fitrag_integrations.methods.prompts import PLAIN, READ
-from fitrag_integrations.methods.writing import NO_ANSWER, Generating, Reply, Rounds, expanded_query
+from fitrag_integrations.methods.writing import (
+    NO_ANSWER,
+    Generated,
+    Generating,
+    Rounds,
+    expanded_query,
+)
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Passage
 from fitrag_integrations.values.prompt import PromptTemplate
@@ -34,14 +40,14 @@ REFINE = PromptTemplate(
 
 @dataclass(frozen=True)
 class Refeed(Generating):
-    """REFEED: answer, retrieve with question and answer together, and refine the answer.
+    """REFEED: answer, retrieve with the question and the answer, and refine the answer.
 
-    A question without a first answer is retrieved for by itself.
+    Without a first answer, the query is the question alone.
 
     Args:
         k: Passages that the refined answer reads.
-        samples: First answers, generated in one call; each different one is retrieved for, and the
-            first is refined.
+        samples: First answers, generated in one call; each distinct one is used for a retrieval,
+            and the first is refined.
         model: Object with `continue_with_logprobs`, which turns the ensemble on: it writes both
             answers in place of the caller's language model, and the one of higher mean
             log-probability is used. None is no ensemble.
@@ -91,7 +97,7 @@ class Refeed(Generating):
 
     def _written(
         self, prompts: Sequence[str], ports: Ports
-    ) -> Flow[tuple[list[Reply], list[float]]]:
+    ) -> Flow[tuple[list[Generated], list[float]]]:
         """Write answers, with their mean log-probabilities where a model reports them."""
         if self.model is None:
             replies = yield from self.write_all(prompts, ports, "answer")
@@ -99,7 +105,7 @@ class Refeed(Generating):
         port, items = continue_port(self.model), [(prompt, "") for prompt in prompts]
         made, failed = yield from self.asked(port, items, NO_ANSWER, lambda one: one)
         if failed:
-            return [Reply("", failed)] * len(prompts), [-math.inf] * len(prompts)
+            return [Generated("", failed)] * len(prompts), [-math.inf] * len(prompts)
         written = [measured(one) for one in made]
         means = [math.fsum(one.logprobs) / max(1, len(one.logprobs)) for one in written]
         return [self.read(one.text, "answer") for one in written], means

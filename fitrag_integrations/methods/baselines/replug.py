@@ -19,9 +19,9 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.prompts import PLAIN, READ
 from fitrag_integrations.methods.writing import (
     NO_ANSWER,
+    Generated,
     Generating,
     Prompt,
-    Reply,
     Rounds,
     reply_text,
 )
@@ -35,9 +35,9 @@ UNSCORED = "not all passages have a retrieval score: all weigh the same"
 
 @dataclass(frozen=True)
 class Replug(Generating):
-    """Answer from the first `k` passages at once, each weighted by its retrieval score.
+    """REPLUG: answer from the first `k` passages at once, each weighted by its retrieval score.
 
-    The caller's language model is not called. Where a passage has no score, all weigh the same,
+    The caller's language model is not called. If a passage has no score, all have the same weight,
     with a note.
 
     Args:
@@ -79,7 +79,7 @@ class Replug(Generating):
         prompts = [work.prompt(self.template, [one]) for one in passages] or [work.prompt(PLAIN)]
         item = tuple(prompts), weights or (1.0,)
         texts, failed = yield from self.asked(self._port, [item], NO_ANSWER, reply_text)
-        reply = Reply("", failed) if failed else self.read(texts[0], "answer")
+        reply = Generated("", failed) if failed else self.read(texts[0], "answer")
         work.notes += reply.notes
         pairs = zip(passages, weights, strict=True)
         excerpts = [Excerpt.whole(passage, score=weight) for passage, weight in pairs]
@@ -91,7 +91,7 @@ class Replug(Generating):
 
 
 def softmax(scores: Sequence[float]) -> tuple[float, ...]:
-    """Turn scores into weights that sum to 1."""
+    """Compute weights that sum to 1 from scores."""
     parts = [math.exp(score - max(scores)) for score in scores]
     total = math.fsum(parts)
     return tuple(part / total for part in parts)

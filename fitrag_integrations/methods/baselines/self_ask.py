@@ -65,13 +65,13 @@ OTHER_FORM = "the language model asked no follow-up question: the question itsel
 class SelfAsk(Generating):
     """Self-Ask: the language model asks follow-up questions, each answered from passages.
 
-    A question the model asks again, and the last round, end in asking for the final answer. A reply
-    in another form, or none, ends in an answer from what was found so far, or from a retrieval with
-    the question itself. `details["follow_ups"]` has questions and answers.
+    The final answer is requested after the last round, or when the model repeats a question. If a
+    reply is missing or has another form, the answer comes from the passages found so far, or from a
+    retrieval with the question itself. `details["follow_ups"]` has questions and answers.
 
     Args:
         rounds: Maximum number of follow-up questions.
-        k: Passages that a follow-up question is answered from.
+        k: Passages per follow-up question.
         answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
         count_tokens: Counts the tokens of a text; None estimates them.
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
@@ -123,15 +123,15 @@ class SelfAsk(Generating):
 
 
 def written(steps: Sequence[Step]) -> str:
-    """Write the steps in the form of the prompt's examples."""
+    """Format the steps as in the prompt's examples."""
     lines = [f"Follow up: {one}\nIntermediate answer: {other}\n" for one, other in steps]
     return " Yes.\n" + "".join(lines) if lines else ""
 
 
 def read_step(text: str) -> tuple[str, str]:
-    """Read a follow-up question, or a final answer, whichever comes first; both blank if neither.
+    """Return the next follow-up question or the final answer, whichever comes first; blank if none.
 
-    What stands behind an "Intermediate answer:" was made up and is not read.
+    Text after an "Intermediate answer:" was made up by the model and is ignored.
     """
     invented = _INVENTED.search(text)
     own = text[: invented.start()] if invented else text

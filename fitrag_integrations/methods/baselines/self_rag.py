@@ -61,13 +61,13 @@ def check_tokens(field: str, given: object) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Reflection(Record, Checked):
-    """An answer, and the probability of each reflection token where one was written.
+    """Answer with the probability of each reflection token that was written.
 
     Args:
         text: The answer.
         tokens: Probability in [0, 1] of each token as the model spells it, such as "[Retrieval]" or
-            "[Utility:5]"; kinds that were not written are left out.
-        logprob: Mean log-probability of the tokens of the text; None where it is not known.
+            "[Utility:5]"; kinds that were not written are missing.
+        logprob: Mean log-probability of the tokens of the text; None if unknown.
     """
 
     text: Text = ""
@@ -81,15 +81,15 @@ class Reflection(Record, Checked):
 
     @property
     def likelihood(self) -> float:
-        """Return e to the mean log-probability; 0 where it is not known."""
+        """Return the exponential of the mean log-probability; 0 if it is unknown."""
         return 0.0 if self.logprob is None else math.exp(self.logprob)
 
 
 @runtime_checkable
 class Reflector(Protocol):
-    """Answer each question from its passage, or without one, with reflection tokens.
+    """Model that answers questions, with or without a passage, with reflection tokens.
 
-    An async twin `areflect` is optional.
+    An async version, `areflect`, is optional.
     """
 
     def reflect(self, items: Sequence[Item], /) -> Sequence[Reflection]:
@@ -103,14 +103,14 @@ def reflect_port(model: object) -> Port[Item, Reflection]:
 
 
 def retrieval_share(made: Reflection) -> float | None:
-    """Return [Retrieval]'s probability over that of it and [No Retrieval]; None without either."""
+    """Return P([Retrieval]) / (P([Retrieval]) + P([No Retrieval])); None if both are missing."""
     yes = made.tokens.get("[Retrieval]", 0.0)
     both = yes + made.tokens.get("[No Retrieval]", 0.0)
     return yes / both if both else None
 
 
 def critique(made: Reflection) -> dict[str, float]:
-    """Return relevance, support and utility: the mean worth of each kind's tokens, 0 without."""
+    """Return the scores of relevance, support and utility, each a weighted mean over its tokens."""
     means = {}
     for kind, worth in WORTH.items():
         chances = {name: made.tokens.get(name, 0.0) for name in worth}
@@ -131,7 +131,7 @@ class SelfRag(Generating):
         model: Object with `reflect(items)`, or a callable; see `Reflector`.
         threshold: Retrieve above this probability of [Retrieval] against [No Retrieval], or if
             neither was written.
-        k: Passages that are answered from.
+        k: Passages to answer from, one answer each.
         weights: Weights of relevance, support and utility.
         answer_tokens: Maximum tokens of the answer; a longer one is cut, with a note.
         count_tokens: Counts the tokens of a text; None estimates them.

@@ -1,1 +1,1 @@
-"""Methods by name and over one another, and what `fitrag fit` found."""
+"""Methods by name, methods over methods, and the results of `fitrag fit`."""

@@ -1,7 +1,7 @@
-"""Build methods by name, and put one over another.
+"""Build methods by name, and compose them.
 
-A gate takes the method behind it as `method`; `Over` gives a method the excerpts of another one in
-place of what is retrieved.
+A gate takes the method behind it as `method`. `Over` passes the excerpts of one method to another
+in place of retrieved passages.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NAMES: Mapping[str, str] = {
 
 
 class MethodPort(Port[str, Sequence[Passage]]):
-    """Answer each query with the excerpts ``method`` keeps, asking ``ports`` (CRAG, appendix B.3).
+    """Port that answers each query with the excerpts kept by ``method`` (CRAG, appendix B.3).
 
-    The inner method's asks are those of the outer flow: its driver answers them, joins them with
-    other questions', and shows them in the trace. Notes and decisions of the inner method are not
-    handed on. An error of the inner flow is one of the outer flow's.
+    The inner method's requests belong to the outer flow: its driver answers them, joins them with
+    those of other questions, and shows them in the trace. Notes and decisions of the inner method
+    are not passed on. An error of the inner flow is raised in the outer flow.
 
     Args:
         method: The inner method.
@@ -68,7 +68,7 @@ class MethodPort(Port[str, Sequence[Passage]]):
 
 
 def as_passage(excerpt: Excerpt) -> Passage:
-    """Make a passage of an excerpt, with the source and the metadata of the one it is cut from.
+    """Convert an excerpt to a passage, with the source and metadata of the original passage.
 
     ``source_id``, ``start_index``, ``end_index`` and ``relevance_score`` are added to these.
     """
@@ -102,14 +102,14 @@ class _Running:
 
 @dataclass(frozen=True)
 class Over:
-    """Run a method over what another one keeps, which stands in the place of its retrieval.
+    """Method that runs over the excerpts of another method instead of retrieved passages.
 
     Both use the caller's search and language model, and share calls with other questions. The
-    selection of the context begins with what the inner method dropped, and why.
+    selection of the context begins with the items that the inner method dropped, with the reasons.
 
     Args:
         method: Method that ends in the context, such as `FitRag()`.
-        retriever: Method whose excerpts the first one gets as passages.
+        retriever: Method whose excerpts `method` receives as passages.
     """
 
     method: Method
@@ -138,14 +138,14 @@ class Over:
 
 
 def method_from(name: str, /, **fields: object) -> Method:
-    """Build a method by its name; blanks, `-`, `_` and case do not count.
+    """Build a method by its name, ignoring blanks, `-`, `_` and case.
 
     Args:
         name: Name of a method, such as "crag" or "self-ask".
         **fields: Fields of its class.
 
     Raises:
-        InputError: If the name or a field is unknown; the message lists those that are allowed.
+        InputError: If the name or a field is unknown; the message lists the valid ones.
 
     Example:
         >>> method_from("crag", top_n=3).top_n

@@ -1,8 +1,8 @@
-"""Read what `fitrag fit` wrote: the settings, the thresholds, and whose they are.
+"""Read the output of `fitrag fit`: the settings, the thresholds, and their models.
 
-Everything in the folder was chosen with one language model: another one is refused by its name.
-Models in it are loaded when something is made of them, and so are the modules of methods and gates:
-every drop-in imports this one.
+Everything in the folder was chosen with one language model; a model with another name is rejected.
+Models, methods and gates are loaded only when they are used, because every component imports this
+module.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ WITHOUT = PromptTemplate(
 
 @dataclass(frozen=True)
 class FittedTemplate:
-    """Prompt of what was fitted: the passages, the bare question, or that nothing was found.
+    """Prompt of the fitted method: the passages, the bare question, or that nothing was found.
 
-    The bare question is for one that the gate found known, and for a context no method made.
+    The bare question is used for known questions, and for a context that no method produced.
     """
 
     name: str = "fitted"
 
     def render(self, context: Any) -> str:
-        """Return the prompt that belongs to a context."""
+        """Render the prompt that fits a context."""
         skipped = context.decision is not None and not context.decision.retrieve
         bare = WITHOUT if skipped or not context.method else NOTHING_FOUND
         return (WITH if context.excerpts else bare).render(context)
@@ -57,7 +57,7 @@ class FittedTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Fitted(Record):
-    """Folder that `fitrag fit` wrote.
+    """Settings in a folder that `fitrag fit` wrote.
 
     `recipe` is the method that was chosen: its name under `method`, the folder of its scorer, and
     its other fields as they stand; `gate` is `neighbours`,
@@ -82,7 +82,7 @@ class Fitted(Record):
 
     @classmethod
     def read(cls, folder: str | Path) -> Self:
-        """Read a folder; raises `InputError` naming what is not one."""
+        """Read a folder; raises `InputError` naming the invalid part."""
         path = Path(folder) / NAME
         try:
             given = jsonl.loads(path.read_text(encoding="utf-8"))
@@ -94,12 +94,12 @@ class Fitted(Record):
             raise InputError.of("fitted", given=str(folder), allowed=allowed) from error
 
     def write(self) -> None:
-        """Write it into its folder, whole or not at all."""
+        """Write the settings into their folder atomically."""
         values = {name: value for name, value in self.to_dict().items() if name != "folder"}
         write_whole(Path(self.folder) / NAME, json.dumps(values, indent=2) + "\n")
 
     def check(self, llm: str | None, *, allow_other_model: bool = False) -> None:
-        """Raise `ThresholdMismatchError` for the name of another language model; None passes."""
+        """Raise `ThresholdMismatchError` if another language model is named; None passes."""
         own = self.llm  # either may name its provider: `openai:gpt-5-mini`
         same = llm in (None, own) or own.endswith(f":{llm}") or str(llm).endswith(f":{own}")
         if same or allow_other_model:
@@ -111,7 +111,7 @@ class Fitted(Record):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the retriever alone was found best."""
+        """Whether the plain retriever was found best."""
         return bool(self.recipe["method"] == "direct")
 
     def method(self, llm: object = None) -> Method:
@@ -126,7 +126,7 @@ class Fitted(Record):
         return IKnow(decider.gate, threshold=decider.threshold, method=made)
 
     def decider(self, llm: object = None) -> Decider | None:
-        """Return the gate with its threshold, None where none was chosen."""
+        """Return the gate with its threshold, or None."""
         if not self.gate:
             return None
         from fitrag_integrations.methods.baselines.gated import NeighbourGate
@@ -149,9 +149,9 @@ class Fitted(Record):
         return Decider(gate, threshold=self.threshold.value)
 
     def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:
-        """Return what a drop-in with options of these `names` is made with.
+        """Return the arguments for a component with options of these `names`.
 
-        Raises `InputError` where nothing in the folder is for it.
+        Raises `InputError` if the folder has no settings for it.
         """
         if "method" in names:
             return {"method": self.method(llm)} | _if("template", names, FittedTemplate())
@@ -173,7 +173,7 @@ class Fitted(Record):
         raise self._nothing("retrievers, rerankers, compressors, gates, and what runs a method")
 
     def changed(self, passages: Collection[str]) -> str:
-        """Return what is new and what is gone among the hashes of passages; blank for nothing."""
+        """Return a sentence on the passages that were added or removed, by hash; blank if none."""
         if self.corpus is None:
             return ""
         before = set(jsonl.loads((Path(self.folder) / CORPUS).read_text(encoding="utf-8")))
@@ -205,7 +205,7 @@ def _if(name: str, names: Collection[str], value: object) -> dict[str, Any]:
 
 
 class FromFitted:
-    """Mixin of both frameworks' drop-ins with the constructor `from_fitted`."""
+    """Mixin that adds the constructor `from_fitted` to components of both frameworks."""
 
     @classmethod
     def from_fitted(
@@ -216,20 +216,20 @@ class FromFitted:
         allow_other_model: bool = False,
         **given: Any,
     ) -> Self:
-        """Build the component from what `fitrag fit` found.
+        """Build the component with the settings that `fitrag fit` chose.
 
         Args:
             folder: The folder that `fitrag fit` wrote.
             llm: The language model that will answer.
-            allow_other_model: Accept a model of another name than the fit was made for.
-            given: All other arguments of the component.
+            allow_other_model: Accept a model other than the one that the fit was made for.
+            given: Further arguments of the component.
 
         Returns:
             The component.
 
         Raises:
             ThresholdMismatchError: If the fit was made for another model.
-            InputError: If nothing in the folder is for this class.
+            InputError: If the folder has no settings for this class.
         """
         fitted, made = Fitted.read(folder), getattr(cls, "made", None)
         names = {*getattr(cls, "model_fields", ()), *signature(cls).parameters}

@@ -1,7 +1,7 @@
 """FIT-RAG's reranker and compressor as plain functions over texts (section 4.4).
 
-``rerank`` and ``compress``, exported by ``fitrag_integrations`` itself, do what the drop-ins of
-both frameworks do, with the same defaults.
+``rerank`` and ``compress``, exported by ``fitrag_integrations`` itself, work like the components of
+both frameworks and have the same defaults.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def explain_compression(
     passages: Sequence[Passage],
     **settings: Any,
 ) -> Compression:
-    """Compress passages as `TokenReducer` does (FIT-RAG, section 4.4.2), and show the reasons.
+    """Compress passages as `TokenReducer` does (FIT-RAG, section 4.4.2), and return the reasons.
 
     Args:
         question: The question; not blank.
-        passages: What to compress.
+        passages: Passages to compress.
         **settings: Arguments of `compress`, such as `max_tokens`, `scorer` and `window`.
 
     Raises:
@@ -48,7 +48,7 @@ Text: TypeAlias = str | Passage | Row
 
 
 class Excerpts(list[Excerpt]):
-    """Excerpts that a plain function kept, best first, with the run that chose them.
+    """List of the excerpts that `rerank` or `compress` kept, best first, with the run.
 
     A slice or a copy is a plain list.
 
@@ -73,7 +73,7 @@ class Excerpts(list[Excerpt]):
         return self.traced.value
 
     def explain(self, *, dropped: bool = False) -> str:
-        """Return a few lines: what was kept, what was left out, and which steps were run.
+        """Return a few lines: what was kept, what was left out, and the steps.
 
         Args:
             dropped: List everything that was dropped, with the reason.
@@ -228,7 +228,7 @@ def _chosen(step: Step, query: str, passages: Sequence[Passage]) -> Excerpts:
 
 
 def as_passages(texts: Iterable[Text], title_keys: Sequence[str] | None = None) -> list[Passage]:
-    """Return a passage for each text; raise `InputError` naming the first that is none."""
+    """Convert each text to a passage; raise `InputError` naming the first that is invalid."""
     if isinstance(texts, str | bytes | Mapping | Passage) or not isinstance(texts, Iterable):
         raise InputError.of("texts", given=texts, allowed="a list of texts, not a single one")
     return [retitled(_as_passage(at, text), title_keys) for at, text in enumerate(texts)]

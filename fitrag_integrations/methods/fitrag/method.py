@@ -1,10 +1,10 @@
 """FIT-RAG (arXiv 2403.14374): retrieve, score, decide, rerank, reduce (Algorithms 1 and 3).
 
-`reduction` is everything after retrieval, and what the drop-ins of both frameworks, the plain
-functions, the verbs and the service run. The language model that answers is left to the caller, who
-gets a ``Context`` to prompt it with. Where Algorithm 3 as printed contradicts its text and Figure
-5, this follows the text: the whole prefix of sub-documents is kept, not the last alone, and
-everything when the detector never agrees.
+`reduction` is everything after retrieval. The components of both frameworks, the plain functions,
+the commands and the service all run it. The caller prompts the language model that answers with the
+resulting ``Context``. Algorithm 3 as printed contradicts its text and Figure 5; this follows the
+text: the whole prefix of sub-documents is kept, not only the last one, and everything is kept if no
+prefix is sufficient.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ MAX_PASSAGES, MAX_SENTENCES = 1000, 5000
 def reduction(
     plan: Plan, question: str, passages: Sequence[Passage], recognize: Recognize | None = None
 ) -> Flow[Context]:
-    """Return the flow from passages to the best of them or, with windows, of their sentences.
+    """Return the flow that reduces passages to the best of them or, with windows, of their
+    sentences.
 
     Args:
-        plan: How they are scored, ranked and reduced.
+        plan: Settled options of scoring, ranking and reduction.
         question: The question; not blank.
-        passages: What was found, in the retriever's order.
-        recognize: Decides from the labels of all passages whether they are needed; None always
-            needs them.
+        passages: Retrieved passages, in the retriever's order.
+        recognize: Decides from the labels of all passages whether they are needed; None if they
+            always are.
     """
     check_text("question", question, blank=False)
     found, selection = check_many("passages", passages, Passage), Selection()
@@ -166,7 +167,7 @@ def _budget(
 
 @dataclass(frozen=True)
 class Reranking(RankingOptions):
-    """Rerank whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1)."""
+    """Reranker of whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1)."""
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Return the flow that ends in the best ``passages`` for a ``question``, best first."""
@@ -175,9 +176,9 @@ class Reranking(RankingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenReducer(FitRagOptions):
-    """Rerank passages to the `top_n` best, and reduce these to few excerpts (FIT-RAG, section 4.4).
+    """Reducer of passages: rerank to the `top_n` best, keep few excerpts (FIT-RAG, section 4.4).
 
-    `FitRag` without retrieval: equal passages give equal excerpts.
+    It is `FitRag` without retrieval; for equal passages both keep equal excerpts.
 
     Example:
         >>> TokenReducer(max_tokens=800).plan.window
@@ -198,12 +199,12 @@ class FitRag(FitRagOptions):
     Args:
         gate: A ``Recognizer``, called with the scores of all retrieved passages as in the paper; or
             a ``Gate`` or ``Decider``, called before anything is retrieved: a question whose
-            ``p_known`` is above the gate's ``threshold`` (0.5 where it has none) is not retrieved
-            for. None always retrieves.
+            ``p_known`` is above the gate's ``threshold`` (0.5 if it has none) needs no retrieval.
+            None always retrieves.
 
     Raises:
         InputError: If an option is out of range.
-        ThresholdMismatchError: If gate or detector were fitted for another scorer.
+        ThresholdMismatchError: If the gate or the detector was fitted for another scorer.
 
     Example:
         >>> FitRag(top_n=5, max_tokens=800).top_n
@@ -222,20 +223,20 @@ class FitRag(FitRagOptions):
     def as_published(cls, scorer: Any = None, **options: Any) -> Self:
         """Build the method of the paper: windows of three sentences, one of a passage, a detector.
 
-        Windows start one sentence apart and are read as texts of their own; the order is that of
-        the labels' sum alone.
+        Windows start one sentence apart and are scored as separate texts. The order is by the sum
+        of the labels alone.
 
         Args:
             scorer: Object with ``score(pairs)``; None is the bundled one.
-            **options: Other options, such as the ``gate``, which overrule these.
+            **options: Other options, such as ``gate``; they override the preset.
         """
         return cls(scorer, **{"window": 3, "prior": 0.0, **options})
 
     @cached_property
     def one_each(self) -> FitRag:
-        """The same for a caller who takes one piece of each of k passages.
+        """Return a copy of the method for a caller who takes one piece of each of k passages.
 
-        What would stop earlier applies only where it was set.
+        Options that would return fewer apply only if they are set.
         """
         share = None if self.max_share == "auto" else self.max_share
         detector = False if self.detector is None else self.detector

@@ -1,4 +1,4 @@
-"""FIT-RAG's options, and the plan that they settle (FIT-RAG, sections 4.2 to 4.4)."""
+"""Options of FIT-RAG, and the plan that they resolve to (FIT-RAG, sections 4.2 to 4.4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEAST = 64
 
 @runtime_checkable
 class SentenceScorer(Protocol):
-    """Scores each passage, and each of its spans, [start, end) in its text."""
+    """Scorer of passages and of their spans, [start, end) in the text."""
 
     def score_sentences(
         self, items: Sequence[Sentences], /
@@ -36,24 +36,25 @@ class SentenceScorer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a reduction does, with nothing left open. None is always "no limit" or "no detector".
+    """Resolved options of a reduction, in which None always means "no limit" or "no detector".
 
     Args:
-        port: What scores: passages, or with `one_pass` passages with the spans of their windows.
+        port: Port of the scorer: of passages, or with `one_pass` of passages with the spans of
+            their windows.
         weight: Weight of ``llm_prefer`` against ``has_answer``.
-        prior: Weight of what is known before anything is scored.
+        prior: Weight of the order of retrieval and of shared words.
         top_n: Passages that the reranker keeps.
         min_score: Lowest score kept.
         deduplicate: Whether copies are left out.
-        notes: What is to be told of the models.
+        notes: Notes on the models.
         window: Sentences in a window; 0 keeps passages whole, which is reranking alone.
-        one_pass: Whether windows are judged in the pass over their passage.
-        per_passage: Windows that represent a passage.
+        one_pass: Whether windows are scored in the same pass as their passage.
+        per_passage: Maximum number of windows of a passage.
         detector: Decides when the excerpts are enough.
         max_tokens: Budget of tokens.
-        max_share: Fraction of the tokens that is kept at most.
+        max_share: Maximum fraction of the tokens to keep.
         least: Tokens that this fraction always allows.
-        of_chosen: Whether it is that of the `top_n` passages; else of all that were found.
+        of_chosen: Whether the fraction is of the `top_n` passages; else of all passages.
         counter: Counts the tokens of a text.
     """
 
@@ -76,19 +77,19 @@ class Plan:
 
     @property
     def cut_so(self) -> dict[str, Any]:
-        """The scorer and the windows, which a detector is trained for."""
+        """The scorer and the windows, which a detector must have been trained for."""
         scorer, windows = model_name(self.port), {"window": self.window, "stride": STRIDE}
         return {"scorer": scorer, **windows, "per_passage": self.per_passage}
 
     def details(self) -> dict[str, object]:
-        """Return the numbers, as they were settled, for a context."""
+        """Return the resolved numbers, for a context."""
         names = ["weight", "prior", "top_n", "min_score"]
         names += ["window", "per_passage", "max_tokens", "max_share"] if self.window else []
         return {name: getattr(self, name) for name in names}
 
 
 def check_part(field: str, value: object) -> float:
-    """Require a part of a whole, in (0, 1]."""
+    """Require a fraction, in (0, 1]."""
     try:
         part = check_number(field, value, low=0, high=1)
     except InputError:
@@ -105,20 +106,19 @@ def check_detector(field: str, detector: Detector) -> Detector:
 
 @dataclass(frozen=True)
 class RankingOptions(Checked):
-    """Options of everything that ranks passages by the two labels (FIT-RAG, section 4.4.1).
+    """Options of components that rank passages by the two labels (FIT-RAG, section 4.4.1).
 
     Args:
         scorer: Object with ``score(pairs)``; None is the bundled one.
         top_n: Passages that the reranker keeps, best first; None keeps all but blank ones.
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
-        prior: Weight, in [0, 1], of what is known before anything is scored: in the order of
-            passages, their places in the order given, which is the retriever's, and by shared
-            words, and an identifier of the question that few of them hold; in that of windows, half
-            of it divided by the place of their passage. What it puts before something that the
-            scorer finds better gets the score of that. None is 0.1 for the bundled scorer, 0 for
-            another.
-        min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all, but for a pruner the
-            threshold of its own for sentences.
+        prior: Weight, in [0, 1], of what does not come from the scorer. Passages are ranked also by
+            the retriever's order, by shared words, and by identifiers of the question that few of
+            them contain. Windows are ranked also by the rank of their passage, with half the weight
+            divided by that rank. An item that is moved before a better-scored one gets its score.
+            None is 0.1 for the bundled scorer and 0 for any other.
+        min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all; a pruner uses its own
+            threshold for sentences.
         deduplicate: Keep passages of equal text and title, and text that chunks of one source
             share, once: the best-scored.
 
@@ -140,11 +140,11 @@ class RankingOptions(Checked):
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan that the options settle, made once."""
+        """The resolved options, computed once."""
         return self.resolve()
 
     def resolve(self) -> Plan:
-        """Settle what the options leave open, by what the scorer can do."""
+        """Resolve the options left open, by the capabilities of the scorer."""
         port, prior = score_port(self.scorer), self.prior
         if prior is None:
             prior = DEFAULTS.prior if model_name(port) == EMBEDDED_SCORER.name else 0.0
@@ -161,7 +161,7 @@ class RankingOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class FitRagOptions(Counting, RankingOptions):
-    """Options of FIT-RAG (sections 4.2 to 4.4), and with them of the token reducer.
+    """Options of FIT-RAG (sections 4.2 to 4.4) and of its token reducer.
 
     Passages are scored and ranked. The `top_n` best are cut into windows of `window` sentences,
     which are scored too. Of the windows, best first, those below `min_score` go, then all after the
@@ -205,7 +205,7 @@ agrees | all |
     detector: Annotated[Detector, check_detector] | Literal[False] | None = None
 
     def resolve(self) -> Plan:
-        """Settle what the options leave open, by what the scorer can do."""
+        """Resolve the options left open, by the capabilities of the scorer."""
         plan = super().resolve()
         port, low, share = plan.port, self.min_score, self.max_share
         one_pass = reads_once(port) and self.window in (None, DEFAULTS.window)
@@ -236,26 +236,26 @@ agrees | all |
 
 
 def score_port(scorer: Scorer | None = None) -> ScorePort:
-    """Build the port of a scorer; without one, of the embedded scorer, loaded when first asked."""
+    """Build the port of a scorer; by default of the bundled scorer, loaded at first use."""
     given = EMBEDDED_SCORER if scorer is None else scorer_of(scorer)
     return port_of("score", given, "score", argument="scorer")
 
 
 def reads_once(port: Port[Any, Any]) -> bool:
-    """Check whether the scorer behind a port can judge windows from one reading."""
+    """Check whether a port's scorer can score windows in the same pass as their passage."""
     return can(port.owner, "score_sentences") or can(port.owner, "ascore_sentences")
 
 
 def sentence_port(port: Port[Any, Any]) -> Port[Any, Any]:
-    """Build the port of the scorer behind a port, for passages with spans."""
+    """Build the port of a scorer for passages with spans."""
     return port_of("score_sentences", port.owner, "score_sentences", argument="scorer")
 
 
 def detect_port(detector: Detector) -> Port[Any, float]:
     """Build the port of a detector.
 
-    One with ``eligible_among`` is asked with pairs of the scores kept and those left out, any other
-    with the scores kept.
+    A detector with ``eligible_among`` is called with pairs of the scores kept and left out, any
+    other with the scores kept.
     """
     verb = "eligible_among" if hasattr(detector, "eligible_among") else "eligible"
     return port_of("detect", detector, verb, argument="detector")

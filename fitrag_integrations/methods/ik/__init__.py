@@ -1,1 +1,1 @@
-"""IK (arXiv 2412.11536): whether the language model knows the answer by itself."""
+"""IK (arXiv 2412.11536): does the language model know the answer without retrieval?"""

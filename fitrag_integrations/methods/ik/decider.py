@@ -1,8 +1,8 @@
-"""Decide for a question whether to retrieve, before anything is retrieved (IK, section 3).
+"""Decide whether to retrieve for a question, before anything is retrieved (IK, section 3).
 
-The flow every gate is asked by: the model's own first words where the gate wants them, the gate's
-number, a threshold. What to do with the decision is left to the caller. FIT-RAG's recognizer,
-which wants the scores of what was retrieved, is not asked here but inside `FitRag`.
+Every gate is called by this flow: write a draft if the gate reads one, call the gate, compare its
+number with a threshold. The caller acts on the decision. FIT-RAG's recognizer requires the scores
+of retrieved passages, so `FitRag` calls it itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNKNOWN = "{model} does not seem to know it"
 
 @dataclass(frozen=True, slots=True)
 class Decided(Record, Checked):
-    """A decision, and the draft it was based on if the gate needs one.
+    """Decision, with the draft it was based on if the gate reads one.
 
     Args:
         decision: Whether to retrieve, and why.
@@ -51,14 +51,14 @@ class Decided(Record, Checked):
 
 @dataclass(frozen=True)
 class GateDecision(Checked):
-    """A gate with its inputs; base of whatever calls a gate before retrieval.
+    """Gate with its inputs; base class of everything that calls a gate before retrieval.
 
     `gate` None is `AskGate` over the caller's language model. `drafter` is a `Drafter`, or writes
-    the draft from a prompt: an object with `generate`, a callable, a `Port`. It is asked only by a
-    gate whose `draft_tokens` is not 0; None is the gate's own `drafter`, where it has one.
-    `threshold` None is the gate's, or 0.5. With `on_error` "retrieve" a gate or drafter that fails,
-    and a blank draft, end in the decision to retrieve, whose `why` names what failed; "raise"
-    raises it. A threshold that was fitted for another model is refused unless `allow_other_model`.
+    the draft from a prompt: an object with `generate`, a callable, a `Port`. It is called only if
+    the gate's `draft_tokens` is not 0; None is the gate's own `drafter`, if it has one. `threshold`
+    None is the gate's, or 0.5. With `on_error` "retrieve", a failing gate or drafter and a blank
+    draft lead to the decision to retrieve, and `why` names the failure; "raise" raises the error. A
+    threshold that was fitted for another model is rejected unless `allow_other_model` is set.
     """
 
     gate: Gate | None = None
@@ -78,9 +78,9 @@ class GateDecision(Checked):
     def decided(self, question: str, llm: object = None) -> Flow[Decided]:
         """Return the flow that ends in the decision; it never retrieves.
 
-        Where there is no gate, `llm` is asked. The flow raises `InputError` for a blank question
-        and where there is neither, and `ThresholdMismatchError` where the gate's threshold was
-        fitted for another model than the drafter's, at any `on_error`.
+        Without a gate, `llm` is called. The flow raises `InputError` for a blank question or if
+        both are missing. It raises `ThresholdMismatchError`, whatever `on_error` is, if the gate's
+        threshold was fitted for a model other than the drafter's.
         """
         check_text("question", question, blank=False)
         gate = self._gate(llm)
@@ -142,7 +142,7 @@ class Decider(GateDecision):
         on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
             `why` names the failure; "raise" raises it.
         allow_other_model: Accept a threshold that was fitted for another model.
-        llm: Language model that is asked where there is no gate, as `AskGate` takes it.
+        llm: Language model to call if there is no gate, as for `AskGate`.
 
     Raises:
         InputError: If an argument is of the wrong kind or out of range, or neither `gate` nor `llm`
@@ -163,15 +163,15 @@ class Decider(GateDecision):
 
 
 def limit_of(gate: object, given: float | None = None) -> float:
-    """Find the threshold in use: the one given, else the gate's own, else 0.5."""
+    """Return the threshold in use: the one given, else the gate's own, else 0.5."""
     found = trait(gate, "threshold", object) if given is None else given
     return 0.5 if found is None else check_number("threshold", found)
 
 
 def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecision:
-    """Compare a gate's answer with a threshold: known, and not retrieved for, iff it is above.
+    """Compare a gate's number with a threshold: a question is known iff it is above.
 
-    ``model`` names in the reason whose knowledge was judged, which need not be that of the
+    ``model`` is named in the reason as the model whose knowledge was judged; it may differ from the
     language model that will answer.
     """
     number = check_number("p_known", p_known, low=0.0, high=1.0)
@@ -181,9 +181,9 @@ def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecis
 
 
 def check_judged(decider: GateDecision, answers: str | None) -> None:
-    """Refuse a decider whose threshold was fitted for another model than the one that `answers`.
+    """Require that a gate's threshold was fitted for the model that `answers`.
 
-    Nothing is refused where that has no name, or where the caller gave a threshold.
+    A model without a name passes, and so does a threshold that the caller gave.
     """
     if answers is not None and decider.threshold is None:
         check_fitted(decider.gate, answers, allow_other_model=decider.allow_other_model)

@@ -1,4 +1,4 @@
-"""Gates that need no training: by a draft's token probabilities, or by asking the model.
+"""Gates that need no training: by a draft's token probabilities, or by querying the model.
 
 `MarginGate` and `EntropyGate` follow TARG (Wang et al., 2025, arXiv:2511.09803), which gates on the
 first tokens of a draft; its margin is a link of the logit gap, ours the gap of the two
@@ -45,12 +45,12 @@ DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompt
 
 @dataclass(frozen=True)
 class FlowGate(Checked, ABC):
-    """Gate by a flow per question, all in lock step.
+    """Gate that runs one flow per question, all in lock step.
 
-    A question is known above `threshold`, in [0, 1]; None is that of `fitted`, which is refused for
-    another model than it was fitted for unless `allow_other_model`. `draft_tokens` 0 asks nobody
-    for a draft. A question that fails has its exception in the place of its number; the others are
-    answered.
+    A question is known above `threshold`, in [0, 1]; None is that of `fitted`, which is rejected
+    for any model other than its own unless `allow_other_model` is set. With `draft_tokens` 0 no
+    draft is requested. A question that fails gets its exception in place of a number; the others
+    are answered.
     """
 
     _: KW_ONLY
@@ -72,16 +72,18 @@ class FlowGate(Checked, ABC):
 
     @abstractmethod
     def known(self, question: str, draft: str) -> Flow[float]:
-        """Return the flow to one question's number, in [0, 1]; a blank draft is written first."""
+        """Return the flow that ends in one question's number, in [0, 1]; writes a draft if it is
+        blank.
+        """
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | Exception]:
-        """Return for each question how sure the model is, in [0, 1]."""
+        """Return the model's confidence for each question, in [0, 1]."""
         return [trace.outcome for trace in run_many(self._flows(questions, drafts))]
 
     async def ap_known(
         self, questions: Sequence[str], drafts: Sequence[str]
     ) -> list[float | Exception]:
-        """Async version of `p_known`, in [0, 1], in [0, 1] too, without blocking the event loop."""
+        """Async version of `p_known`, in [0, 1]."""
         return [trace.outcome for trace in await arun_many(self._flows(questions, drafts))]
 
     def _flows(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Flow[float]]:

@@ -15,7 +15,7 @@ from fitrag_integrations.types import Context
 
 @dataclass(frozen=True)
 class IKnow(GateDecision):
-    """Retrieve only for questions that the language model does not know (IK, sections 3 and 4.2).
+    """Method that retrieves only for unknown questions (IK, sections 3 and 4.2).
 
     A known question ends in a context without excerpts, whose prompt is the no-retrieval one.
 

@@ -1,7 +1,7 @@
 """ITRG: retrieve with what was generated, generate with what was retrieved (ITRG, section 2).
 
-Each round asks the retriever with the question and the last document, and has the language model
-write the next document.
+Each round retrieves with the question and the last document, and the language model writes the next
+document from the passages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 @dataclass(slots=True)
 class Round:
-    """One round: its query, ``R_t``, what of it is new, and the document ``y_t`` after it."""
+    """One round: query, passages ``R_t``, the new ones of these, and the document ``y_t``."""
 
     query: str = ""
     passages: Sequence[Passage] = ()
@@ -66,7 +66,7 @@ class Round:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Compare as exact match does: without case, punctuation, articles and extra blanks."""
+    """Check whether answers are equal without case, punctuation, articles and extra blanks."""
     words = [re.findall(r"\w+", answer.casefold()) for answer in (one, other)]
     left, right = ([word for word in each if word not in _ARTICLES] for each in words)
     return left == right and bool(left)
@@ -76,7 +76,7 @@ STOPS = ("rounds", "empty", "unchanged")
 
 
 def check_stops(field: str, given: str | Iterable[str]) -> tuple[str, ...]:
-    """Require names of what ends the rounds, one or several."""
+    """Require one or several names of stopping conditions."""
     names = check_many(field, (given,) if isinstance(given, str) else given, str)
     return tuple(str(check_one(field, name, STOPS)) for name in names)
 
@@ -90,19 +90,19 @@ class ITRG(Generating):
             "refresh" writes each from all passages of its round.
         rounds: Maximum number of rounds.
         k: Usable passages of each retrieval.
-        stop: What else ends the rounds, one or several: "empty", a round that finds nothing new;
-            "unchanged", an answer that repeats the last one. With "rounds" alone they end early
-            only where all further ones would repeat the last.
+        stop: Further stopping conditions, one or several: "empty", a round that finds nothing new;
+            "unchanged", an answer that repeats the last one. With "rounds" alone the rounds end
+            early only if all later ones would repeat the last.
         answers: "caller" leaves the final answer to the caller, whose prompt reads the last
             document; "last" writes it here, "each" one for every round. "unchanged" needs one in
             every round.
         demonstrations: (question, document, answer) triples to show the language model.
-        document_tokens: Tokens that a document is cut to.
-        answer_tokens: Tokens that an answer is cut to.
+        document_tokens: Maximum tokens of a document; a longer one is truncated.
+        answer_tokens: Maximum tokens of an answer; a longer one is truncated.
         deduplicate: Count equal texts of a retrieval once.
         count_tokens: Counts the tokens of a text; None estimates them.
-        on_error: "degrade" leaves a question with what it has, and a note, where the language model
-            or a later retrieval fails; "raise" raises the error.
+        on_error: "degrade" keeps the results so far, with a note, if the language model or a later
+            retrieval fails; "raise" raises the error.
 
     Raises:
         InputError: If an option is out of range.

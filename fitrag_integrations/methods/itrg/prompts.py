@@ -1,4 +1,4 @@
-"""ITRG's prompts with demonstrations or without (ITRG, sections 2.3 and 3.1)."""
+"""ITRG's prompts, with or without demonstrations (ITRG, sections 2.3 and 3.1)."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Demonstration(Record, Checked):
     passages: Strings = ()
 
     def written(self) -> str:
-        """Write the example as the document prompts show it."""
+        """Format the example for the document prompts."""
         shown = [Excerpt.whole(Passage(text, text)) for text in self.passages]
         given = f"Passage:\n{render_excerpts(shown)}\n" if shown else ""
         return f"{given}Question: {self.question}\nDocument: {self.document}\n\n"
 
     def answered(self) -> str:
-        """Write the example as the answer prompt shows it."""
+        """Format the example for the answer prompt."""
         return f"Document: {self.document}\nQuestion: {self.question}\nAnswer: {self.answer}\n\n"
 
 
@@ -74,7 +74,7 @@ def document_prompt(
     document: str = "",
     demonstrations: Sequence[Demonstration] = (),
 ) -> str:
-    """Write the prompt for a document: refine's where there is an earlier one, else refresh's."""
+    """Return the prompt for a document: "refine" if there is an earlier one, else "refresh"."""
     template = _shown(
         ITRG_REFINE if document else ITRG_REFRESH, [one.written() for one in demonstrations]
     )

@@ -1,4 +1,4 @@
-"""SlimPLM (arXiv 2402.12052): a small proxy decides when and what to retrieve."""
+"""SlimPLM (arXiv 2402.12052): a small proxy model decides when and what to retrieve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims and queries in what SlimPLM's rewriter wrote: tags, JSON or lines.
+"""Parse the claims and queries of SlimPLM's rewriter: tags, JSON or lines.
 
 Each reading yields events in the order of the text: what a part is, and its body; `parsed` puts the
 parts together.
@@ -56,30 +56,30 @@ _PAIR = re.compile(
 )
 
 
-class Reading(NamedTuple):
-    """The grammar a text was parsed in, its events, and what had to be repaired."""
+class ParsedReply(NamedTuple):
+    """Result of parsing a text: the grammar, the events, and the repairs."""
 
     grammar: str
     events: list[Event]
     repairs: list[str]
 
 
-def readings(body: str) -> Iterator[Reading]:
-    """Read a text in each form it may have, the expected ones first."""
+def readings(body: str) -> Iterator[ParsedReply]:
+    """Parse a text in each form it may have, the expected ones first."""
     if "<" in body:
         yield by_tags(body)
     if "{" in body or "[" in body:
-        yield Reading("json", list(_by_json(body)), [AS_JSON])
+        yield ParsedReply("json", list(_by_json(body)), [AS_JSON])
     lines: list[Event] = []  # such as `Claim 1: ...`
     for line in _LINE.finditer(body):
         if _name(line[1]) in _KINDS:
             rest = body[line.end() : line.end() + 2000].partition("\n")[0]
             lines.append((_KINDS[_name(line[1])], rest.strip(" \t*_\"'`")))
-    yield Reading("lines", lines, [AS_LINES])
+    yield ParsedReply("lines", lines, [AS_LINES])
 
 
-def by_tags(body: str) -> Reading:
-    """Cut at the tags of either grammar; what stands between one and the next is its body."""
+def by_tags(body: str) -> ParsedReply:
+    """Split at the tags of either grammar; the text between two tags is the body of the first."""
     tags = [tag for tag in _TAG.finditer(body) if _name(tag[2]) in _KINDS]
     ends = [*(tag.start() for tag in tags), len(body)][1:]
     events, repairs, bracketed = [], [], False
@@ -93,7 +93,7 @@ def by_tags(body: str) -> Reading:
                 repairs.append(CUT if end == len(body) else OPEN)
         elif not kind:
             events.append(("", ""))
-    return Reading("released" if bracketed else "paper", events, repairs)
+    return ParsedReply("released" if bracketed else "paper", events, repairs)
 
 
 def _inner(inside: str) -> tuple[str, bool]:
@@ -167,10 +167,10 @@ REPEATED = "repeated claims or questions were left out"
 
 
 def parse_claims(text: object) -> Leads:
-    """Read what a rewriter wrote; `grammar` is empty where there is no claim and no query in it.
+    """Parse a rewriter's output; `grammar` is empty if it has neither claims nor queries.
 
-    A lead that asks for a search and has no query is its own query, and so is a question without
-    one.
+    A lead that requires a search but has no query is used as its own query, and so is a question
+    without a query.
     """
     if not isinstance(text, str):
         return Leads()

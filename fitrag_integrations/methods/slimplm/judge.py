@@ -1,6 +1,6 @@
-"""Judge from a text whether a question is known, by any kind of judge (SlimPLM, section 3.2).
+"""Judge from a text whether a question is known (SlimPLM, section 3.2).
 
-A verdict that cannot be read means: not known, retrieve.
+A verdict that cannot be parsed counts as not known, so passages are retrieved.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True)
 
 @dataclass(frozen=True)
 class Verdict:
-    """Decision on one question, and what was written for it."""
+    """Decision on one question, with the text that it was parsed from."""
 
     decision: RetrievalDecision
     written: str = ""
 
     def details(self) -> dict[str, object]:
-        """Return it in plain values; `known` is None where the verdict could not be read."""
+        """Return the verdict as plain values; `known` is None if it could not be parsed."""
         unread = self.decision.why == UNREADABLE
         known = None if unread else not self.decision.retrieve
         return {"known": known, "p_known": self.decision.p_known}
@@ -48,12 +48,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class NecessityCheck(Checked):
-    """Judge of questions and texts that answer them, in one call.
+    """Judge of questions with texts that answer them, in one call.
 
     `judge` is a gate with `p_known`, whose number is compared with `threshold`, else with its own,
-    else with 0.5; an object with `judge(questions, drafts)`, which gives True, False or None; or
-    one with `generate`, a callable or a `Port`, which continues the paper's prompt or, if it is
-    `instructed`, says Yes or No.
+    else with 0.5; an object with `judge(questions, drafts)`, which returns True, False or None; or
+    an object with `generate`, a callable or a `Port`, which continues the paper's prompt or, if
+    `instructed`, replies Yes or No.
     """
 
     judge: object
@@ -82,14 +82,14 @@ class NecessityCheck(Checked):
         return [self._verdict(answer) for answer in answers]
 
     def reads(self, text: str, count: TokenCounter) -> tuple[str, ...]:
-        """Note where the judge reads the beginning of a text alone, by its ``draft_tokens``."""
+        """Return a note if the judge reads only the first ``draft_tokens`` of a text."""
         most = trait(self.judge, "draft_tokens", int) or 0
         if not 0 < most < (long := count(text)):
             return ()
         return (f"the judge read the first {most} tokens of about {long} of the heuristic answer",)
 
     def check_model(self, proxy: object) -> None:
-        """Refuse the judge's own threshold where it was fitted for another model than the proxy."""
+        """Require that the judge's own threshold was fitted for the proxy."""
         if self._kind == "gate" and self.threshold is None:
             check_fitted(self.judge, proxy, allow_other_model=self.allow_other_model)
 

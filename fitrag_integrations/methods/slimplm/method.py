@@ -1,11 +1,11 @@
 """SlimPLM: a small proxy model decides when to retrieve, and what for (SlimPLM, section 3).
 
-The proxy writes a heuristic answer; a judge says from it whether the question is known; if not, a
-rewriter turns it into claims and queries, and the same judge leaves out what is known of those. The
-language model that answers is left to the caller.
+The proxy writes a heuristic answer, and a judge decides from it whether the question is known. If
+not, a rewriter turns the answer into claims and queries, and the same judge leaves out the known
+ones. The caller prompts the language model that answers.
 
-Left out: the paper's reranker (E5 over BM25), which is the retriever's affair. How the lists of
-several queries become one the paper does not say; here it is by reciprocal rank.
+Left out: the paper's reranker (E5 over BM25), which belongs to the retriever. The paper does not
+specify how the lists of several queries are merged; here it is by reciprocal rank fusion.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ NOT_JUDGED = "the question was not judged: every question is retrieved for"
 
 @dataclass(frozen=True)
 class SlimPLM(Counting, Checked):
-    """Retrieve what a slim proxy model's answer shows to be missing.
+    """Method that retrieves only what a slim proxy model's answer shows to be missing.
 
-    Where the filter leaves no query nothing is retrieved, as in section 3.1. ``judge_question``,
+    Nothing is retrieved if the filter leaves no query, as in section 3.1. ``judge_question``,
     ``rewrite`` and ``filter`` set to False are the ablations of the paper's Table 2 (w/o QJ, QR,
     QF).
 
@@ -73,19 +73,19 @@ class SlimPLM(Counting, Checked):
         rewriter_prompt: A template or the name of one: paper, released or instruct.
         threshold: Threshold of a judge that is a gate, in [0, 1]; None is its own, or 0.5.
         k: Maximum number of passages kept, whole; None is no limit.
-        per_query: Passages of each query that count; None is no limit.
+        per_query: Maximum number of passages per query; None is no limit.
         rrf_k: Constant of reciprocal rank fusion.
-        max_queries: Maximum number of queries, all retrieved for in one call; None is no limit.
-        max_tokens: Token budget of what is kept; None is no limit.
+        max_queries: Maximum number of queries, retrieved in one call; None is no limit.
+        max_tokens: Token budget of the passages kept; None is no limit.
         count_tokens: Counts the tokens of a text; None estimates them.
-        max_draft: Characters of the heuristic answer that count.
+        max_draft: Maximum characters of the heuristic answer; the rest is ignored.
         with_question: Retrieve for the question as well.
         judge_question: False retrieves for every question.
         rewrite: False retrieves for the question only.
         filter: False retrieves for every claim.
-        when_all_known: "retrieve" retrieves for the question itself where the filter leaves no
-            query; "skip" retrieves nothing.
-        on_error: "retrieve" goes on to more retrieval, with a note, where a step before it fails;
+        when_all_known: "retrieve" retrieves for the question itself if the filter leaves no query;
+            "skip" retrieves nothing.
+        on_error: "retrieve" continues with more retrieval, and a note, if an earlier step fails;
             "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
         deduplicate: Keep equal texts, and text that chunks of one source share, once.

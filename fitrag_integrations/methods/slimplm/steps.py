@@ -1,7 +1,7 @@
 """SlimPLM's steps before retrieval: the heuristic answer, claims and queries, and their filter.
 
-Each is a flow (SlimPLM, sections 3.1 and 3.3). A failure becomes a note and, unless `strict`,
-ends in more retrieval rather than in an error.
+Each is a flow (SlimPLM, sections 3.1 and 3.3). Unless `strict`, a failure becomes a note and leads
+to more retrieval instead of an error.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ def fuse(
 
     A passage scores the sum of `1 / (rrf_k + rank)` over the lists it is in, ranks from 1. Equal
     texts, but for blanks, are the same passage (without ``deduplicate`` only where titles and texts
-    are equal): the first one met is kept, and counts once in each list, at its best rank.
-    Blank passages hold a rank and are left out. Equals keep the order of their best rank, then that
-    of the lists.
+    are equal): the first is kept, and counts once in each list, at its best rank. Blank passages
+    occupy a rank and are left out. Ties are ordered by best rank, then by list.
     """
     smoothing = check_number("rrf_k", rrf_k, low=0.0)
     scores: dict[tuple[str, str], float] = {}
@@ -63,10 +62,10 @@ def usable_fused(
     deduplicate: bool = True,
     selection: Selection | None = None,
 ) -> tuple[list[Excerpt], tuple[str, ...]]:
-    """Fuse lists, and note how many blank passages were left out, or that nothing is left.
+    """Fuse lists, with notes on blank passages left out, or that nothing is left.
 
-    Chunks of one source that overlap are trimmed to what a better one does not show;
-    ``selection`` records what is dropped.
+    Overlapping chunks of one source lose the text that a better chunk shows; ``selection`` records
+    what is dropped.
     """
     selection = Selection() if selection is None else selection
     every = [passage for ranking in rankings for passage in ranking]
@@ -104,7 +103,7 @@ ALL_KNOWN = "the claim filter and the rewriter left no query"
 
 @dataclass(frozen=True, slots=True)
 class Heuristic:
-    """A proxy's answer; `failed` is the reason if it is empty."""
+    """Answer of a proxy; `failed` is the reason if it is empty."""
 
     text: str = ""
     written: str = ""
@@ -114,7 +113,7 @@ class Heuristic:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Queries to retrieve for, none if only the question is left, and how they were found."""
+    """Queries to retrieve for, empty if only the question is left, with their origin."""
 
     queries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -124,7 +123,7 @@ class Followed:
     written: str = ""
 
     def details(self) -> dict[str, object]:
-        """Return what the rewriter wrote, and what the judge said of each claim with a query."""
+        """Return the rewriter's output, and the verdict on each claim with a query."""
         verdicts = [each.details() for each in self.verdicts] or [{}] * len(self.claims)
         return {
             "grammar": self.leads.grammar,
@@ -138,18 +137,16 @@ class Followed:
 
 
 def proxy_port(proxy: object) -> Port[str, Draft | str]:
-    """Build the port of a proxy, by the first it has of `answer`, `draft` and `generate`.
+    """Build the port of a proxy from the first of `answer`, `draft` and `generate` that it has.
 
-    The first two are asked with questions, everything else with `PROXY`.
+    The first two are called with questions, anything else with the prompt `PROXY`.
     """
     verb = next((verb for verb in ("answer", "draft") if can(proxy, verb)), "generate")
     return port_of("draft", proxy, verb, argument="proxy")
 
 
 def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -> Flow[Heuristic]:
-    """Return the flow that ends in the proxy's answer, of which the first `most` characters
-    count.
-    """
+    """Return the flow that ends in the proxy's answer, cut to `most` characters."""
     plainly = can(proxy, "answer") or can(proxy, "draft")
     item = LimitedPrompt(
         question if plainly else PROXY.render(Context(question)), tokens=ANSWER_TOKENS
@@ -175,9 +172,9 @@ def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -
 class Rewriter(Checked):
     """Generator of claims and queries, with their parser.
 
-    `model` None is the caller's language model, asked by instruction; a model that has
-    `rewrite(questions, drafts)` brings its own prompt; any other continues `prompt`, a template or
-    the name of one: paper (the default), released, or instruct.
+    `model` None is the caller's language model, with an instruction prompt. A model with
+    `rewrite(questions, drafts)` has its own prompt. Any other model continues `prompt`, a template
+    or its name: paper (the default), released, or instruct.
     """
 
     model: object = None
@@ -201,7 +198,7 @@ class Rewriter(Checked):
         return REWRITES[given]
 
     def port(self, ports: Ports) -> Port[Any, str]:
-        """Return the port that is asked; falsy where there is no model at all."""
+        """Return the port to call; falsy if there is no model at all."""
         if self.model is None:
             return ports.generate
         if can(self.model, "rewrite"):
@@ -209,7 +206,7 @@ class Rewriter(Checked):
         return port_of("rewrite", self.model, "generate", argument="rewriter")
 
     def __call__(self, question: str, draft: str, ports: Ports) -> Flow[tuple[Leads, str]]:
-        """Return the flow that ends in the leads, and in the text they were read from."""
+        """Return the flow that ends in the leads, and in the text they were parsed from."""
         item: object = (question, draft)
         if not can(self.model, "rewrite"):
             prompt = self.template.render(Context(question, draft=draft))
@@ -227,7 +224,7 @@ def follow(
     *,
     strict: bool,
 ) -> Flow[Followed]:
-    """Turn a heuristic answer into queries: the question's own parts, then the unknown claims.
+    """Return queries from a heuristic answer: the question's own parts, then the unknown claims.
 
     Without a `judge` no claim is left out.
     """
@@ -259,19 +256,19 @@ def follow(
 
 
 def different(queries: Sequence[str]) -> tuple[str, ...]:
-    """Keep the first of queries that differ in nothing but case and blanks."""
+    """Keep the first of several queries that differ only in case and blanks."""
     return tuple(unique(queries, lambda query: " ".join(query.casefold().split())))
 
 
 def failure(who: str, error: Exception | None) -> str:
-    """Return who failed, and how."""
+    """Return a sentence with the failed step and the error."""
     return f"the {who} failed ({error_line(error)})" if error else ""
 
 
 def tokens_written(
     heuristic: Heuristic, followed: Followed, verdicts: Sequence[Verdict], count: TokenCounter
 ) -> dict[str, int]:
-    """Count what each model wrote; a gate, which writes nothing, one token a verdict."""
+    """Count the tokens that each model wrote; a gate counts as one token per verdict."""
     return {
         "proxy": count(heuristic.written),
         "rewrite": count(followed.written),

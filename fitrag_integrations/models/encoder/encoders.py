@@ -1,4 +1,4 @@
-"""Load, save and train encoders: the base by name, plus what was tuned on top of it.
+"""Load, save and train encoders: the base by name, with the tuned weights on top.
 
 Tuned weights are either whole layers (stored in half precision, about 21 MB for all six layers of
 MiniLM; the embeddings stay the base's), a LoRA adapter in peft's own format, or the adapter's two
@@ -47,8 +47,8 @@ def load_base(
 ) -> tuple[Trunk, Any]:
     """Load a pretrained encoder and its tokenizer, on the CPU in float32.
 
-    Weights are float32 however they are stored: small steps of training are lost in half precision.
-    Of a T5 the encoder alone is loaded.
+    Weights are float32 however they are stored: small training steps are lost in half precision.
+    Only the encoder of a T5 is loaded.
 
     Args:
         name_or_dir: Hub name or folder.
@@ -80,7 +80,7 @@ def load_base(
 def load_encoder(
     folder: Path, options: Options | None = None, *, attention: str | None = None
 ) -> tuple[Trunk, PairTokenizer]:
-    """Load an encoder folder: the base, then what was tuned.
+    """Load an encoder folder: the base, then the tuned weights.
 
     Args:
         folder: Folder of `save_encoder`.
@@ -128,7 +128,7 @@ def load_encoder(
 
 
 def save_encoder(trunk: Trunk, folder: Path, *, base: str, max_length: int = MAX_LENGTH) -> None:
-    """Save what was tuned: the peft adapter, else the parameters that train, in half precision."""
+    """Save the tuned weights: the peft adapter, or the trained parameters in half precision."""
     folder.mkdir(parents=True, exist_ok=True)
     fields: dict[str, Any] = {"base": base, "pooling": trunk.pooling, "max_length": max_length}
     fields |= {"rounded": True} if trunk.rounded else {}
@@ -157,12 +157,12 @@ def _round_embeddings(encoder: nn.Module, folder: Path) -> None:
 
 
 def tuned_names(encoder: nn.Module) -> set[str]:
-    """Return the names of the trainable parameters, which are those that are saved."""
+    """Return the names of the trainable parameters, which are the ones saved."""
     return {name for name, p in encoder.named_parameters() if p.requires_grad}
 
 
 def fold_adapter(adapted: Any, tuned: set[str]) -> nn.Module:
-    """Fold an adapter into its encoder; what it changed counts as tuned, beside `tuned`."""
+    """Merge an adapter into its encoder; the changed weights count as tuned, as do `tuned`."""
     modules = adapted.base_model.model.named_modules()
     changed = {f"{name}.weight" for name, module in modules if hasattr(module, "lora_A")}
     merged: nn.Module = adapted.merge_and_unload()

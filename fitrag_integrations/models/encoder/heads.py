@@ -1,4 +1,4 @@
-"""The small networks on top of a trunk: what they compute, and how they are saved."""
+"""The small networks on top of a trunk, and their files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Read: TypeAlias = tuple[Tensor, Tensor]  # vector of a chunk, and its tokens' sc
 
 
 class ReaderHead(nn.Module):
-    """Mark the answer's first and last token, and say whether the passage is the one to read.
+    """Head with the scores of an answer's first and last token, and of its passage.
 
     DPR's reader (Karpukhin et al., 2020, section 6.1): two token scores and one passage score.
     With `units`, the passage score also has a layer of so many units and a line over `features`,
@@ -57,7 +57,7 @@ class ReaderHead(nn.Module):
 
 
 class Standardized(nn.Module):
-    """Network whose features are brought to mean 0 and deviation 1 by those of training rows."""
+    """Network whose features are standardized by the mean and deviation of training rows."""
 
     shift: Tensor
     scale: Tensor
@@ -140,7 +140,7 @@ def best_spans(
 
 
 def best_scores(span_logits: Tensor, allowed: Tensor, *, max_tokens: int = 24) -> Tensor:
-    """Return the scores of `best_spans` alone."""
+    """Return only the scores of `best_spans`."""
     return _scores(span_logits, allowed, max_tokens)[0].amax(1)
 
 
@@ -175,7 +175,7 @@ def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read
 
 
 def gathered(read: Sequence[Read], chunks: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
-    """Collect the vectors of all chunks and the scores of their best spans on the CPU.
+    """Collect the vectors of all chunks and the scores of their best spans, on the CPU.
 
     Shapes: (chunks, width), (chunks,).
     """

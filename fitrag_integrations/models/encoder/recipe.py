@@ -29,7 +29,7 @@ ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class EncoderRecipe:
     """How the token states of a text become its vector.
 
     Args:
@@ -79,13 +79,13 @@ class Recipe:
 
 # So that these need no look-up: their files may be cached without what this module reads.
 KNOWN = {
-    MINILM: Recipe("mean", normalize=True, max_tokens=256),
-    "facebook/contriever": Recipe(),
-    "facebook/contriever-msmarco": Recipe(),
+    MINILM: EncoderRecipe("mean", normalize=True, max_tokens=256),
+    "facebook/contriever": EncoderRecipe(),
+    "facebook/contriever-msmarco": EncoderRecipe(),
 }
 
 
-def recipe_of(name: str, source: str, config: Any, given: Row) -> Recipe:
+def recipe_of(name: str, source: str, config: Any, given: Row) -> EncoderRecipe:
     """Return a checkpoint's recipe.
 
     Args:
@@ -111,10 +111,10 @@ def recipe_of(name: str, source: str, config: Any, given: Row) -> Recipe:
     return made
 
 
-def _written(source: str, config: Any, chosen: Row) -> Recipe:
+def _written(source: str, config: Any, chosen: Row) -> EncoderRecipe:
     """Read the recipe from the files beside the weights."""
     decoder = str((getattr(config, "architectures", None) or [""])[0]).endswith("ForCausalLM")
-    bare = Recipe("last" if decoder else "mean")
+    bare = EncoderRecipe("last" if decoder else "mean")
     try:
         modules = read_json(source, "modules.json")
     except ModelLoadError:

@@ -20,7 +20,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.recipe import (
-    Recipe,
+    EncoderRecipe,
     file_of,
     read_json,
     recipe_of,
@@ -72,7 +72,7 @@ def _layer(kind: str, config: Row) -> nn.Module:
     return DenseLayer(config) if kind == "Dense" else nn.LayerNorm(config["dimension"])
 
 
-def _layers(source: str, recipe: Recipe, width: int) -> tuple[nn.Sequential, int]:
+def _layers(source: str, recipe: EncoderRecipe, width: int) -> tuple[nn.Sequential, int]:
     """Load the modules after pooling; return them and the number of dimensions they end with."""
     made: list[nn.Module] = []
     for kind, path in recipe.layers:
@@ -113,7 +113,7 @@ class Dense:
         self,
         tokenizer: Any,
         trunk: Trunk,
-        recipe: Recipe,
+        recipe: EncoderRecipe,
         options: Options,
         *,
         name: str,
@@ -185,7 +185,7 @@ def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
     Args:
         name: Hub name or folder.
         options: Arguments of `Options.checked`.
-        given: Fields of `Recipe` that do not come from the checkpoint.
+        given: Fields of `EncoderRecipe` that do not come from the checkpoint.
 
     Raises:
         InputError: If an option is wrong.

@@ -1,9 +1,9 @@
-"""CRAG's retrieval evaluator (section 4.2): how far a passage answers a question, in [-1, 1].
+"""CRAG's retrieval evaluator (section 4.2): how well a passage answers a question, in [-1, 1].
 
 One class over three kinds of weights: our own head over any encoder, a published classifier with
-one output (the paper's T5-large is one), and the `has_answer` of a bi-label scorer. Grades of one
-mean nothing to the thresholds of another, so thresholds carry the name of what they were fitted
-for and are refused elsewhere.
+one output (the paper's T5-large is one), and the `has_answer` of a bi-label scorer. The grades of
+one have no meaning for the thresholds of another, so thresholds carry the name of the evaluator
+they were fitted for and are rejected by others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 
 
 def store_fields(folder: Path, *, name: str, thresholds: ActionThresholds | None) -> None:
-    """Write a name and thresholds into an evaluator's folder, leaving all else as it is."""
+    """Write a name and thresholds into an evaluator's folder, and change nothing else."""
     ours = is_ours(folder)
     kind = HeadGrader.kind if ours else KIND
     fields = {**(read_manifest(folder, "model.json", kind=kind) if ours else read_fields(folder))}
@@ -53,7 +53,9 @@ def store_fields(folder: Path, *, name: str, thresholds: ActionThresholds | None
 
 
 def is_ours(folder: Path) -> bool:
-    """Check whether a folder holds a head of ours, and not a checkpoint of transformers alone."""
+    """Check whether a folder has a head of this package, rather than only a transformers
+    checkpoint.
+    """
     return (folder / "model.json").is_file() and kind_in(folder) != KIND
 
 
@@ -72,7 +74,7 @@ def find(name_or_dir: str | Path) -> Path | str:
 
 
 class ScorerView:
-    """Grade pairs by one label of a scorer."""
+    """Evaluator over one label of a scorer."""
 
     def __init__(self, scorer: Scorer, label: Label = "has_answer") -> None:
         check_one("label", label, get_args(Label))
@@ -83,18 +85,18 @@ class ScorerView:
         return run(self._port.ask(pairs)).value
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Await the scorer's own `ascore` where it has one, else score in a thread."""
+        """Await the scorer's own `ascore` if it has one, else score in a thread."""
         return (await arun(self._port.ask(pairs))).value
 
     def unload(self) -> None:
-        """Leave the scorer to whoever made it."""
+        """Do nothing: the scorer belongs to its creator."""
 
 
 Grader: TypeAlias = HeadGrader | SequenceGrader | ScorerView
 
 
 class RetrievalEvaluator(Bundled):
-    """Grade (question, passage) pairs: 1 is surely an answer, -1 surely none.
+    """Evaluator that grades (question, passage) pairs: 1 is surely an answer, -1 surely none.
 
     Load one with `embedded()` or `from_pretrained`, train one with `fitrag train evaluator`, or
     view a scorer with `from_scorer`. Calls from any thread or event loop are queued to one worker,
@@ -122,7 +124,7 @@ class RetrievalEvaluator(Bundled):
 
     @property
     def thresholds(self) -> ActionThresholds | None:
-        """The thresholds that belong to these grades, None where none were fitted."""
+        """The thresholds fitted on these grades, or None."""
         return self._thresholds
 
     @thresholds.setter
@@ -145,8 +147,8 @@ class RetrievalEvaluator(Bundled):
 
         Args:
             name_or_dir: Folder of `fitrag train evaluator`, or a classifier with one output.
-            input_format: What a classifier reads as the passage: "plain", its text, or "titled",
-                `title // text`. Defaults to what was saved with it, else "plain".
+            input_format: Format of the passage for a classifier: "plain" (the text) or "titled"
+                (`title // text`). Defaults to the saved format, else "plain".
             name: Name that thresholds are compared with. Defaults to the folder's.
             **options: `device`, `dtype`, `batch_tokens`, `backend`, `max_length`, `model_kwargs`,
                 `tokenizer_kwargs`, as for `BiLabelScorer.from_pretrained`. A classifier reads 512
@@ -213,7 +215,7 @@ class RetrievalEvaluator(Bundled):
         return in_blocks(grader.evaluate, pairs, label, show=show_progress)
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Async version of `evaluate`, in [-1, 1], without blocking the event loop."""
+        """Async version of `evaluate`; grades in [-1, 1]."""
         return await self._loaded().aevaluate(pairs)
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""A retrieval evaluator of one's own: any encoder, and a head that gives one grade.
+"""Retrieval evaluator of this package: any encoder, and a head that returns one grade.
 
 CRAG (section 4.2) fine-tunes T5-large with one output. Here the output also sees how well an
 answer's beginning and end can be found in the passage: two token scores, as a reader has them,
@@ -58,7 +58,7 @@ class EvaluatorHead(Standardized):
 
 
 class HeadGrader(PairGrader, PairModel):
-    """Grade pairs in [-1, 1] with an encoder and a head of our own; `RetrievalEvaluator` owns it.
+    """Grader of pairs in [-1, 1] with an encoder and a head; `RetrievalEvaluator` owns it.
 
     A passage longer than the encoder's input takes its best chunk's grade.
     """
@@ -117,5 +117,5 @@ class HeadGrader(PairGrader, PairModel):
 
 
 def grade(logit: float) -> float:
-    """Bring a logit to [-1, 1]: twice its probability, less one."""
+    """Map a logit to a grade in [-1, 1]: twice its probability, less one."""
     return math.tanh(logit / 2)

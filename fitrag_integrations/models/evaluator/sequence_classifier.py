@@ -38,7 +38,7 @@ CPU_TOKENS = 256  # a T5 is wide enough to gain nothing from larger batches ther
 
 
 class SequenceGrader(SharedEngine):
-    """Grade pairs with a classifier of one output; `RetrievalEvaluator` owns it.
+    """Grader of pairs with a one-output classifier; `RetrievalEvaluator` owns it.
 
     `input_format` "plain" gives the passage's text alone, "titled" `title // text`. Outputs are
     clamped to [-1, 1]. A passage longer than `length` tokens takes its best chunk's grade.
@@ -155,5 +155,5 @@ class SequenceGrader(SharedEngine):
 
 
 def read_fields(folder: Path) -> Row:
-    """Read what `RetrievalEvaluator` keeps beside a checkpoint; empty where nothing is kept."""
+    """Return the fields that `RetrievalEvaluator` stored beside a checkpoint, if any."""
     return read_manifest(folder, "model.json", kind=KIND) if kind_in(folder) == KIND else {}

@@ -1,1 +1,1 @@
-"""Features of a head besides the encoding: clues about the title, words, late interaction."""
+"""Features of a head besides the encoding: title, words, and late interaction."""

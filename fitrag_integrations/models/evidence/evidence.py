@@ -34,7 +34,7 @@ Ids = tuple[int, ...]
 
 
 class LateInteraction:
-    """Compare question and passage in the space of a frozen encoder. Not thread-safe."""
+    """Comparison of question and passage in the space of a frozen encoder. Not thread-safe."""
 
     def __init__(self, trunk: Trunk, rarity: Rarity, *, pad_id: int, budget: int = 1024) -> None:
         self.trunk = trunk.eval()
@@ -100,7 +100,7 @@ def _framed(pair: EncodedPair) -> int:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Measure pairs. `rarity` None: nothing lexical; `interaction` None: nothing late.
+    """Features of pairs. `rarity` None leaves out lexical, `interaction` None late features.
 
     With `clues` the lexical numbers come with those about the title.
     """
@@ -111,7 +111,7 @@ class Evidence:
 
     @property
     def count(self) -> int:
-        """Count the features of a pair."""
+        """The number of features of a pair."""
         lexicals = LEXICAL_COUNT if self.rarity is not None else 0
         words = COUNT if self.clues is not None else lexicals
         return words + (LATE_COUNT if self.interaction is not None else 0)

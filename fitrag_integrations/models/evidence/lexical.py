@@ -39,7 +39,7 @@ K1, B, AVERAGE_LENGTH = 0.9, 0.4, 150.0  # BM25's; the length in tokens of a usu
 
 
 def lexical_features(batch: Batch, rarity: Rarity) -> NDArray[np.float64]:
-    """Measure each pair's overlap. `rarity[id]` is a token's inverse document frequency.
+    """Compute the overlap of each pair. `rarity[id]` is a token's inverse document frequency.
 
     Shape: (pairs, 5), all in [0, 1] but the last: the share of the question's tokens, weighed by
     rarity, that stand in the passage; the share unweighed; the weighed share inside the best
@@ -71,7 +71,7 @@ def lexical_features(batch: Batch, rarity: Rarity) -> NDArray[np.float64]:
 
 
 def inverse_document_frequency(documents: Iterable[set[int]], vocabulary: int) -> list[float]:
-    """Weigh each token id as BM25 does: log(1 + (n - df + 0.5) / (df + 0.5))."""
+    """Compute BM25's weight of each token id: log(1 + (n - df + 0.5) / (df + 0.5))."""
     counts: Counter[int] = Counter()
     n = 0
     for document in documents:

@@ -1,4 +1,4 @@
-"""Generator and gate behind an OpenAI-compatible server, so that a large model stays where it is.
+"""Generator and gate behind an OpenAI-compatible server, for models that run elsewhere.
 
 vLLM serves a LoRA adapter by its name: pass that name as `model`, and the IK decision (IK, section
 3) is one request for one token with its log-probabilities. Nothing here requires PyTorch.
@@ -210,7 +210,7 @@ class RemoteGenerator(Remote):
         )
 
     def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft | Exception]:
-        """Compute how sure the model is of each token of existing drafts.
+        """Compute the model's confidence in each token of existing drafts.
 
         Requires "completions" and a server that echoes a prompt with its log-probabilities, such
         as vLLM; on any other server each item is a `PortError`.

@@ -1,1 +1,1 @@
-"""Where models run: the worker thread, the folder, batches."""
+"""Runtime of the models: worker thread, model folder, batches."""

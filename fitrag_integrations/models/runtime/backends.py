@@ -1,8 +1,8 @@
-"""Run an encoder by ONNX Runtime or OpenVINO, where its outputs are those of torch.
+"""Run an encoder with ONNX Runtime or OpenVINO, if its outputs equal those of torch.
 
 One option chooses, `backend`. The graph is compared with torch on this machine each time it is
-loaded; where it cannot be exported or differs, a `RuntimeWarning` says so and torch goes on.
-Graphs lie in the user's cache folder, named by the checksum of weights, configuration and exporter.
+loaded; if it cannot be exported or differs, a `RuntimeWarning` is issued and torch is used. Graphs
+lie in the user's cache folder, named by the checksum of weights, configuration and exporter.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Run = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.float32]]
 
 
 def checked_backend(name: str | None) -> Backend:
-    """Return the backend of a name; None is torch. Raises `InputError` for another."""
+    """Return the backend of a name; None is torch. Raises `InputError` for an unknown name."""
     refuse_if((name or "torch") not in BACKENDS, "backend", name, ", ".join(BACKENDS))
     return cast(Backend, name or "torch")
 
@@ -60,7 +60,7 @@ def check_place(backend: Backend, device: torch.device, dtype: torch.dtype) -> N
 def compiled(
     module: nn.Module, backend: Backend, dtype: torch.dtype, *, what: str
 ) -> Callable[..., Tensor] | None:
-    """Return what runs a module in place of torch; None, with a warning, where that cannot be.
+    """Return the compiled version of a module; None, with a warning, if it cannot be compiled.
 
     The module is on the CPU, in float32, and takes ids, their mask and types, each of shape (batch,
     tokens); errors call it `what`. Raises `MissingExtraError` where the backend's packages
@@ -105,7 +105,7 @@ def graphed(module: nn.Module) -> Callable[..., Tensor]:
 
 
 def sample(module: nn.Module, shape: tuple[int, int]) -> list[Tensor]:
-    """Make a batch to compare on: random ids, the first row whole and each next one shorter."""
+    """Build a batch to compare on: random ids, the first row full and each next one shorter."""
     config: Any = next(part.config for part in module.modules() if hasattr(part, "config"))
     rows, tokens = shape
     made = torch.Generator().manual_seed(SEED)
@@ -205,12 +205,12 @@ def exported(module: nn.Module, inputs: Sequence[Tensor], *, extra: str) -> Path
 
 
 def forget(graph: Path) -> None:
-    """Remove a graph that could not be read, so that it is exported anew."""
+    """Remove a graph that could not be read, so that it is exported again."""
     shutil.rmtree(graph.parent, ignore_errors=True)
 
 
 def cache_folder() -> Path:
-    """Return the folder for graphs: `FITRAG_CACHE`, else the system's for caches."""
+    """Return the folder of graphs: `FITRAG_CACHE`, or the system's cache folder."""
     if given := os.environ.get("FITRAG_CACHE"):
         return Path(given).expanduser()
     home = Path.home()

@@ -1,4 +1,4 @@
-"""Cut what a model is given into token batches of a bounded size, and into blocks of items."""
+"""Split a model's input into token batches of bounded size, and into blocks of items."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PADDING = 1.05  # padded tokens of a batch for each that is there
 def token_batches(
     lengths: Sequence[int], *, budget: int, free: int | None = None
 ) -> Iterator[list[int]]:
-    """Cut items into batches of like length whose padded size is at most `budget` tokens.
+    """Split items into batches of similar length with at most `budget` padded tokens.
 
-    Gives index lists that cover every item once, longest first, so that the largest batch fails
-    first if memory is short. An item longer than the budget is a batch of its own. Padding takes
-    at most a twentieth more than the tokens there are, but in batches of `free` tokens, by default
-    a quarter of the budget.
+    Returns index lists that cover every item once, longest first, so that the largest batch fails
+    first if memory is short. An item longer than the budget is a batch of its own. Padding takes at
+    most a twentieth more than the tokens there are, but in batches of `free` tokens, by default a
+    quarter of the budget.
     """
     order, at = sorted(range(len(lengths)), key=lambda i: -lengths[i]), 0
     ranked = [lengths[i] for i in order]
@@ -52,12 +52,11 @@ def in_batches(
     budget: Budget,
     free: int | None = None,
 ) -> Steps[list[T]]:
-    """Run items in `token_batches`, yielding between two; results in the order given.
+    """Run items in `token_batches`, yielding between batches; results are in the input order.
 
-    `free` defaults to the budget's.
-    A batch the device has no memory for is tried again at half its size, and so is what comes
-    after, for good. Raises `ModelLoadError` between two batches if the interpreter is ending,
-    `DeviceMemoryError` if one item alone does not fit.
+    `free` defaults to the budget's. A batch that does not fit into the device's memory is retried
+    at half its size, which also applies to all later batches. Raises `ModelLoadError` between two
+    batches if the interpreter is ending, `DeviceMemoryError` if one item alone does not fit.
     """
     import torch
 
@@ -89,7 +88,7 @@ def in_batches(
 def in_blocks(
     items: Sequence[Item], run: Callable[[Sequence[Item]], Steps[list[T]]], *, size: int = BLOCK
 ) -> Steps[list[T]]:
-    """Run items block by block, so that what is held beside the answers is bounded."""
+    """Run items block by block, to limit the memory used besides the answers."""
     found: list[T] = []
     for at in range(0, len(items), size):
         block = items[at : at + size]

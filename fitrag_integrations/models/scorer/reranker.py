@@ -6,7 +6,7 @@ cross-encoders; monoT5 (Nogueira et al., 2020) answers "true" or "false"; causal
 Qwen3-Reranker and its like, answer a prompt with yes or no. A prompt is a list of pieces, each
 tokenized by itself, as the models' own pages do; the score is the logit of the positive word at the
 last token, less that of the negative one where there is one. A new family is an entry of
-`FAMILIES`, a new causal model a `Recipe`.
+`FAMILIES`, a new causal model a `CausalPrompt`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SHORTEST_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A checkpoint to load, and how the caller wants it read.
+    """Checkpoint to load, and the caller's options of reading it.
 
     Args:
         checkpoint: Folder or hub name.
@@ -127,11 +127,11 @@ Loaded: TypeAlias = tuple[Any, PairTokenizer]  # a module over `encoder`, and it
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Rerankers that are loaded, tokenized and scored alike.
+    """Family of rerankers that are loaded, tokenized and scored alike.
 
     Args:
-        name: What `family=` calls it.
-        scales: What its outputs may be; the first is the default.
+        name: Value of `family=`.
+        scales: Possible scales of its outputs; the first is the default.
         fits: Checks whether a checkpoint is one of the family.
         load: Loads the network, which returns one number per pair, and its tokenizer.
         takes_instruction: Whether its prompt has a place for an instruction.
@@ -185,7 +185,7 @@ def load_classifier(folder: Folder) -> nn.Module:
 
 
 class OneOutput(nn.Module):
-    """A network with a classifier of one output; `types` as its tokenizer returns them or not."""
+    """Network with a one-output classifier; `types` as its tokenizer returns them or not."""
 
     def __init__(self, encoder: nn.Module, *, types: bool) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ CLASSIFIER = Family(
 
 
 class TrueOrFalse(nn.Module):
-    """A T5 whose output layer is reduced to two rows, run for the first step of the decoder."""
+    """T5 whose output layer is reduced to two rows, run for the first decoder step."""
 
     def __init__(self, encoder: Any, *, yes: int, no: int) -> None:
         super().__init__()
@@ -271,11 +271,11 @@ LOGIT_SCORE = "1_LogitScore/config.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """How a published model is prompted.
+class CausalPrompt:
+    """Prompt of a published causal reranker.
 
     Args:
-        model_type: Of the configuration.
+        model_type: Model type in the configuration.
         pieces: Prompt, with `{bos}`, `{instruction}`, `{query}` and `{document}`.
         words: Positive word, and the negative one whose logit is subtracted.
         instruction: Default instruction; None if the prompt has none.
@@ -290,7 +290,7 @@ class Recipe:
 
 
 RECIPES = {
-    "qwen3": Recipe(
+    "qwen3": CausalPrompt(
         "qwen3",
         (
             "<|im_start|>system\nJudge whether the Document meets the requirements based on the "
@@ -302,7 +302,7 @@ RECIPES = {
         words=("yes", "no"),
         instruction="Given a web search query, retrieve relevant passages that answer the query",
     ),
-    "bge-gemma": Recipe(
+    "bge-gemma": CausalPrompt(
         "gemma",
         (
             "{bos}",
@@ -315,7 +315,7 @@ RECIPES = {
         ),
         words=("Yes",),
     ),
-    "mxbai": Recipe(
+    "mxbai": CausalPrompt(
         "qwen2",
         (
             "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
@@ -337,7 +337,7 @@ RECIPES = {
 }
 
 
-def _load(recipe: Recipe, folder: Folder) -> Loaded:
+def _load(recipe: CausalPrompt, folder: Folder) -> Loaded:
     pairs = Prompt(recipe, folder)
     if folder.architecture.endswith("ForSequenceClassification"):  # converted: the head subtracts
         return load_classifier(folder), pairs
@@ -347,7 +347,7 @@ def _load(recipe: Recipe, folder: Folder) -> Loaded:
 
 
 class LastToken(nn.Module):
-    """A causal language model whose output layer is reduced to the words of its answer."""
+    """Causal language model whose output layer is reduced to the words of its answer."""
 
     def __init__(self, encoder: Any, ids: list[int]) -> None:
         super().__init__()
@@ -375,7 +375,7 @@ class LastToken(nn.Module):
 class Prompt(PairTokenizer):
     """Tokenizer of pairs in a recipe's prompt; only the passage is cut into chunks."""
 
-    def __init__(self, recipe: Recipe, folder: Folder) -> None:
+    def __init__(self, recipe: CausalPrompt, folder: Folder) -> None:
         super().__init__(folder.tokenizer, max_length=folder.length())
         given = recipe.instruction if folder.instruction is None else folder.instruction
         fixed = {"instruction": recipe.instructed.replace("{instruction}", given or "")}
@@ -449,7 +449,7 @@ def _refuse_other_words(folder: Folder, ids: list[int]) -> None:
         )
 
 
-def _fits(recipe: Recipe, folder: Folder) -> bool:
+def _fits(recipe: CausalPrompt, folder: Folder) -> bool:
     writes = folder.architecture.endswith("ForCausalLM")
     return writes and folder.config.model_type == recipe.model_type
 
@@ -480,7 +480,7 @@ class RerankerOptions(PairOptions, total=False):
 
 
 class ReadyReranker(PairScorer, EngineModel[Engine]):
-    """Scorer over a published reranker; `BiLabelScorer.from_reranker` makes one.
+    """Scorer over a published reranker; `BiLabelScorer.from_reranker` creates one.
 
     `has_answer` is the sigmoid of the output over `temperature`, and `llm_prefer` is None. A
     passage longer than the input takes its best chunk's output.

@@ -1,1 +1,1 @@
-"""Corpora as people have them: folders of text, Markdown, HTML, PDF and JSON Lines."""
+"""Readers of corpora: folders of text, Markdown, HTML, PDF and JSON Lines."""

@@ -76,14 +76,14 @@ def read_corpus(
         split: Function from a text to the [start, end) of its sentences.
         max_words: Maximum words of a passage cut from a text; passages are whole sentences.
         on_bad: "raise" an `InputError` for the first file or line that cannot be read, or "yield"
-            such errors in the passages' place and go on. A text that is not UTF-8 counts as bad
-            with "raise"; with "yield" it is read in the encoding that charset-normalizer finds, or
-            cp1252.
+            such errors in place of the passages and continue. A text that is not UTF-8 counts as
+            bad with "raise"; with "yield" it is read in the encoding that charset-normalizer finds,
+            or cp1252.
         notes: List to append a `FileNote` to for each file and line that is left out, whatever the
             reason, and each text whose encoding was guessed.
 
     Raises:
-        InputError: If the path holds no file of these kinds, or an option is out of range.
+        InputError: If the path has no file of these kinds, or an option is out of range.
     """
     root = Path(path).expanduser()
     check_one("on_bad", on_bad, ON_BAD)
@@ -100,14 +100,14 @@ def read_corpus(
 
 
 def read_passages(path: str | Path, notes: list[FileNote]) -> list[Passage]:
-    """Read whatever can be read of a corpus, under ids of which each is there once.
+    """Read every readable passage of a corpus; each id is unique.
 
     Args:
         path: Folder or file.
         notes: List to append a `FileNote` to for each file and line that is left out.
 
     Raises:
-        InputError: If there is not one passage to be read.
+        InputError: If no passage can be read.
     """
     found: list[Passage] = []
     known: set[str] = set()

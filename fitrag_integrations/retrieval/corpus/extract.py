@@ -1,7 +1,7 @@
-"""Extract the text of PDF and HTML files, in a process of its own with bounded memory.
+"""Extract the text of PDF and HTML files in a separate process with bounded memory.
 
-`Extractor` runs this very file as that process: a broken or hostile file can end it, or make it
-slow, without any harm to the caller. The process imports nothing of the package.
+`Extractor` runs this file as that process: a broken or hostile file can crash it or slow it down
+without harming the caller. The process imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ CHARACTERS = 64 << 20
 
 
 class Extractor:
-    """Process that extracts texts, started at the first file and again after one that ended it.
+    """Process that extracts texts, started at the first file and again after a file that crashed
+    it.
 
     Example:
         >>> with Extractor() as extractor:
@@ -44,7 +45,7 @@ class Extractor:
         """Return the text of a file of the kind "pdf" or "html".
 
         Raises:
-            ValueError: If there is none to be had; the message is the reason.
+            ValueError: If no text can be extracted; the message is the reason.
         """
         if self._process is None:
             command = [sys.executable, "-P", __file__, str(self._memory)]

@@ -1,4 +1,4 @@
-"""Find the files of a corpus and read them as text, with a note for all that is left out."""
+"""Find the files of a corpus and read them as text, with a note on each file left out."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class FileNote(Record):
 
     Attributes:
         file: Path below the corpus, with `/` between its parts.
-        reason: Why, in a few words.
+        reason: The reason, in a few words.
         line: Line number, from 1; None for a whole file.
-        is_read: True for a text that was read all the same, in a guessed encoding.
-        is_bad: True for what should have been readable, False for what is no part of a corpus.
+        is_read: Whether the text was read nevertheless, in a guessed encoding.
+        is_bad: Whether the file should have been readable; False if it is not part of a corpus.
     """
 
     file: str
@@ -65,9 +65,9 @@ Note = Callable[[FileNote], None]
 
 
 def corpus_files(root: Path, note: Note) -> list[tuple[str, Path]]:
-    """Return name and path of the files that can be read, sorted by name; note the others.
+    """Return the names and paths of the readable files, sorted by name; note the others.
 
-    Hidden folders, linked folders, links out of the corpus and whatever is no regular file (FIFOs,
+    Hidden folders, linked folders, links out of the corpus, and files that are not regular (FIFOs,
     devices, sockets) are not read.
     """
     if root.is_file():
@@ -124,7 +124,7 @@ def _refused(path: Path, home: Path) -> tuple[str, bool]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file for reading; raises `OSError` for what has become another thing."""
+    """Open a regular file for reading; raises `OSError` if it is no longer one."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -133,10 +133,10 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def text_of(path: Path, extractor: Any) -> tuple[str, str]:
-    """Return the text of a file, and what there is to note if its encoding had to be guessed.
+    """Return the text of a file, and a note if its encoding was guessed.
 
     Raises:
-        ValueError: If there is no text to be had; the message is the reason.
+        ValueError: If the file has no text; the message is the reason.
         OSError: If the file cannot be opened.
     """
     with opened(path) as file:
@@ -154,10 +154,10 @@ def text_of(path: Path, extractor: Any) -> tuple[str, str]:
 
 
 def decoded(data: bytes) -> tuple[str, str]:
-    """Decode a text as UTF-8, by its byte order mark, or by a guess; return a note of that too.
+    """Decode a text as UTF-8, by its byte order mark, or by a guess, which is noted.
 
     Raises:
-        ValueError: If the bytes are no text.
+        ValueError: If the bytes are not text.
     """
     for mark, encoding in (
         (b"\xff\xfe\x00\x00", "utf-32"),
@@ -184,7 +184,7 @@ def decoded(data: bytes) -> tuple[str, str]:
 
 
 def lines_of(path: Path, name: str) -> Iterator[tuple[int, bytes | FileNote]]:
-    """Yield number and bytes of each line; a note for one that is too long, or for a broken end."""
+    """Yield the number and bytes of each line, or a note for an overlong line or a broken end."""
     number = unpacked = 0
     try:
         with opened(path) as raw:

@@ -77,11 +77,11 @@ def fit_bilabel(
         running: Device, logging and checkpoint settings.
 
     Returns:
-        AUC and calibration error of each label on the held-out rows; empty in all processes but the
-        first, which alone saves.
+        AUC and calibration error of each label on the held-out rows. Only the first process saves
+        and returns them; the result of the others is empty.
 
     Raises:
-        InputError: If questions are on both sides.
+        InputError: If training and held-out rows share questions.
     """
     device = training_device(running.device or ("cpu" if plan.tune == "head" else None))
     torch.manual_seed(plan.seed)
@@ -166,7 +166,7 @@ def fit_through(
 
     Args:
         module: Module to train, changed in place.
-        data: Questions to train on, to learn w on, and held out.
+        data: Questions for training, for learning w, and held out.
         folder: Folder of the run.
         plan: Training settings; without `evaluate_every` the last weights are kept.
         running: Logging and checkpoint settings.
@@ -219,13 +219,13 @@ def fit_through(
 class WeighingTrainer(ModuleTrainer):
     """Trainer that weighs the losses of matched and mismatched pairs, and learns the weight w.
 
-    After each step on the parameters w moves down the held-out loss (FIT-RAG, Algorithm 2). Its
-    slope is taken on the gradients of all batches of a step, of every process; each judges w on
-    the same held-out pairs. The log has w, and the losses before they are weighted.
+    After each step on the parameters, w moves down the gradient of the held-out loss (FIT-RAG,
+    Algorithm 2). That gradient uses all batches of a step in every process; all processes use the
+    same held-out pairs. The log has w and the unweighted losses.
 
     Args:
         module: Module with a `weigher`, `matched` and `mismatched` among its losses.
-        *given: Those of `ModuleTrainer`.
+        *given: Arguments of `ModuleTrainer`.
         held: Function from a step to held-out pairs, half of them mismatched, or None.
     """
 
@@ -246,7 +246,7 @@ class WeighingTrainer(ModuleTrainer):
     def training_step(
         self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
     ) -> Tensor:
-        """Add a batch's share to the gradients, and to how they change with w."""
+        """Add a batch's gradients, and their derivatives with respect to w."""
         model.train()
         share = 1 / self.current_gradient_accumulation_steps
         with self.compute_loss_context_manager():
@@ -322,7 +322,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> float:
 
 
 def figures(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the figures of each label on what is known of it. Shapes: (pairs, 2)."""
+    """Return the figures of each label over its known values. Shapes: (pairs, 2)."""
     found: dict[str, float] = {}
     for i, name in enumerate(LABELS):
         known = ~labels[:, i].isnan()

@@ -35,7 +35,7 @@ AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learn
 class Batch:
     """Encoded pairs of some questions, their labels, and the number of pairs per question.
 
-    Labels have the shape (pairs, 2); columns are has_answer, llm_prefer; NaN is not known.
+    Labels have the shape (pairs, 2); columns are has_answer, llm_prefer; NaN is unknown.
     """
 
     pairs: list[EncodedPair]
@@ -66,11 +66,11 @@ class Lists:
 
     @property
     def texts(self) -> set[str]:
-        """Return what stands in the passages."""
+        """Return the texts of the passages."""
         return {f"{p.title} {p.text}" for row in self.rows for p in row.passages}
 
     def encoded(self, places: Iterable[int]) -> Batch:
-        """Encode the questions at some places, each pair as its first chunk."""
+        """Encode the questions at some indices, each pair as its first chunk."""
         chosen = list(places)
         rows = [self.rows[i] for i in chosen]
         pairs = [pair for row in rows for pair in row.pairs]
@@ -83,7 +83,7 @@ class Lists:
         return map(self.encoded, chunks(range(len(self)), AT_ONCE))
 
     def pairs_of(self, first: int, last: int) -> tuple[int, int]:
-        """Return the first and one past the last pair of the questions from `first` to `last`."""
+        """Return the range of pairs of the questions from `first` to `last`."""
         return self._starts[first], self._starts[last]
 
     def apart(self) -> Lists:
@@ -98,7 +98,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Questions to train on, to learn w on (empty if it is fixed), and held out."""
+    """Questions for training, for learning w (empty if it is fixed), and held out."""
 
     train: Lists
     weighed: Lists
@@ -112,9 +112,9 @@ class Data:
         plan: BilabelPlan,
         tokenizer: PairTokenizer,
     ) -> Data:
-        """Split the rows; those that w is learnt on are of the training questions.
+        """Split the rows; the questions for learning w are taken from the training questions.
 
-        Raises `InputError` naming questions on both sides.
+        Raises `InputError` naming questions in both parts.
 
         Args:
             rows: Labeled rows.
@@ -163,10 +163,10 @@ def losses(
 
 
 class BiLabelModule(nn.Module):
-    """A trunk and a bi-label head, and their losses over questions with labelled passages.
+    """Trunk and bi-label head, with their losses over questions with labeled passages.
 
-    Pairs pass through the trunk sorted by length, as many at once as fit into `batch_tokens` with
-    their padding, or 16 where it is None. Questions are whole again when their losses are taken.
+    Pairs pass through the trunk sorted by length, in batches of at most `batch_tokens` padded
+    tokens, or of 16 pairs if it is None. Losses are computed over whole questions.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class BiLabelModule(nn.Module):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the pointwise and the listwise loss, each the mean over both labels.
 
-        With a weigher the pointwise one comes by group, not weighted yet.
+        With a weigher, the pointwise loss is returned by group, not yet weighted.
         """
         pooled, features = self.inputs(batch.pairs)
         grouped, listwise = self.weigher is not None, self.listwise
@@ -197,7 +197,7 @@ class BiLabelModule(nn.Module):
             return losses(logits, batch.labels, batch.sizes, grouped=grouped, listwise=listwise)
 
     def inputs(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
-        """Return what the head reads of each pair. Shapes: (pairs, width), (pairs, features)."""
+        """Return the head's inputs for each pair. Shapes: (pairs, width), (pairs, features)."""
         pooled = trunk_passes(
             self.trunk,
             encoded,
@@ -210,7 +210,7 @@ class BiLabelModule(nn.Module):
 
 @dataclass(frozen=True)
 class HeldPairs:
-    """Pairs that the head is not fitted on, used to learn the weight of the others.
+    """Pairs held out from fitting the head, used to learn the weight of the others.
 
     Shapes: pooled (pairs, width), features (pairs, features), labels (pairs, 2).
     """

@@ -69,7 +69,7 @@ class BilabelPlan(Checked):
 
     @property
     def share(self) -> float:
-        """Fraction of the questions to hold out; beside a file, w is learned on the usual one."""
+        """Fraction of the questions to hold out; the default fraction if `held` is a file."""
         return float(self.validation) if self.held_file is None else SHARE
 
     @property

@@ -1,1 +1,1 @@
-"""Fit what stands on a causal language model."""
+"""Fit models on top of a causal language model."""

@@ -1,4 +1,4 @@
-"""Teach a causal model a few words by a LoRA adapter: what IK and the necessity judge share."""
+"""Train a causal model to write a few words, by LoRA: shared by IK and the necessity judge."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Example:
 
 
 class CausalModule(nn.Module):
-    """A causal model and its loss on the words to be said."""
+    """Causal model with its loss on the target words."""
 
     def __init__(self, engine: CausalEngine) -> None:
         super().__init__()
@@ -77,13 +77,13 @@ class CausalModule(nn.Module):
 def own_engine(
     base: str, device: str | None = None, *, four_bit: bool = False, device_map: str | None = None
 ) -> CausalEngine:
-    """Load a base to train on, as an engine that nobody shares.
+    """Load a base model for training, as an engine that is not shared.
 
     Args:
         base: Hub name or folder.
         device: Device; a GPU if there is one by default.
         four_bit: Load the weights in 4 bits (QLoRA, Dettmers et al., 2023), to train an adapter on
-            a GPU. On a CPU bitsandbytes loses gradients once it has computed without them.
+            a GPU. On a CPU, bitsandbytes loses gradients after a pass without them.
         device_map: Device map of accelerate, such as "auto".
 
     Raises:
@@ -113,7 +113,7 @@ def own_engine(
 
 
 def base_from(out: Path, base: str) -> str:
-    """Spell a base for the manifest in `out`: relative to a neighbour, else in full."""
+    """Return the base's name for the manifest in `out`: relative for a neighboring folder."""
     folder = Path(base).expanduser()
     if not folder.is_dir():
         return base
@@ -123,7 +123,7 @@ def base_from(out: Path, base: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalPlan:
-    """Settings for training what stands on a causal model."""
+    """Settings for training on top of a causal model."""
 
     batch: Annotated[int, Option("Rows per batch.", min=1)] = 16
     rank: Rank = 16
@@ -155,9 +155,9 @@ class AdapterPlan(CausalPlan):
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Training data: `example(i, chance)` builds what row i teaches, `held` is for validation.
+    """Training data: `example(i, chance)` builds the example of row i, `held` is for validation.
 
-    `lengths` are those of the rows, of which like ones share a batch.
+    `lengths` are the lengths of the rows; rows of similar length share a batch.
     """
 
     example: Callable[[int, random.Random], Example]
@@ -166,13 +166,13 @@ class Lesson:
 
     @classmethod
     def of(cls, taught: Sequence[Example], held: Sequence[Example]) -> Lesson:
-        """Teach examples as they are."""
+        """Build the training data from fixed examples."""
         lengths = [len(example.ids) + len(example.targets) for example in taught]
         return cls(lambda i, _: taught[i], held, lengths)
 
 
 def written(engine: CausalEngine, text: str, target: str, *, raw: bool) -> Example:
-    """Encode a prompt and what is to be written, cut where the prompt ends; then the text ends.
+    """Encode a prompt and its target text, split where the prompt ends, with an end token.
 
     Args:
         engine: Base model.

@@ -67,7 +67,7 @@ from fitrag_integrations.training.trainer import (
 
 
 class HeadModule(nn.Module):
-    """A head and its loss on features measured once, since the base stays as it is."""
+    """Head with its loss on features computed once, because the base is frozen."""
 
     def __init__(self, head: KnownHead, measured: Tensor, labels: Tensor) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class HeadModule(nn.Module):
         return len(self._labels)
 
     def forward(self, batch: Sequence[int]) -> dict[str, Tensor]:
-        """Return cross-entropy of the rows numbered."""
+        """Return the cross-entropy of the rows with these numbers."""
         chosen = torch.tensor(batch)
         logits = self.head(self._measured[chosen])
         return {"known": F.binary_cross_entropy_with_logits(logits, self._labels[chosen])}
@@ -91,8 +91,8 @@ class IKPlan(CausalPlan):
     """Settings for training an IK classifier; see `fitrag train ik --help`.
 
     `lengths` are the draft lengths of the mixture, None for none, half and all of `draft_tokens`.
-    `epochs` and `rate` None are the paper's 1 and 1e-4 for an adapter, 40 and 1e-3 for a head.
-    `layers` are those whose states a head reads, None for the middle and the last.
+    `epochs` and `rate` default to the paper's 1 and 1e-4 for an adapter, and to 40 and 1e-3 for a
+    head. `layers` are the layers whose states a head reads, by default the middle and the last.
     """
 
     base: CausalBase
@@ -150,7 +150,8 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
 
     Returns:
         Accuracy, AUC and calibration error on held-out questions, without a draft and with
-        `draft_tokens`; empty in all processes but the first, which alone saves.
+        `draft_tokens`. Only the first process saves and returns them; the result of the others is
+        empty.
 
     Raises:
         InputError: For an invalid row, or rows of several models.

@@ -52,8 +52,8 @@ from fitrag_integrations.values.slimplm import Lead, Leads, render
 class NecessityPlan(AdapterPlan):
     """Settings for training a judge; see `fitrag train necessity --help`.
 
-    `theta` is the share of gold answers a draft must exceed to count as known, for rows that carry
-    answers and no label.
+    `theta` is the fraction of gold answers that a draft must exceed to count as known, for rows
+    with answers but no label.
     """
 
     base: CausalBase
@@ -125,7 +125,7 @@ def fit_necessity(
 
 
 def balanced(rows: Sequence[KnownRow], *, seed: int) -> list[KnownRow]:
-    """Sample the unknowns down to the number of knowns, the order kept."""
+    """Sample as many unknown rows as there are known ones, in order."""
     unknown = [i for i, row in enumerate(rows) if not row.known]
     count = min(len(unknown), len(rows) - len(unknown))
     kept = set(random.Random(seed).sample(unknown, count))
@@ -144,7 +144,7 @@ class RewriterPlan(AdapterPlan):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """A question, a heuristic answer, and the claims and queries that a rewriter should write."""
+    """Question, heuristic answer, and the claims and queries that a rewriter should write."""
 
     question: str
     draft: str
@@ -201,7 +201,7 @@ def fit_rewriter(
 def claim_rows(rows: Iterable[Mapping[str, object]]) -> list[ClaimRow]:
     """Read rows of `fitrag label claims`, or of SlimPLM's published annotations.
 
-    Error rows are passed over. Raises `InputError` naming the first row that lacks something.
+    Error rows are skipped. Raises `InputError` naming the first row with a missing field.
     """
     found = []
     for at, row in enumerate(rows):

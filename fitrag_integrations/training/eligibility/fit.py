@@ -4,9 +4,10 @@ The paper specifies four layers and nothing else of the training. Here: AdamW, e
 cross-validation by question. Predictions for held-out folds give the figures, the temperature and
 the threshold; then one network is trained on all questions, for the median number of epochs.
 
-The paper's label is whether the answer from a combination is right. A question answered wrongly
-from everything then never stops and keeps all its tokens. `label="kept"` instead marks that nothing
-is lost: a gold answer is in the combination, or not in the whole list either.
+The paper's label is whether the answer from a combination is right. With that label, a question
+that is answered wrongly from all passages never stops and keeps all its tokens. `label="kept"`
+instead marks combinations that lose nothing: a gold answer is in the combination, or is not in the
+whole list either.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 class EligibilityNetwork(nn.Sequential):
     """Network with the logit that a combination is enough. Shapes: (rows, inputs) to (rows, 1).
 
-    `inputs` are two for each of `max_pairs`, and as many again where the rest is seen.
+    There are two `inputs` for each of `max_pairs`, and as many again if the detector sees the rest.
     """
 
     def __init__(self, inputs: int = 2 * MAX_PAIRS, *, hidden: int = HIDDEN, dropout: float = 0.0):
@@ -64,7 +65,7 @@ class EligibilityNetwork(nn.Sequential):
 
 
 LABELS = ("kept", "eligible")
-Table: TypeAlias = tuple[Tensor, Tensor]
+Labeled: TypeAlias = tuple[Tensor, Tensor]
 """Inputs and labels of combinations. Shapes: (combinations, numbers), (combinations,)."""
 
 
@@ -72,8 +73,8 @@ Table: TypeAlias = tuple[Tensor, Tensor]
 class EligibilityPlan(Checked):
     """Settings for training a detector; see `fitrag train eligibility --help`.
 
-    `keep` is the share of the answers in the whole list that stopping must leave, in (0, 1], and
-    `max_share` the most tokens that inference will keep anyway, None all.
+    `keep` is the minimum fraction of the list's answers that stopping must keep, in (0, 1].
+    `max_share` is the maximum fraction of tokens at inference; None for no limit.
     """
 
     combinations: Annotated[
@@ -166,7 +167,7 @@ def fit_eligibility(
         for row in known
     ]
 
-    def table(places: Sequence[int]) -> Table:
+    def table(places: Sequence[int]) -> Labeled:
         """Return the combinations of the plan's kinds of some questions."""
         parts = [(inputs[i][trained_on[i]], labels[i][trained_on[i]]) for i in places]
         own, gold = zip(*parts, strict=True)
@@ -219,12 +220,12 @@ def choose_stop(
     Args:
         rows: Questions with their combinations.
         chances: Probability of each combination.
-        keep: Minimum fraction that stopping leaves, of the answers and of the accuracy of the
-            longest prefix within `max_share`.
+        keep: Minimum fraction of the answers, and of the accuracy of the longest prefix within
+            `max_share`, that stopping keeps.
         max_share: Maximum fraction of the tokens; None for all.
 
     Returns:
-        The threshold, 1.0 where no lower one is good enough, and what stopping there leaves.
+        The threshold, 1.0 if no lower one suffices, and the figures of stopping there.
     """
     lists = []
     for row, own in zip(rows, chances, strict=True):
@@ -265,7 +266,7 @@ def _label(row: EligibilityRow, one: Combination, plan: EligibilityPlan) -> floa
 
 
 def _stopped_early(
-    train: Table, held: Table, plan: EligibilityPlan
+    train: Labeled, held: Labeled, plan: EligibilityPlan
 ) -> tuple[EligibilityNetwork, int]:
     """Train until the held-out loss has not fallen for `patience` epochs; also the best epoch."""
     inputs, labels = held
@@ -288,7 +289,7 @@ def _stopped_early(
 
 
 def _trained(
-    table: Table,
+    table: Labeled,
     plan: EligibilityPlan,
     *,
     epochs: int,

@@ -4,8 +4,8 @@ The paper: of the questions that need retrieval, combine sub-documents at random
 with high overlap, score each with the bi-label scorer, keep those on the skyline of the two scores,
 and label by the answer of the language model. It gives no number of draws and no measure of
 overlap. Here a draw takes a size at random and then as many representatives, the best window of
-each passage, as inference does; the overlap of two combinations is the share of their members they
-have in common (Jaccard), and the later one goes.
+each passage, as inference does; the overlap of two combinations is the fraction of their members
+that they share (Jaccard), and the later one is dropped.
 
 At inference the detector sees prefixes of the list sorted by score, never such combinations.
 "prefixes" are those, labelled alike, and what a threshold has to be chosen on.
@@ -31,9 +31,9 @@ Places = tuple[int, ...]  # members, by their place in the sorted list of repres
 class Combination:
     """A combination: the scores of its members, best first, and its label.
 
-    `left` are the scores of the representatives it leaves out, `kinds` says how it arose,
-    `eligible` whether the answer from it was right, `has_answer` whether a gold answer stands in
-    it, `share` the part of the passages' tokens it costs, in [0, 1].
+    `left` are the scores of the representatives left out, and `kinds` how the combination was
+    drawn. `eligible` is whether the answer from it was right, `has_answer` whether it contains a
+    gold answer, and `share` its fraction of the passages' tokens, in [0, 1].
     """
 
     kinds: tuple[str, ...]
@@ -53,9 +53,9 @@ class EligibilityRow:
 
 
 def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> list[Places]:
-    """Draw combinations of `count` members at random, each sorted, without those much alike.
+    """Draw combinations of `count` members at random, each sorted, without similar ones.
 
-    A draw that shares more than `overlap` of the members, in [0, 1], with an earlier one is lost.
+    A draw that overlaps an earlier one by more than `overlap` is dropped.
 
     Args:
         count: Number of members to draw from.
@@ -75,7 +75,7 @@ def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> l
 def skyline(scores: Sequence[tuple[float, float]]) -> list[int]:
     """Return the places of the pairs that no other pair exceeds (Pareto front), in order.
 
-    A pair is exceeded by one that is as good in both numbers and better in one.
+    A pair exceeds another if it is at least as good in both numbers and better in one.
     """
     return [
         i
@@ -92,8 +92,8 @@ def prefixes(count: int) -> list[Places]:
 def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[EligibilityRow]:
     """Read rows of `fitrag label eligibility`.
 
-    Rows with an error, questions known without retrieval, and combinations whose answer never came
-    are passed over. Raises `InputError` naming the field that is wrong, and where nothing is left.
+    Rows with an error, questions known without retrieval, and combinations without an answer are
+    skipped. Raises `InputError` naming an invalid field, or if no row is left.
     """
     found, count = [], 0
     for i, row in enumerate(rows):

@@ -80,7 +80,7 @@ class EvaluatorPlan:
     """Settings for training an evaluator.
 
     The paper's (CRAG, appendix B.3): `loss` "regression", `tune` "full", a rate of 1e-4, batches of
-    12 pairs, 8 epochs. The defaults are those of the embedded one. `epochs` counts instead of
+    12 pairs, 8 epochs. The defaults are those of the bundled evaluator. `epochs` counts instead of
     `steps`, of questions or, for the regression, of pairs.
     """
 
@@ -146,11 +146,11 @@ def fit_evaluator(
         running: Device, logging and checkpoint settings.
 
     Returns:
-        Figures on the held-out questions; empty without any, and in all processes but the first,
-        which alone saves.
+        Figures on the held-out questions, if there are any. Only the first process saves and
+        returns them; the result of the others is empty.
 
     Raises:
-        InputError: If the run in `out` was begun with another plan or other rows.
+        InputError: If the run in `out` was started with another plan or other rows.
     """
     refuse_if(not rows, "rows", rows, "at least one judged row")
     train, held = split(rows, plan.validation, plan.seed) if plan.validation else (list(rows), [])

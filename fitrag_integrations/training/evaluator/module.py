@@ -44,7 +44,7 @@ from fitrag_integrations.types import Passage
 
 
 class EvaluatorModule(nn.Module):
-    """A trunk and an evaluator's head, and their losses over judged questions."""
+    """Trunk and evaluator head, with their losses over judged questions."""
 
     def __init__(
         self,
@@ -107,11 +107,10 @@ class EvaluatorModule(nn.Module):
 
 
 def losses(logits: Tensor, holds: Tensor, sizes: Sequence[int]) -> dict[str, Tensor]:
-    """Return cross-entropy per pair, per question (its best passage), and of the ranking in a
-    list.
+    """Return the cross-entropy per pair and per question (best passage), and a listwise loss.
 
-    Shapes: logits and holds (pairs,), grouped by question into lists of `sizes`. A list without a
-    passage that holds the answer, or of such only, has nothing to rank.
+    Shapes: logits and holds (pairs,), grouped by question into lists of `sizes`. A list in which
+    all or none of the passages contain the answer has no listwise loss.
 
     Args:
         logits: Logits. Shape: (pairs,).
@@ -131,7 +130,7 @@ def losses(logits: Tensor, holds: Tensor, sizes: Sequence[int]) -> dict[str, Ten
 def gold_spans(
     rows: Sequence[Judged], encoded: Sequence[EncodedPair]
 ) -> Iterator[list[Span] | None]:
-    """Find the first and last token of every answer; none at all, or None where it is not known."""
+    """Return the first and last token of every answer; None if it is unknown, empty if absent."""
     pairs = [(row, i) for row in rows for i in range(len(row.passages))]
     for (row, i), pair in zip(pairs, encoded, strict=True):
         if not row.holds[i]:
@@ -151,16 +150,16 @@ LabelledPair: TypeAlias = tuple[str, Passage, int]
 
 
 def labelled_pairs(rows: Sequence[Judged]) -> list[LabelledPair]:
-    """Split judged questions into pairs, which are the paper's batches."""
+    """Split judged questions into single pairs, the unit of the paper's batches."""
     return [
         (*pair, holds) for row in rows for pair, holds in zip(row.pairs, row.holds, strict=True)
     ]
 
 
 class RegressionModule(nn.Module):
-    """A classifier of one output, and its squared error from +1 and -1.
+    """Classifier with one output, and its squared error from +1 and -1.
 
-    `trunk` and `head` are its parts; what trains of them is said by `tune`: full, lora or head.
+    `trunk` and `head` are its parts; `tune` selects what is trained: full, lora or head.
     """
 
     def __init__(
@@ -183,7 +182,7 @@ class RegressionModule(nn.Module):
 
     @property
     def model(self) -> Any:
-        """The classifier whole."""
+        """The whole classifier."""
         return self._grader._model
 
     def forward(self, batch: Sequence[LabelledPair]) -> dict[str, Tensor]:
@@ -192,15 +191,13 @@ class RegressionModule(nn.Module):
         return {"error": (self.outputs(batch) - wanted).square().mean()}
 
     def outputs(self, batch: Sequence[LabelledPair]) -> Tensor:
-        """Return the output of each pair, of a long passage for its first chunk. Shape:
-        (pairs,).
-        """
+        """Return the output of each pair, from its first chunk. Shape: (pairs,)."""
         inputs = [self._grader._encoded(question, passage)[0] for question, passage, _ in batch]
         return self._grader.logits(inputs, device_of(self))
 
     @torch.inference_mode()
     def grades(self, pairs: Sequence[LabelledPair], *, at_once: int = 32) -> list[float]:
-        """Grade pairs in [-1, 1], as the saved evaluator does but for what follows 512 tokens."""
+        """Grade pairs in [-1, 1] from their first 512 tokens."""
         self.eval()
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1].text))
         found: dict[int, float] = {}
@@ -210,7 +207,7 @@ class RegressionModule(nn.Module):
         return [found[i] for i in range(len(pairs))]
 
     def save(self, out: Path, fields: dict[str, object]) -> None:
-        """Save a checkpoint of transformers, adapters folded in, and `fields` beside it."""
+        """Save a transformers checkpoint with adapters merged, and `fields` beside it."""
         trunk: Any = self.trunk
         if hasattr(trunk, "merge_and_unload"):
             setattr(self.model, self.model.base_model_prefix, trunk.merge_and_unload())
@@ -223,14 +220,14 @@ class RegressionModule(nn.Module):
 def start_regression(
     base: str, *, tune: str, rank: int, input_format: InputFormat
 ) -> RegressionModule:
-    """Load a base, with a new head if it has none of one output.
+    """Load a base model, with a new head unless it has one with a single output.
 
     A decoder's head reads the last token before the padding, for which its end token serves if the
     tokenizer has no padding token.
 
     Args:
         base: Hub name or folder.
-        tune: What trains: full, lora or head.
+        tune: Weights to train: full, lora or head.
         rank: Rank of the LoRA adapter.
         input_format: "plain" for the text, "titled" for title and text.
 

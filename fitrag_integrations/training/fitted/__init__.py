@@ -1,4 +1,4 @@
-"""Fit everything to somebody's own questions: labels, gate, thresholds, budget, and the proof."""
+"""Fit everything to your own questions: labels, gate, thresholds, budget, and a certificate."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def sentence(
     drop: float,
     confidence: float,
 ) -> str:
-    """Return one sentence: what was chosen and what it saves, or that nothing is better.
+    """Return one sentence: the chosen setting and its savings, or that none is better.
 
     Args:
         systems: Outcomes of the plain retriever and of what was fitted.
@@ -120,7 +120,7 @@ def write_page(
         asked: All questions.
         parts: Questions of each part, and notes on them, by its name.
         lead: First sentence of the page.
-        options: What was chosen, and the language model.
+        options: Chosen options, and the language model.
         prices: Prices; there are no costs without them.
     """
     tables = []
@@ -160,7 +160,7 @@ class Wish(Checked):
         k: Passages retrieved for each question.
         depth: Passages of each question that are labeled.
         seed: Seed of the split of the questions.
-        train: Whether to train a scorer where there are labels enough.
+        train: Whether to train a scorer if there are enough labels.
     """
 
     drop: float = 0.05
@@ -197,16 +197,16 @@ def fit(
             model writes questions about `passages`. A file questions.jsonl in `out` takes
             precedence, so that it can be edited.
         out: Folder to write.
-        wish: What to fit.
-        passages: Passages that are searched.
+        wish: Settings.
+        passages: Passages of the corpus.
         prices: Prices of tokens.
         budget: Maximum cost of all runs together, in the currency of `prices`.
         update: Replace generated questions whose passage is gone.
         run: Command that repeats this call, stored in `out`.
-        tell: Called with messages on the progress.
+        tell: Called with progress messages.
 
     Raises:
-        PortError: If the budget or too many failures ended it; the same call continues.
+        PortError: If the budget is spent or too many calls fail; the same call continues.
     """
     folder = Path(out)
     asker = llm if isinstance(llm, AskLLM | AskReader) else _asker(llm)
@@ -326,12 +326,14 @@ def _fitted(
 
 
 def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
-    """Write down what was searched, to see later what has changed."""
+    """Store hashes of the corpus, to detect later changes."""
     write_whole(folder / CORPUS, json.dumps(passage_hashes(passages), indent=0) + "\n")
 
 
 def passage_hashes(passages: Iterable[Passage]) -> list[str]:
-    """Hash each passage's title and text; equal ones once, in an order that says nothing."""
+    """Return the distinct hashes of passages' titles and texts, in an order unrelated to the
+    corpus.
+    """
     return sorted({_digest([one.title, one.text]) for one in passages})
 
 
@@ -376,7 +378,7 @@ Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]
 
 
 def finder(retriever: object, k: int) -> Find:
-    """Return the search for several questions.
+    """Return a function that searches for several questions.
 
     Args:
         retriever: Retriever of LangChain or LlamaIndex, object with `retrieve(queries)`, or

@@ -1,8 +1,8 @@
-"""Label what was retrieved by who will read it, and fit the scorer and CRAG's thresholds on that.
+"""Label retrieved passages with the model that reads them; fit the scorer and CRAG's thresholds.
 
-How much is fitted of the scorer is a matter of how many labels there are: the weight between its
-two labels, from some hundreds a head over the frozen encoder, from some thousands an adapter. What
-was trained is taken only where it ranks the passages of questions held out better.
+The number of labels decides what is fitted: the weight between the scorer's two labels, with some
+hundreds a head over the frozen encoder, with some thousands an adapter. A trained scorer is used
+only if it ranks the passages of held-out questions better.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SCORER = "scorer"
 
 @dataclass(frozen=True, slots=True)
 class FittedScorer:
-    """Weight between the two labels, what was trained, and the AUC of both.
+    """Weight between the two labels, the trained scorer, and the AUC of both.
 
-    `folder` is the name of a trained scorer's, None for the embedded one.
+    `folder` is the folder of the trained scorer; None for the bundled one.
     """
 
     weight: float
@@ -69,13 +69,13 @@ def label(
 
 
 def fit_scorer(rows: Sequence[Labelled], out: Path, *, seed: int, train: bool) -> FittedScorer:
-    """Fit as much of the scorer as the rows allow.
+    """Fit as much of the scorer as the number of rows allows.
 
     Args:
         rows: Labeled rows.
         out: Folder of a trained scorer.
         seed: Random seed.
-        train: Whether to train one where there are labels enough.
+        train: Whether to train a scorer if there are enough labels.
     """
     count = sum(len(row.passages) for row in rows)
     tune = "lora" if count >= FOR_ADAPTER and installed("peft") else "head"
@@ -115,7 +115,7 @@ def _weighed(rows: Sequence[Labelled], scorer: Scorer) -> FittedScorer:
 
 
 def fit_crag(rows: Sequence[Labelled]) -> ActionThresholds | None:
-    """Fit CRAG's two thresholds of actions on the best grades; None where all have an answer."""
+    """Fit the two thresholds of CRAG's actions on the best grades; None if all have an answer."""
     holds = [any(row.has_answer) for row in rows]
     if not 0 < sum(holds) < len(holds):
         return None

@@ -34,10 +34,10 @@ def run_over(
 
 @dataclass(eq=False)
 class ScoredOnce:
-    """Scorer that remembers the scores of another one.
+    """Scorer that caches the scores of another one.
 
     Args:
-        scorer: Scorer to ask for what is not known yet.
+        scorer: Scorer of items that are not cached.
         advance: Function that is called with the number of items scored, after each block.
     """
 
@@ -66,7 +66,7 @@ class ScoredOnce:
 
 
 class SentencesScoredOnce(ScoredOnce):
-    """The same for a scorer that judges sentences from one reading of their passage."""
+    """Caching scorer that also scores sentences from one reading of their passage."""
 
     def score_sentences(self, items: Sequence[Any]) -> list[Any]:
         """Score passages and their spans."""

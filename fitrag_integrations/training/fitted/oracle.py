@@ -28,13 +28,13 @@ AT_ONCE = 32  # prompts between two reports of the progress
 
 
 def prompt_of(context: Context) -> str:
-    """Write the prompt that a context is answered from; without excerpts the bare question."""
+    """Return the prompt of a context; without excerpts the bare question."""
     return FittedTemplate().render(context)
 
 
 @dataclass
 class Oracle:
-    """Source of answers from contexts and to prompts; None for an answer that failed.
+    """Source of the language model's answers to contexts and prompts; a failed answer is None.
 
     Raises `PortError` where the cache stopped; what was answered is kept. `tell` hears how far
     it is.
@@ -51,12 +51,12 @@ class Oracle:
 
     @property
     def writes(self) -> bool:
-        """Whether it can be asked for any text, and not only for answers from passages."""
+        """Whether it can answer any prompt, and not only extract answers from passages."""
         return isinstance(self.asker, AskLLM)
 
     @property
     def llm(self) -> Any:
-        """The language model itself; None where a reader answers."""
+        """The language model itself; None for a reader."""
         return self.asker.llm if isinstance(self.asker, AskLLM) else None
 
     def measured(
@@ -72,7 +72,7 @@ class Oracle:
             what: Name of the measurement in the cache.
             texts: The texts.
             ask: Function that measures some texts.
-            write: Function that makes a text of a result.
+            write: Function that serializes a result.
 
         Returns:
             The stored results; a missing one is blank, and is not requested again.
@@ -91,7 +91,7 @@ class Oracle:
         return [text or "" for text in found]
 
     def reach(self, questions: Sequence[str]) -> None:
-        """Answer the first questions without passages, which is needed anyway, and keep that.
+        """Answer the first questions without passages, to check the model and keep the answers.
 
         Raises:
             PortError: If the language model answers none of them.
@@ -151,7 +151,7 @@ DRAFT, YES = "draft", "p_yes"  # what is measured, in the cache
 
 
 def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float]]:
-    """Return how sure it is, in [0, 1], by each gate that its replies are enough for."""
+    """Return the confidence in [0, 1] by each gate for which the replies suffice."""
     llm = oracle.llm
     if not (can(llm, "draft") and can(llm, "rescore")):
         return {}

@@ -48,7 +48,7 @@ _FACT = re.compile(r"(?<=[a-z,;] )(?:\d[\d.,]*\d|[A-Z][\w'-]+(?: [A-Z][\w'-]+)*)
 class Asked:
     """A question and its answers, none if they are unknown.
 
-    `passage` is the text a question was made of, blank for one that somebody asked.
+    `passage` is the text a question was generated from; blank for a question from a person.
     """
 
     question: str
@@ -82,7 +82,7 @@ def asked_of(row: Mapping[str, object], place: str) -> Asked:
 
 
 def write_questions(file: Path, asked: Iterable[Asked]) -> None:
-    """Write questions where they can be looked at and edited; whole or not at all."""
+    """Write the questions atomically to a file that can be viewed and edited."""
     rows = (
         {"question": one.question, "answers": list(one.answers)}
         | ({"made_of": one.passage} if one.passage else {})
@@ -92,7 +92,7 @@ def write_questions(file: Path, asked: Iterable[Asked]) -> None:
 
 
 def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -> list[Asked]:
-    """Generate questions from passages at even distances; fewer than `count` if some fail.
+    """Generate questions from evenly spaced passages; fewer than `count` if some fail.
 
     Args:
         passages: Passages.
@@ -122,7 +122,7 @@ def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -
 def refreshed(
     asked: Sequence[Asked], passages: Sequence[Passage], count: int, oracle: Oracle
 ) -> list[Asked]:
-    """Leave out questions about passages that are gone; write others about those without any.
+    """Replace the questions about removed passages by questions about new passages.
 
     Args:
         asked: Questions so far.
@@ -139,7 +139,7 @@ def refreshed(
 
 
 def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
-    """Return whether the language model says that it can answer each question: 1.0 for yes."""
+    """Return 1.0 per question if the language model replies that it can answer it, else 0.0."""
 
     def verdict(reply: str | None) -> float:
         try:
@@ -154,7 +154,7 @@ def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
 def with_answers(
     asked: Sequence[Asked], answer: Callable[[list[str]], Sequence[str | None]]
 ) -> list[Asked]:
-    """Answer the questions without a known answer; leave out those that get none.
+    """Answer the questions without a known answer; drop those that get none.
 
     Args:
         asked: Questions.
@@ -169,12 +169,12 @@ def with_answers(
 
 
 def each_once(asked: Iterable[Asked]) -> list[Asked]:
-    """Keep one of several equal questions, the last of them in the place of the first."""
+    """Drop repeated questions; the last version takes the place of the first."""
     return list({one.question: one for one in asked}.values())
 
 
 def different(asked: Sequence[Asked]) -> list[Asked]:
-    """Leave out questions most of whose words are those of one before."""
+    """Drop questions that share most of their words with an earlier one."""
     kept: list[tuple[Asked, set[str]]] = []
     for one in asked:
         words = set(tokens(one.question))
@@ -184,7 +184,7 @@ def different(asked: Sequence[Asked]) -> list[Asked]:
 
 
 def questions_from(passages: Sequence[Passage], count: int) -> list[Asked]:
-    """Make questions of sentences in which a name or a number is left out; it is the answer.
+    """Generate questions from sentences by leaving out a name or a number, the answer.
 
     Only sentences of prose are used: code, tables, lists, tags and badges make no questions.
     """
@@ -221,6 +221,6 @@ def _is_prose(sentence: str) -> bool:
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
-    """Pick `count` items at even distances; all where there are fewer."""
+    """Return `count` evenly spaced items; all if there are fewer."""
     count = min(count, len(items))
     return [items[i * len(items) // count] for i in range(count)]

@@ -1,8 +1,8 @@
 """Compare what excerpts and the retriever's first passages keep of the answers, by tokens.
 
-Every question gets the same budget, in both ways, for each of many budgets: that is a curve of
-answers kept over the tokens really used. Two curves are compared at one height: how many tokens
-does each way need to keep so many of the answers?
+Both are run at many budgets, the same for every question, which gives two curves of answers kept by
+tokens used. The curves are compared at one level: how many tokens does each need to keep that
+fraction of the answers?
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Curve:
     """Answers kept and tokens used by each question at each budget.
 
     Attributes:
-        kept: 1.0 where the answer is kept. Shape: (questions, budgets).
+        kept: 1.0 if the answer is kept. Shape: (questions, budgets).
         tokens: Tokens of what a prompt shows. Shape: (questions, budgets).
     """
 
@@ -55,7 +55,7 @@ class Curve:
         shown: Sequence[Sequence[Sequence[Excerpt]]],
         holds: Holds = Compressed.holds,
     ) -> Curve:
-        """Judge the excerpts shown of each row (outer) at each budget (inner).
+        """Compute the curve from the excerpts shown for each row (outer) at each budget (inner).
 
         Args:
             rows: Compressed rows.
@@ -67,17 +67,17 @@ class Curve:
         return cls(np.array(kept), np.array(cost))
 
     def at(self, places: Places | slice = slice(None)) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return mean tokens and fraction kept by budget, nothing for nothing before them.
+        """Return mean tokens and fraction kept by budget, starting at (0, 0).
 
-        The fraction is the lowest of all budgets from there on, so that it never falls: an answer
-        that more tokens lose again is not kept.
+        The fraction is the minimum over all larger budgets, so that it never falls: an answer that
+        a larger budget loses again does not count.
         """
         kept, tokens = self.kept[places].mean(0), self.tokens[places].mean(0)
         lowest = np.minimum.accumulate(kept[::-1])[::-1]
         return np.concatenate([[0.0], np.maximum.accumulate(tokens)]), np.append(0.0, lowest)
 
     def needed(self, level: float, places: Places | slice = slice(None)) -> float:
-        """Return the tokens a question that keep `level` of the answers, between two budgets."""
+        """Return the tokens per question that keep `level` of the answers, interpolated."""
         tokens, kept = self.at(places)
         above = int(np.argmax(kept >= level - 1e-9))  # of budgets; the first one is not enough
         if kept[above] < level - 1e-9:
@@ -88,7 +88,7 @@ class Curve:
         return float(tokens[above - 1] + step * (tokens[above] - tokens[above - 1]))
 
     def kept_by(self, tokens: float, places: Places | slice = slice(None)) -> float:
-        """Return the fraction of the answers that a mean of so many tokens keeps."""
+        """Return the fraction of the answers kept at this mean number of tokens."""
         return float(np.interp(tokens, *self.at(places)))
 
 
@@ -116,12 +116,12 @@ class Saving:
 
 @dataclass(frozen=True, eq=False)
 class Savings:
-    """Curves of both ways over the questions whose answer stands in the passages.
+    """Curves of excerpts and of first passages, over the questions whose passages have the answer.
 
     Attributes:
         ours: Curve of the excerpts.
         plain: Curve of the first passages.
-        default_kept: 1.0 where the compressor as it comes keeps the answer. Shape: (questions,).
+        default_kept: 1.0 if the compressor keeps the answer by default. Shape: (questions,).
         default_tokens: Tokens that it shows. Shape: (questions,).
         draws: Draws of the bootstrap.
     """
@@ -144,7 +144,7 @@ class Savings:
         return Saving(float(both), self.ours.needed(both), self.plain.needed(both), bounds)
 
     def default(self) -> tuple[float, Interval | None, float, Interval | None]:
-        """Return what the compressor keeps by default, and first passages of the same mean cost.
+        """Return the answers kept by default, and by first passages at the same mean cost.
 
         The first interval is Wilson's, None without SciPy; the second is that of the difference.
         """
@@ -159,7 +159,7 @@ class Savings:
         return kept, sure, self.plain.kept_by(cost), bounds
 
     def plot(self, saving: Saving) -> Plot:
-        """Draw both curves as they are, the height at which they are compared, and the default."""
+        """Plot both curves, the level of the comparison, and the default."""
         series = {
             name: [
                 [float(each.tokens[:, at].mean()), float(each.kept[:, at].mean())]
@@ -179,12 +179,12 @@ class Savings:
 
 
 def verdict(savings: Savings, saving: Saving, *, sure_questions: bool) -> str:
-    """Return whether the saving is worth it; "perhaps" at most if the questions are not real.
+    """Return whether the saving is worth it; at most "perhaps" if the questions were generated.
 
     Args:
         savings: Both curves.
         saving: The saving at one level.
-        sure_questions: Whether people asked the questions.
+        sure_questions: Whether the questions come from people.
     """
     if len(savings.ours.kept) < LEAST_ANSWERS or saving.bounds is None:
         return FEW
@@ -194,13 +194,13 @@ def verdict(savings: Savings, saving: Saving, *, sure_questions: bool) -> str:
 
 
 def budgets_for(rows: Sequence[Compressed], budgets: Sequence[int] = BUDGETS) -> list[int]:
-    """Return the budgets below what the longest row costs, and that."""
+    """Return the budgets below the cost of the longest row, and that cost."""
     most = max(tokens_of(row.whole) for row in rows)
     return [*(budget for budget in budgets if budget < most), most]
 
 
 def first_passages(row: Compressed, budget: int) -> list[Excerpt]:
-    """Return the retriever's first passages as far as `budget` tokens go, the last one cut."""
+    """Return the retriever's first passages within `budget` tokens, the last one truncated."""
     kept: list[Excerpt] = []
     for whole in row.whole:
         if tokens_of([*kept, whole]) <= budget:

@@ -1,8 +1,8 @@
-"""Try every setting on every question, and keep what came of it: right or not, and the tokens.
+"""Run every setting on every question, and record correctness and tokens.
 
-A setting is a method, as a recipe. What the language model answers without passages, and how
-likely each gate finds it known, are kept beside them: a setting behind a gate needs no further
-answer, since each question is answered one way or the other.
+A setting is a method, as a recipe. The answers without passages and the numbers of the gates are
+recorded too. A setting behind a gate then needs no further answers, because each question is
+answered either with or without retrieval.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from fitrag_integrations.types import Context
 PLAIN, DEFAULT, BARE = "plain", "fitrag", "without passages"
 THRESHOLDS = 15  # of a gate, evenly over the questions
 LEAST_SKIPPED = 0.1  # a gate that spares fewer retrievals is not worth a place on the path
-Recipe = dict[str, Any]
+MethodRecipe = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A method as a recipe, with the gate before it and its threshold, if there is one."""
 
-    recipe: Recipe
+    recipe: MethodRecipe
     gate: str = ""
     threshold: float = 1.0
 
@@ -70,7 +70,7 @@ class Table:
     asked: dict[str, float] = field(default_factory=dict)
 
 
-def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recipe]:
+def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, MethodRecipe]:
     """Return the settings to try: the first passages, and FIT-RAG with several budgets.
 
     Args:
@@ -78,9 +78,9 @@ def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recip
         weight: Weight between the scorer's two labels.
         scorer: Folder of a trained scorer.
     """
-    given: Recipe = {"method": "fitrag", "top_n": k, "weight": weight}
+    given: MethodRecipe = {"method": "fitrag", "top_n": k, "weight": weight}
     given |= {} if scorer is None else {"scorer": scorer}
-    ways: dict[str, Recipe] = {
+    ways: dict[str, MethodRecipe] = {
         DEFAULT: {},
         "fitrag, a quarter": {"max_share": 0.25},
         "fitrag, 150 tokens": {"max_tokens": 150},
@@ -97,9 +97,9 @@ def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Recip
 
 
 def try_all(
-    questions: Sequence[Asked], found: Found, ways: Mapping[str, Recipe], oracle: Oracle
+    questions: Sequence[Asked], found: Found, ways: Mapping[str, MethodRecipe], oracle: Oracle
 ) -> Table:
-    """Answer all questions in all ways; those that somewhere got no answer are left out.
+    """Answer all questions with all settings; drop questions for which any answer failed.
 
     Args:
         questions: The questions.
@@ -142,7 +142,7 @@ def ask_bank(table: Table, bank: QuestionBank, banked: Sequence[int]) -> None:
     Args:
         table: Results, changed in place.
         bank: Bank of questions.
-        banked: Questions that are in the bank themselves, and are judged by the others there.
+        banked: Questions that are in the bank; their own entry is ignored.
     """
     own = set(banked)
     near = bank.neighbours([one.question for one in table.questions], NEIGHBOURS + 1)
@@ -152,7 +152,7 @@ def ask_bank(table: Table, bank: QuestionBank, banked: Sequence[int]) -> None:
 
 
 def ask_model(table: Table, oracle: Oracle) -> None:
-    """Store the probability that the language model knows each answer; a reader knows nothing."""
+    """Store the model's probability of knowing each answer; a reader knows none."""
     if not oracle.writes:
         return
     questions = [one.question for one in table.questions]
@@ -165,13 +165,13 @@ def ask_model(table: Table, oracle: Oracle) -> None:
 
 
 def behind_gates(
-    table: Table, ways: Mapping[str, Recipe], order: Places
+    table: Table, ways: Mapping[str, MethodRecipe], order: Places
 ) -> tuple[dict[str, Tried], dict[str, Setting]]:
-    """Return every setting, alone and behind each gate at each threshold, and what it came to.
+    """Return every setting, alone and behind each gate at each threshold, with its outcomes.
 
-    A threshold that skips retrieval for less than a tenth of the questions is left out. It would
-    come early on the path, being sure to lose little, and where it fails all cheaper settings fail
-    with it.
+    A threshold that skips retrieval for less than a tenth of the questions is left out. It would be
+    tested early, because it loses little, and if it failed, all cheaper settings would fail with
+    it.
 
     Args:
         table: Results of the settings.

@@ -39,7 +39,7 @@ MODES, DIRECTIONS = ("none", "fixed", "corrected", "literal"), ("optimizer", "sg
 
 @dataclass(frozen=True, slots=True)
 class Imbalance:
-    """How pairs are weighted.
+    """Weighting of pairs by whether their labels match.
 
     Args:
         mode: "none"; "fixed", w stays; "corrected" and "literal", w is learned.

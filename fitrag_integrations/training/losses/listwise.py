@@ -1,4 +1,4 @@
-"""Listwise loss: of a question's passages, those that answer it come first."""
+"""Listwise loss, which ranks the passages that answer a question first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of where an answer stands in a passage, or that it stands nowhere."""
+"""Losses of the place of an answer in a passage, or of its absence."""
 
 from __future__ import annotations
 
