@@ -52,9 +52,7 @@ RAISE = re.compile(
 )
 
 
-def asked(
-    pages: list[Any], pool: list[Any], hand: list[tuple[str, str]], chance: random.Random
-) -> Iterator[Any]:
+def asked(pages: list[Any], pool: list[Any], chance: random.Random) -> Iterator[Any]:
     """Yield questions with the block that answers, by every rule."""
     where = {(one["page"], at): one for one in pool for at in one["held"]}
     for number, page in enumerate(pages):
@@ -62,41 +60,11 @@ def asked(
         name = page["title"] if len(page["title"].split()) == 1 else page["project"]
         name = re.sub(r"^python-|\d[\d.]*|-doc.*$|\(\d\)$", "", name)
         for at, block in enumerate(blocks):
-            gold = where.get((number, at))
             follow = [(i, b) for i, b in enumerate(blocks[at + 1 : at + 5], at + 1)]
             for row in (*by_head(block, follow, chance), *by_text(block, blocks, at, name, chance)):
                 where_at = row.pop("at", at)
                 if one := where.get((number, where_at)):
                     yield {**row, "gold": one, "block": where_at, "name": name}
-            if gold is not None and block["k"] == "term":
-                yield from by_hand(block, follow, hand, where, number, name)
-
-
-def by_hand(
-    block: Block, follow: Any, hand: Any, where: Any, number: int, name: str
-) -> Iterator[Any]:
-    """Yield questions that a person wrote of a term."""
-    body = next(((i, b) for i, b in follow if b["k"] in ("para", "item")), None)
-    for term, question in hand:
-        short = term.split(", ")
-        first = re.split(r"[\s=(\[<:]", block["t"].replace("class ", ""))[0].strip(",")
-        names = {first, first.split(".")[-1], block["t"].split(", ")[-1].split(" ")[0]}
-        if (
-            body
-            and (names & set(short) or term == block["t"])
-            and (one := where.get((number, body[0])))
-            and any(one["blocks"][i]["t"] == block["t"] for i in one["held"])
-        ):
-            yield {
-                "rule": "hand",
-                "q": question,
-                "answers": short,
-                "gold": one,
-                "block": body[0],
-                "name": name,
-                "term": first,
-                "kind": "list",
-            }
 
 
 def by_head(block: Block, follow: Any, chance: random.Random) -> Iterator[Any]:
@@ -403,7 +371,7 @@ def chosen(rows: list[Any], project: str, large: bool, chance: random.Random) ->
         row["project"] = project
         gold = row["gold"]["blocks"][row["block"]]["t"]
         bare = row["q"].replace(row.get("term") or "\0", " ").replace(row["name"], " ")
-        limit = {"table": 1, "default": 1, "version": 1, "means": 1, "hand": 1, "faq": 0.8}.get(
+        limit = {"table": 1, "default": 1, "version": 1, "means": 1, "faq": 0.8}.get(
             row["rule"], 0.7
         )
         most = EACH.get(row["rule"], OTHERWISE) * (MANY if large else 1)

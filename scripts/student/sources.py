@@ -4,7 +4,7 @@
 
 Fetches the packages of documentation_projects.tsv: OUT/deb has Debian packages, unpacked, OUT/whl
 wheels, OUT/npm npm archives. OUT/tools has mandoc, which turns man pages into HTML, and WordNet's
-files (`tools/usr/share/wordnet`), whose synonyms `train.py` asks with. Needs apt-get, dpkg-deb, pip
+files (`tools/usr/share/wordnet`), whose synonyms `lists.py` asks with. Needs apt-get, dpkg-deb, pip
 and npm; what is there already is not fetched again. Versions are today's, so the rows made from
 them may differ a little from those of the shipped model.
 """
