@@ -33,11 +33,11 @@ from model import (  # noqa: E402
     batched,
     halved,
     load,
-    rounded,
 )
 from real_questions import drawn, lists  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer  # noqa: E402
+from fitrag_integrations.evaluation.figure import paired_interval  # noqa: E402
 from fitrag_integrations.evaluation.ranking import reciprocal_rank  # noqa: E402
 from fitrag_integrations.models.encoder.pairs import PairTokenizer  # noqa: E402
 from fitrag_integrations.models.runtime.batching import token_batches  # noqa: E402
@@ -61,23 +61,12 @@ def main() -> None:
     torch.set_num_threads(1)
     shipped, tokenizer = load(SHIPPED, attention=ATTENTION)
     choosing = Choosing(args.data, args.held, tokenizer, args.n)
-    cosine = choosing.cosine()
-    found = {"what ships": choosing.logits(eight(shipped)), "cosine": cosine}
-    found["sum"] = found["what ships"] + args.sum * cosine.unsqueeze(1)
+    old, cosine = choosing.logits(shipped), choosing.cosine()
+    found = {"what ships": old, "cosine": cosine}
+    found[f"ships + {args.sum:g} x cosine"] = old[:, :2].mean(1) + args.sum * cosine
     for run in args.runs:
-        found[str(run)] = choosing.logits(eight(load(run, attention=ATTENTION)[0]))
-    rows = {name: choosing.figures(logits) for name, logits in found.items()}
-    print("| kind | lists | " + " | ".join(rows) + " |\n" + "| --- " * (len(rows) + 2) + "|")
-    for kind, some in choosing.sizes().items():
-        cells = " | ".join(f"{row[kind]:.3f}" for row in rows.values())
-        print(f"| {kind} | {some} | {cells} |")
-
-
-def eight(model: Student) -> Student:
-    """Round a model's products as the engine does."""
-    rounded(model.encoder)
-    model.encoder.forward = halved()(model.encoder.forward)
-    return model
+        found[str(run)] = choosing.logits(load(run, attention=ATTENTION)[0])
+    print("\n".join(choosing.page(found)))
 
 
 class Choosing:
@@ -94,8 +83,9 @@ class Choosing:
     def logits(self, model: Student) -> torch.Tensor:
         """Return the logits of each pair."""
         made = torch.zeros(len(self.tokens), 4)
+        forward = halved()(model.forward)
         for some in token_batches([*map(len, self.tokens)], budget=4096):
-            made[list(some)] = model(**batched([self.tokens[i] for i in some]))[0]
+            made[list(some)] = forward(**batched([self.tokens[i] for i in some]))[0]
         return made
 
     def cosine(self) -> torch.Tensor:
@@ -107,32 +97,44 @@ class Choosing:
         both = [torch.tensor(base.encode(some)) for some in ([q for q, _ in self.pairs], texts)]
         return (both[0] * both[1]).sum(1)
 
-    def figures(self, logits: torch.Tensor) -> dict[str, float]:
-        """Return the figure of each kind by the logits of all pairs."""
+    def figures(self, logits: torch.Tensor) -> dict[str, list[float]]:
+        """Return the figure of each list, by kind, by the logits of all pairs or one score each."""
         scores = logits[:, :2].mean(1) if logits.ndim == 2 else logits
-        by, right = defaultdict[str, list[float]](list), list[float]()
+        by = defaultdict[str, list[float]](list)
         at = 0
         for kind, gold in zip(self.kinds, self.golds, strict=True):
             own = scores[at : at + len(gold)].tolist()
             order = sorted(range(len(gold)), key=lambda i: -own[i])
-            by[kind].append(reciprocal_rank([bool(gold[i]) for i in order]))
-            if logits.ndim == 2 and kind.startswith("faq, "):
-                right += [float(logits[at + i, 2] > 0) for i in range(len(gold)) if gold[i]]
+            value = reciprocal_rank([bool(gold[i]) for i in order])
+            group = kind.split(" ")[0]
+            for name in (f"{group}, all", kind) if group in ("real", "faq", "wiki") else (kind,):
+                by[name].append(value)
+            if logits.ndim == 2 and group == "faq":
+                right = logits[at + gold.index(1), 2] > 0
+                by["faq, answers that the grade calls relevant"].append(float(right))
             at += len(gold)
-        found = {kind: fmean(some) for kind, some in by.items()}
-        real = [value for kind, value in found.items() if kind.startswith("real")]
-        return {"real, mean": fmean(real), **found, "faq, graded relevant": fmean(right or [0.0])}
+        return by
 
-    def sizes(self) -> dict[str, int]:
-        """Return the number of lists of each figure."""
-        own = {kind: self.kinds.count(kind) for kind in dict.fromkeys(self.kinds)}
-        real = sum(n for kind, n in own.items() if kind.startswith("real"))
-        entries = sum(n for kind, n in own.items() if kind.startswith("faq, "))
-        return {"real, mean": real, **own, "faq, graded relevant": entries}
+    def page(self, found: dict[str, torch.Tensor]) -> Iterator[str]:
+        """Yield a table, each row's difference from the first with its interval."""
+        rows = {name: self.figures(logits) for name, logits in found.items()}
+        first, *others = rows.values()
+        yield f"| kind | lists | {' | '.join(rows)} |"
+        yield "| --- " * (len(rows) + 2) + "|"
+        for kind, values in first.items():
+            cells = [f"{fmean(values):.3f}"]
+            for row in others:
+                if kind not in row:
+                    cells.append("")
+                    continue
+                low, high = paired_interval(row[kind], values)
+                cells.append(f"{fmean(row[kind]):.3f} [{low:+.3f}, {high:+.3f}]")
+            yield f"| {kind} | {len(values)} | {' | '.join(cells)} |"
 
     def told(self, model: Student) -> str:
         """Return a model's figures in a line."""
-        return ", ".join(f"{k} {v:.3f}" for k, v in self.figures(self.logits(model)).items())
+        found = self.figures(self.logits(model))
+        return ", ".join(f"{kind} {fmean(values):.3f}" for kind, values in found.items())
 
 
 def questions(data: Path, count: int) -> Iterator[Any]:
@@ -156,7 +158,7 @@ def faq(data: Path, count: int) -> Iterator[Any]:
         chance.shuffle(some)
         for form in LAYOUTS:
             shown = [Passage("", form.format(q=q, a=own[q].text[:500]), "") for q in some]
-            yield f"faq, {form[:3].strip()}", question, shown, [int(q == question) for q in some]
+            yield f"faq {form[:4].strip()}", question, shown, [int(q == question) for q in some]
 
 
 def wikipedia(data: Path, count: int) -> Iterator[Any]:
