@@ -115,8 +115,7 @@ student: $(STAMP)
 	$(STUDENT)/sources.py $(ROUND)/sources
 	$(STUDENT)/documentation.py $(ROUND)/sources $(ROUND)/pages --mandoc $(ROUND)/sources/tools/usr/bin/mandoc
 	$(STUDENT)/rows.py $(DATA) $(ROWS)
-	$(STUDENT)/lists.py $(ROUND)/pages/pages.jsonl $(DATA) $(ROUND)/lists --wiki $(ROWS)/train.jsonl \
-		--words $(ROUND)/sources/tools/usr/share/wordnet
+	$(STUDENT)/lists.py $(ROUND)/pages/pages.jsonl $(DATA) $(ROUND)/lists --wiki $(ROWS)/train.jsonl
 	$(STUDENT)/teach.py $(ROUND)/lists/train.jsonl $(ROUND)/lists/wiki.jsonl
 	$(STUDENT)/train.py $(ROUND)/run $(ROUND)/lists/train.jsonl $(ROUND)/lists/wiki.jsonl --minutes 120 \
 		--choose $(DATA) $(ROUND)/lists/held.jsonl

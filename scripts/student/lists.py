@@ -1,6 +1,6 @@
 """Write lists to train on: documentation as a splitter cuts it, entries, options, records.
 
-    python scripts/student/lists.py PAGES DATA OUT [--wiki ROWS/train.jsonl] [--words WORDNET]
+    python scripts/student/lists.py PAGES DATA OUT [--wiki ROWS/train.jsonl]
         [--seed 29]
 
 PAGES is what `documentation.py` wrote, DATA the shared sets, of which only the lists are used that
@@ -52,7 +52,6 @@ from documentation_questions import (  # noqa: E402
     short_term,
 )  # fmt: skip
 from real_questions import lists as real_lists  # noqa: E402
-from synonyms import Synonyms  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import normalize  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
@@ -72,6 +71,7 @@ REAL = {"faq_docs": 7.0, "meetings_qmsum": 4.0, "tables_tatqa": 2.0}
 SIZES = (300, 600, 800, 1000, 1000, 1000, 1000)  # characters of a passage
 MOST, LARGE = 140, {"python3.11-doc": 700}  # passages of a project
 LARGE |= dict.fromkeys(("python-django-doc", "postgresql-doc-15", "apache2-doc"), 350)
+NOTHING = 0.1  # of labeled lists have no answer
 LOOSE = 12  # questions of a kind without a label, for each 140 passages
 ENTRIES = (
     "Q: {q}\nA: {a}", "## {q}\n\n{a}", "Question: {q}\nAnswer: {a}", "**{q}**\n\n{a}", "{q}\n{a}",
@@ -93,11 +93,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--wiki", type=Path, help="items of rows.py")
     parser.add_argument("--most", type=int, default=3000, help="lists of Wikipedia")
-    parser.add_argument("--words", type=Path, help="WordNet's files")
     parser.add_argument("--seed", type=int, default=29)
     args = parser.parse_args()
     (args.out / "dense").mkdir(parents=True, exist_ok=True)
-    words = Synonyms(args.words) if args.words else None
     chance = random.Random(args.seed)
     if args.wiki:
         ranks = [item for item in read_jsonl(args.wiki) if item["kind"] == "rank"]
@@ -111,7 +109,7 @@ def main() -> None:
     items = [*documentation(by, args.out / "dense", args.seed)]
     items += [*options(by, chance), *entries(by, args.data, chance), *records(chance, 700)]
     items += [*real(args.data, chance)]
-    items = [{**i, "question": said(i, words, chance)} for i in items]
+    items = [said(item, chance) for item in items]
     held = [*filter(None, (clear(item) for item in items if item["set"] in HELD))]
     train = [item for item in items if item["set"] not in HELD]
     chance.shuffle(train)  # so that each of teach.py's parts has all kinds
@@ -144,20 +142,18 @@ def made(title: str, text: str, has: int | None, spans: Any = None) -> dict[str,
             "spans": [] if has == 0 else spans}  # fmt: skip
 
 
-def said(item: Item, words: Synonyms | None, chance: Chance) -> str:
-    """Ask as people type: in other words, small letters, without a question mark."""
-    question: str = item["question"]
-    draw = chance.random()
-    if item["kind"] == "real" or item["rule"] == "exact":
-        return question
-    if words and draw < 0.25 and item["kind"] != "rows":  # a word or two
-        some = chance.sample(question.split(), min(3, len(question.split())))
-        question = words.reworded(question, some, item["answers"], chance)
-    if chance.random() < 0.2:
-        question = question.rstrip("?.")
-    if chance.random() < 0.15:
-        question = question.lower()
-    return question
+def said(item: Item, chance: Chance) -> Item:
+    """Ask as people type, in small letters; take out what answers some of the labeled lists."""
+    question, passages = item["question"], item["passages"]
+    if item["rule"] != "exact":
+        if chance.random() < 0.2:
+            question = question.rstrip("?.")
+        if chance.random() < 0.15:
+            question = question.lower()
+    if item["set"] not in HELD and chance.random() < NOTHING:
+        without = [p for p in passages if not p["has"]]
+        passages = without if 4 < len(without) < len(passages) else passages
+    return {**item, "question": question, "passages": passages}
 
 
 # Documentation
@@ -307,10 +303,10 @@ def listed(row: Any, project: str, near: list[Any], far: list[Any], chance: Chan
 
     if gold is not None:
         spans = places(gold["text"], answers)
-        if not spans:
+        if not spans or row.get("term", "") not in gold["text"]:
             return None
-        short = len(answers[0].split()) <= 12
-        passages.append((gold, made(titled(gold), gold["text"], 1, spans[:1] if short else None)))
+        short = len(answers[0].split()) <= 12 and len(spans) == 1
+        passages.append((gold, made(titled(gold), gold["text"], 1, spans if short else None)))
     turns = [one for pair in zip(near, far, strict=False) for one in pair] if far else near
     for one in dict.fromkeys(map(id, turns)):
         other = next(each for each in turns if id(each) == one)
@@ -325,8 +321,7 @@ def listed(row: Any, project: str, near: list[Any], far: list[Any], chance: Chan
     if len(passages) < 5:
         return None
     chance.shuffle(passages)
-    return item("docs", row["rule"], project, question, [p for _, p in passages], answers=answers,
-                text_kind=row.get("kind", "prose"))  # fmt: skip
+    return item("docs", row["rule"], project, question, [p for _, p in passages], answers=answers)
 
 
 def places(text: str, answers: Sequence[str]) -> list[list[int]]:
@@ -351,7 +346,7 @@ def alike(one: str, other: str) -> bool:
 
 
 def options(by: dict[str, list[Any]], chance: Chance) -> Iterator[Item]:
-    """Yield lists of a page's options: each with its description, two or three in some."""
+    """Yield lists of a page's options, each with its description."""
     for project, pages in sorted(by.items()):
         for page in chance.sample(pages, min(len(pages), 12)):
             found = [*defined(page["blocks"])]
@@ -360,25 +355,31 @@ def options(by: dict[str, list[Any]], chance: Chance) -> Iterator[Item]:
             layout = chance.choice(["markdown", "rst", "text", "man"])
             title = chance.choice(("", page["title"], project))
             shown = ["\n".join(laid(b, layout) for b in blocks)[:700] for _, blocks in found]
-            for at in chance.sample(range(len(found)), min(4, len(found) // 3)):
-                term, blocks = found[at]
-                body = " ".join(b["t"] for b in blocks[1:])
-                default, said_ = DEFAULT.search(body), phrase(sentence(body))
+            bodies = [" ".join(b["t"] for b in blocks[1:]) for _, blocks in found]
+            matched = [DEFAULT.search(body) for body in bodies]
+            defaults = {i: m.group(1).strip(".") for i, m in enumerate(matched)
+                        if m and m.group(1).lower() not in STOP}  # fmt: skip
+            asked_for = chance.sample([*defaults], min(4, len(defaults)))
+            asked_for += chance.sample(range(len(found)), min(3, len(found) // 3))
+            for at in dict.fromkeys(asked_for):
+                term, done = found[at][0], phrase(sentence(bodies[at]))
                 asks = [f"What does {term} do?", term, f"{page['title']} {term}"]
-                asks += [f"How can I {reworded(said_, chance)}?"] * 2 if said_ else []
-                if default and default.group(1).lower() not in STOP:
-                    asks += [f"What is the default of {term}?", f"default value of {term}"] * 3
+                asks += [f"How can I {reworded(done, chance)}?"] * 2 if done else []
+                wanted = [defaults[at]] if at in defaults and chance.random() < 0.8 else []
+                if wanted:
+                    asks = [f"What is the default of {term}?", f"default value of {term}",
+                            f"{term}: what happens by default?"]  # fmt: skip
                 question = chance.choice(asks)
-                wanted = [default.group(1)] if default and "default" in question else []
-                low = max(0, min(at - 5, len(found) - 12))
-                some = [*range(low, min(low + 12, len(found)))]
-                some += [i for i in range(len(found)) if default and DEFAULT.search(shown[i])][:3]
-                some = [i for i in dict.fromkeys(some) if i == at or found[i][0] != term][:12]
-                if at not in some:
-                    some[-1] = at
+                low = max(0, min(at - 4, len(found) - 8))
+                some = [
+                    at,
+                    *range(low, low + 8),
+                    *chance.sample([*defaults], min(4, len(defaults))),
+                ]
+                some = [i for i in dict.fromkeys(some) if i == at or found[i][0] != term][:11]
                 passages = [
                     made(title, shown[i], int(i == at),
-                         places(shown[at], wanted)[:1] or None if i == at else [])
+                         places(shown[at], wanted)[-1:] or None if i == at else [])
                     for i in chance.sample(some, len(some))
                 ]  # fmt: skip
                 yield item("options", "default" if wanted else "option", project, question,
