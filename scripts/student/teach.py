@@ -21,7 +21,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 import torch
 from safetensors.numpy import load_file
 from safetensors.torch import save_file
@@ -32,14 +31,10 @@ from torch.nn.utils.rnn import pad_sequence
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from model import PACKAGE, batched, shipped_student  # noqa: E402
 
+from fitrag_integrations.models.bundled import Graph, whole  # noqa: E402
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer  # noqa: E402
-from fitrag_integrations.models.light.graphs import in_eight_bits, session  # noqa: E402
 from fitrag_integrations.models.runtime.batching import token_batches  # noqa: E402
-from fitrag_integrations.models.runtime.folder import (  # noqa: E402
-    read_arrays,
-    read_checked,
-    read_manifest,  # noqa: E402
-)
+from fitrag_integrations.models.runtime.folder import read_arrays, read_manifest  # noqa: E402
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
 from fitrag_integrations.training.rows import read_jsonl  # noqa: E402
@@ -85,22 +80,21 @@ def encoded(items: Sequence[Item], tokenizer: PairTokenizer) -> list[EncodedPair
     )
 
 
-class Engine(nn.Module):
+class Eight(nn.Module):
     """An encoder by the package's graph of whole numbers, several times as fast as by torch."""
 
     def __init__(self, layers: dict[str, Any]) -> None:
         super().__init__()
-        home = PACKAGE / "light"
-        manifest = read_manifest(home, "model.json", kind="light")
-        arrays = in_eight_bits(read_arrays(home, manifest["embeddings"]), layers)
-        make = ort.OrtValue.ortvalue_from_numpy
-        self.held = {f"encoder.{n}": make(np.ascontiguousarray(array)) for n, array in arrays}
-        self.session = session(read_checked(home, manifest["eight_bits"]), self.held)
+        home = PACKAGE / "bundled"
+        manifest = read_manifest(home, "model.json", kind="bundled")
+        tuned = {n: a for n, a in layers.items() if n.startswith("encoder.layer.")}
+        self.graph = Graph("int8", read_arrays(home, manifest["embeddings"]) | dict(whole(tuned)))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Any:
         """Return the states, as an encoder of transformers does."""
         given = {"ids": input_ids, "mask": attention_mask, "types": token_type_ids}
-        found = self.session.run(None, {name: tensor.numpy() for name, tensor in given.items()})
+        given["text"] = attention_mask  # of the heads, which are not asked
+        found = self.graph.run(("states",), **{name: one.numpy() for name, one in given.items()})
         return SimpleNamespace(last_hidden_state=torch.from_numpy(found[0]))
 
 
@@ -110,10 +104,8 @@ class Teacher:
     def __init__(self) -> None:
         self.model, self.tokenizer = shipped_student()
         trunk = read_manifest(PACKAGE / "trunk", "encoder.json", kind="encoder")
-        self.model.encoder = Engine(read_arrays(PACKAGE / "trunk", trunk["tuned"]))
-        path = Path(weights_source(MINILM)) / "model.safetensors"
-        layers = {n: a for n, a in load_file(path).items() if n.startswith("encoder.layer.")}
-        self.base = Engine(layers)
+        self.model.encoder = Eight(read_arrays(PACKAGE / "trunk", trunk["tuned"]))
+        self.base = Eight(load_file(Path(weights_source(MINILM)) / "model.safetensors"))
 
     @torch.inference_mode()
     def of(self, items: Sequence[Item]) -> dict[str, Tensor]:
