@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo docs dist sbom notebooks test test-notebooks gpu lint types \
-	check format student-both embedded-student \
+	check format student embedded-student \
 	embedded-fitted embedded-eligibility clean
 
 help:
@@ -107,27 +107,20 @@ DATA ?= ../shared/data
 ROWS ?= runs/student/rows
 RUN ?= runs/student/fitted
 
-# A round on Wikipedia and documentation, from what ships: two runs of 66 minutes of one core each, in
-# parallel, and what is fitted after their mean; RUN is then what embedded-student ships
-PARTS ?= 0.7
-BOTH = $(BIN)/python scripts/student/train.py $(ROWS) --synonyms runs/both/sources/tools/usr/share/wordnet \
-	--ranks 3 --reads 4 --lists 2 --warm 60 --steps 9000 --minutes 66 --stuffed 0.4
-DOCUMENTED = $(BIN)/python scripts/student/documentation_rows.py runs/both/pages/pages.jsonl $(DATA)
-student-both: $(STAMP)
-	$(BIN)/python scripts/student/sources.py runs/both/sources
-	$(BIN)/python scripts/student/documentation.py runs/both/sources runs/both/pages \
-		--mandoc runs/both/sources/tools/usr/bin/mandoc
-	$(DOCUMENTED) runs/both/rows
-	$(DOCUMENTED) runs/both/other-rows --seed 30
-	$(BIN)/python scripts/student/rows.py $(DATA) $(ROWS)
-	$(MAKE) -j 2 runs/both/one runs/both/other
-	$(BIN)/python scripts/student/fit.py runs/both/one $(ROWS) $(RUN) --parts $(PARTS) \
-		--other runs/both/other --ranks 100 --docs runs/both/rows/docs_held.jsonl
-	$(BIN)/python scripts/student/export.py $(RUN) $(RUN)/graph --shared --check $(ROWS)
-runs/both/one:
-	$(BOTH) --docs runs/both/rows/docs.jsonl --seed 17 --reworded 0.4 --misled 0.2 $@
-runs/both/other:
-	$(BOTH) --docs runs/both/other-rows/docs.jsonl --seed 18 --skip 1500 --reworded 0.5 --misled 0.4 $@
+# A round from what ships: rows, what the teachers say of them, two hours of one core, and what is
+# fitted after it; RUN is then what embedded-student ships
+ROUND := runs/student/round
+STUDENT := $(BIN)/python scripts/student
+student: $(STAMP)
+	$(STUDENT)/sources.py $(ROUND)/sources
+	$(STUDENT)/documentation.py $(ROUND)/sources $(ROUND)/pages --mandoc $(ROUND)/sources/tools/usr/bin/mandoc
+	$(STUDENT)/rows.py $(DATA) $(ROWS)
+	$(STUDENT)/lists.py $(ROUND)/pages/pages.jsonl $(DATA) $(ROUND)/lists --wiki $(ROWS)/train.jsonl
+	$(STUDENT)/teach.py $(ROUND)/lists/train.jsonl $(ROUND)/lists/wiki.jsonl
+	$(STUDENT)/train.py $(ROUND)/run $(ROUND)/lists/train.jsonl $(ROUND)/lists/wiki.jsonl --minutes 120 \
+		--choose $(DATA) $(ROUND)/lists/held.jsonl
+	$(STUDENT)/fit.py $(ROUND)/run $(ROWS) $(RUN) --parts 1 --docs $(ROUND)/lists/held.jsonl
+	$(STUDENT)/export.py $(RUN) $(RUN)/graph --shared --check $(ROWS)
 
 # Type of what is computed; float32 where the processor emulates bfloat16
 DTYPE ?= bfloat16

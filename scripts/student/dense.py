@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,19 @@ from fitrag_integrations.types import Passage
 TOKENS = 48
 
 
+@cache
+def base() -> Any:
+    """Load MiniLM once."""
+    return load_base(MINILM, attention=ATTENTION)[0].encoder.eval()
+
+
 def dense_search(
     pool: Sequence[Passage], cache: Path, *, depth: int
 ) -> Callable[[Sequence[str]], list[list[Passage]]]:
     """Encode the pool once, and give the function that ranks it for questions."""
     from tokenizers import Tokenizer
 
-    model: Any = load_base(MINILM, attention=ATTENTION)[0].encoder.eval()
+    model = base()
     tokenizer = Tokenizer.from_file(str(Path(weights_source(MINILM)) / "tokenizer.json"))
     tokenizer.enable_truncation(TOKENS)
     tokenizer.no_padding()

@@ -42,19 +42,9 @@ VERSION = re.compile(
     r"(?: in| since)(?: version)?:?|since(?: version)?) v?(\d+\.\d+(?:\.\d+)*)"
 )
 PREAMBLE = re.compile(r"^\s*(import |from \S+ import|#|//|/\*|<\?|\.\.\.)|\brequire\(")
-TO = re.compile(
-    r"^(?:To|If you (?:want|wish|need) to|In order to) (\w+ [^,;:.]{8,90}), (?:you (?:can|should|"
-    r"may|must|need to)|simply|just|please)? ?(?:use|call|set|pass|add|run|specify|invoke|enable|"
-    r"create|write|override|define|install)\s+(?:the |a |an )?([^.;:]{3,60})"
-)
-RAISE = re.compile(
-    r"\b([A-Z]\w*(?:Error|Exception|Warning|Interrupt))\b[^.]{0,40}?\b(?:if|when) ([^.]{12,90})\."
-)
 
 
-def asked(
-    pages: list[Any], pool: list[Any], hand: list[tuple[str, str]], chance: random.Random
-) -> Iterator[Any]:
+def asked(pages: list[Any], pool: list[Any], chance: random.Random) -> Iterator[Any]:
     """Yield questions with the block that answers, by every rule."""
     where = {(one["page"], at): one for one in pool for at in one["held"]}
     for number, page in enumerate(pages):
@@ -62,41 +52,11 @@ def asked(
         name = page["title"] if len(page["title"].split()) == 1 else page["project"]
         name = re.sub(r"^python-|\d[\d.]*|-doc.*$|\(\d\)$", "", name)
         for at, block in enumerate(blocks):
-            gold = where.get((number, at))
             follow = [(i, b) for i, b in enumerate(blocks[at + 1 : at + 5], at + 1)]
             for row in (*by_head(block, follow, chance), *by_text(block, blocks, at, name, chance)):
                 where_at = row.pop("at", at)
                 if one := where.get((number, where_at)):
                     yield {**row, "gold": one, "block": where_at, "name": name}
-            if gold is not None and block["k"] == "term":
-                yield from by_hand(block, follow, hand, where, number, name)
-
-
-def by_hand(
-    block: Block, follow: Any, hand: Any, where: Any, number: int, name: str
-) -> Iterator[Any]:
-    """Yield questions that a person wrote of a term."""
-    body = next(((i, b) for i, b in follow if b["k"] in ("para", "item")), None)
-    for term, question in hand:
-        short = term.split(", ")
-        first = re.split(r"[\s=(\[<:]", block["t"].replace("class ", ""))[0].strip(",")
-        names = {first, first.split(".")[-1], block["t"].split(", ")[-1].split(" ")[0]}
-        if (
-            body
-            and (names & set(short) or term == block["t"])
-            and (one := where.get((number, body[0])))
-            and any(one["blocks"][i]["t"] == block["t"] for i in one["held"])
-        ):
-            yield {
-                "rule": "hand",
-                "q": question,
-                "answers": short,
-                "gold": one,
-                "block": body[0],
-                "name": name,
-                "term": first,
-                "kind": "list",
-            }
 
 
 def by_head(block: Block, follow: Any, chance: random.Random) -> Iterator[Any]:
@@ -109,19 +69,6 @@ def by_head(block: Block, follow: Any, chance: random.Random) -> Iterator[Any]:
     if body is None or len(text.split()) < 2 or len(body[1]["t"].split()) < 8:
         return
     first = sentence(body[1]["t"])
-    if len(first.split()) < 4:  # "Yes."
-        first = sentence(body[1]["t"][len(first) :].strip()) or first
-    if QUESTION.match(text) and (text.endswith("?") or re.match(r"(?i)(how|why|what) ", text)):
-        asks = re.sub(r"(?i)^how to ", "How do I ", text)
-        yield {
-            "rule": "faq",
-            "q": reworded(asks, chance, 0.3),
-            "answers": [first],
-            "at": body[0],
-            "hide": block["t"],
-            "kind": "prose",
-        }
-        return
     word = text.split()[0].lower()
     verb = base(word) if word in VERBS or word.endswith("ing") else ""  # no "Changes in ..."
     if re.match(r"change|to do|release", text, re.I):
@@ -138,10 +85,8 @@ def by_head(block: Block, follow: Any, chance: random.Random) -> Iterator[Any]:
         yield {
             "rule": "howto",
             "q": asks.format(reworded(f"{verb} {rest}", chance)),
-            "hide": block["t"],
             "answers": [shown or first],
             "at": code[0] if code and shown else body[0],
-            "kind": "code" if shown else "prose",
         }
 
 
@@ -155,37 +100,10 @@ def by_text(
     if kind not in ("para", "item"):
         return
     term = short_term(block["own"][-1]) if block["own"] else ""
-    named = "list" if block["own"] or kind == "item" else "prose"
     head = next((b["t"] for b in reversed(blocks[max(0, at - 6) : at]) if b["k"] == "head"), "")
     subject = term or (
         head if re.fullmatch(r"[\w.]+\(.*\)|[A-Z_]{4,}|[\w]+[._][\w.]+", head) else ""
     )
-    if found := TO.match(text):
-        verb, rest = found.group(1).split(" ", 1)
-        vague = re.match(
-            r"(?i)(this|it|that|these|one of|following|same|three|two)\b", found.group(2)
-        )
-        if base(verb) == verb and not vague:
-            answer = " ".join(found.group(2).split()[:7]).strip(" ,")
-            lead = chance.choice(
-                ["How do I", "How can I", "What do I need to", "Is there a way to"]
-            )
-            yield {
-                "rule": "to",
-                "q": f"{lead} {reworded(f'{verb} {rest}', chance)}?",
-                "answers": [answer],
-                "kind": named,
-            }
-    for found in RAISE.finditer(text):
-        where = f" with {subject}" if subject else ""
-        condition = reworded(found.group(2), chance, 0.4)
-        yield {
-            "rule": "raises",
-            "q": f"Which exception do I get{where} if {condition}?",
-            "answers": [found.group(1)],
-            "kind": named,
-            "term": subject,
-        }
     if subject and (found := DEFAULT.search(text)):
         value = found.group(1).strip(".'\"")
         asks = [
@@ -198,7 +116,6 @@ def by_text(
                 "rule": "default",
                 "q": chance.choice(asks).format(subject),
                 "answers": [value],
-                "kind": named,
                 "term": subject,
             }
     if subject and (found := VERSION.search(text)):
@@ -216,20 +133,8 @@ def by_text(
             "rule": "version",
             "q": shown.format(subject),
             "answers": [found.group(2)],
-            "kind": named,
             "term": subject,
         }
-    if kind == "item" and re.fullmatch(r"v?\d+\.\d+[\w.]*.{0,25}", head) and len(text.split()) > 5:
-        words = text.split()
-        if verb := base(words[0]):
-            rest = sentence(" ".join(words[1:]))
-            yield {
-                "rule": "changelog",
-                "q": f"Which release of {name} did {reworded(f'{verb} {rest}', chance)}?",
-                "answers": [head.split()[0]],
-                "kind": "list",
-                "needs": head,
-            }
     previous = blocks[at - 1] if at else block
     if previous["k"] == "term" and block["own"] and (said := phrase(sentence(text))):
         bare = re.sub(r"\([^)]*\)?|\[[^\]]*\]?", "", previous["t"])  # arguments are no aliases
@@ -266,7 +171,6 @@ def by_text(
                 "rule": "defined",
                 "q": chance.choice(asks).format(n=name, p=shown),
                 "answers": aliases,
-                "kind": "list",
                 "term": aliases[0],
             }
         if aliases and len(aliases[0]) > 2:
@@ -274,7 +178,6 @@ def by_text(
                 "rule": "means",
                 "q": f"What is {aliases[-1]} good for in {name}?",
                 "answers": [sentence(text)],
-                "kind": "list",
                 "term": aliases[-1],
             }
 
@@ -296,7 +199,7 @@ def by_table(block: Block, name: str, chance: random.Random) -> Iterator[Any]:
         back = [r for r in rows if r[column] == cell]
         if len(back) == 1 and len(cell.split()) > 2 and chance.random() < 0.5:
             asks = f"Which {head[0].lower()} is it: {reworded(cell, chance)}?"
-            yield {"rule": "table", "q": asks, "answers": [label], "kind": "table", "row": row}
+            yield {"rule": "table", "q": asks, "answers": [label]}
         else:
             asks = chance.choice(
                 ["What is the {c} of {r}?", "{r}: which {c}?", "{c} for {r} in {n}"]
@@ -305,8 +208,6 @@ def by_table(block: Block, name: str, chance: random.Random) -> Iterator[Any]:
                 "rule": "table",
                 "q": asks.format(c=plain, r=label, n=name),
                 "answers": [cell],
-                "kind": "table",
-                "row": row,
                 "term": label,
             }
 
@@ -403,9 +304,7 @@ def chosen(rows: list[Any], project: str, large: bool, chance: random.Random) ->
         row["project"] = project
         gold = row["gold"]["blocks"][row["block"]]["t"]
         bare = row["q"].replace(row.get("term") or "\0", " ").replace(row["name"], " ")
-        limit = {"table": 1, "default": 1, "version": 1, "means": 1, "hand": 1, "faq": 0.8}.get(
-            row["rule"], 0.7
-        )
+        limit = {"table": 1, "default": 1, "version": 1, "means": 1}.get(row["rule"], 0.7)
         most = EACH.get(row["rule"], OTHERWISE) * (MANY if large else 1)
         answer = row["answers"][0]
         if copied(bare, gold) > limit or count[row["rule"]] >= most or row["q"] in seen:

@@ -9,7 +9,7 @@ be trusted, the line over a sentence's numbers, and the list's verdict with its 
 on ROWS/held.jsonl and ROWS/lists.jsonl, questions that nothing was trained on. None of the sets
 that measure is read. Prints cross-validated figures.
 
-With --docs DOCS/docs_held.jsonl, for a run on both kinds of rows that began from what ships, heads
+With --docs LISTS/held.jsonl, for a run on both kinds of rows that began from what ships, heads
 move with the encoder, and all lines stay what ships but two: that of trust, and that of
 `has_answer`, over whole lists of documentation (the projects that `kinds.py` chooses by), whole
 lists of Wikipedia and lists of five, each kind with the same weight.
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--parts", type=float, nargs="+", default=[0.5, 0.7, 1.0])
     parser.add_argument("--other", type=Path, help="another run, to be averaged with it first")
-    parser.add_argument("--docs", type=Path, help="what documentation_rows.py held out")
+    parser.add_argument("--docs", type=Path, help="what lists.py held out")
     parser.add_argument("--lists", type=int, default=900)
     parser.add_argument("--ranks", type=int, default=150, help="lists that the part is chosen by")
     args = parser.parse_args()

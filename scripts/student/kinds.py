@@ -1,6 +1,6 @@
 """Measure runs on held-out projects, on papers and on Wikipedia, by kind of text.
 
-    python scripts/student/kinds.py DATA DOCS/docs_held.jsonl WIKI/held.jsonl shipped [RUN...]
+    python scripts/student/kinds.py DATA LISTS/held.jsonl WIKI/held.jsonl shipped [RUN...]
         [-n 25] [--choose] [--parts 0.3 0.5 0.7] [--out FILE]
 
 The first run is what the others are compared with; --parts adds, of the last run, as much of its

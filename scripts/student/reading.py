@@ -1,6 +1,6 @@
 """Measure how often the bundled reader is right, and how sure it then is, by kind of question.
 
-    python scripts/student/reading.py DOCS/docs_held.jsonl WIKI/held.jsonl [-n 320]
+    python scripts/student/reading.py LISTS/held.jsonl WIKI/held.jsonl [-n 320]
 
 Each list is ordered by the bundled scorer; the answer is the reader's best over the first five
 passages. It is right if it contains a gold answer or shares half of its words with one (F1). Prints

@@ -3,10 +3,9 @@
     python scripts/student/sources.py OUT
 
 Fetches the packages of documentation_projects.tsv: OUT/deb has Debian packages, unpacked, OUT/whl
-wheels, OUT/npm npm archives. OUT/tools has mandoc, which turns man pages into HTML, and WordNet's
-files (`tools/usr/share/wordnet`), whose synonyms `train.py` asks with. Needs apt-get, dpkg-deb, pip
-and npm; what is there already is not fetched again. Versions are today's, so the rows made from
-them may differ a little from those of the shipped model.
+wheels, OUT/npm npm archives. OUT/tools has mandoc, which turns man pages into HTML. Needs apt-get,
+dpkg-deb, pip and npm; what is there already is not fetched again. Versions are today's, so the rows
+made from them may differ a little from those of the shipped model.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PROJECTS = Path(__file__).with_name("documentation_projects.tsv")
-TOOLS = ("mandoc", "wordnet-base")
+TOOLS = ("mandoc",)
 
 
 def main() -> None:

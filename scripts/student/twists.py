@@ -1,9 +1,8 @@
-"""Turn questions: into ones that no passage answers, into ones inside a chat, into texts.
+"""Turn questions: into ones that no passage answers, and into ones inside a chat.
 
 A question that a passage answers, with one thing changed, is answered by it no longer but looks as
 if: another name or number of the same passage in the place of one, the opposite of a word, a
-negation (Rajpurkar et al., 2018, table 1, name these among what annotators did). And texts that
-have a question's words and no answer (as Jia and Liang, 2017, put into passages).
+negation (Rajpurkar et al., 2018, table 1, name these among what annotators did).
 """
 
 from __future__ import annotations
@@ -136,63 +135,3 @@ def chatty(question: str, chance: random.Random) -> str:
         (before, asked) if draw < 0.5 else (asked, after) if draw < 0.75 else (before, asked, after)
     )
     return " ".join(parts)
-
-
-_ASKING = "is|are|was|were|do|does|did|can|could|has|have|had|will|would|should"
-_LEAD = re.compile(
-    r"(?i)^(?:(?:in|on|at|to|from|for|of|by|since|with) )?(?:what|which|who|whom|whose|when|where"
-    rf"|why|how(?: (?:many|much|long|far|often|old))?|{_ASKING}|i want to)\b"
-    rf"(?: (?:{_ASKING}|i|you|we|it)\b)*\s*"
-)
-_COMMON = frozenset(
-    """what which when where whom whose does have with from that this there their they were your
-    many much long into than then been will would could should about after before the and for was
-    are did how who why can has had its you not""".split()  # noqa: SIM905
-)
-_IDLE = (
-    "{q} This is asked often.", "Some ask: {q} Others never do.",
-    "More on {c} is in another chapter.", "{C} has been discussed before, without a result.",
-    "Much has been said of {c}.",
-    "It depends on the case: {c}.", "A {w} is not a {v}.", "Before the {w}, think of the {v}.",
-    "The {w} and the {v} belong together, as do {u} and {w}.", "{W}: see under {v}.",
-    "Whoever looks for {w} finds {v} first.", "It is not known yet whether {c}.",
-    "There is a page on {w} and one on {v}.", "The {w} was changed, and so was the {v}.",
-    "No {w} without {v}, as they say.", "Both {w} and {v} have a meaning of their own.",
-    "What {c} means is for others to say.", "{W} and {u} are words that {v} goes well with.",
-    "The list of {w} is kept by {v}.", "Read about {c} on the next page.", "{C}, and more.",
-    "If {w} is new to you, begin with {v} and {u}.", "In the year of the {w} nobody spoke of {v}.",
-    "Another {w} had a {v} as well, and its {u} was looked after.", "{C}: a matter of {w}.",
-    "This part is not about {c}.", "The {v} of another {w} is shown here, without its {u}.",
-    "{Q}", "Old notes on {c} were thrown away.", "Questions about {w} and {v} are welcome.",
-)  # fmt: skip
-
-
-def stuffed(question: str, near: str, chance: random.Random) -> tuple[str, str] | None:
-    """Write a title and a text out of a question's words, with some of a text that is near."""
-    clause = _LEAD.sub("", question.strip()).rstrip(" ?.!")
-    words = [
-        w for w in re.findall(r"[\w'’.-]*\w", clause) if w.lower() not in _COMMON and len(w) > 2
-    ]
-    if len(words) < 2 or len(question.split()) > 30:
-        return None
-    sentences = []
-    for idle in chance.sample(_IDLE, chance.randint(1, 4)):
-        w, v, u = (chance.sample(words, 2) + chance.sample(words, 1))[:3]
-        given = {"q": question, "Q": question, "c": clause, "C": clause[:1].upper() + clause[1:]}
-        sentences.append(idle.format(**given, w=w, W=w[:1].upper() + w[1:], v=v, u=u))
-    pieces = re.split(r"(?<=[.!?:])\s+", near)
-    at = chance.randrange(len(pieces))
-    own = pieces[at : at + chance.randint(0, 3)]
-    if own and chance.random() < 0.3:  # the near text's own words give way to the question's
-        own = [
-            re.sub(r"\b[a-z]{5,}\b", lambda m: _other(m.group(), words, chance), one) for one in own
-        ]
-    parts = [*own, *sentences] if chance.random() < 0.5 else [*sentences, *own]
-    if chance.random() < 0.3:
-        chance.shuffle(parts)
-    title = chance.choice(["", clause[:1].upper() + clause[1:], " ".join(chance.sample(words, 2))])
-    return title, " ".join(parts)
-
-
-def _other(word: str, words: list[str], chance: random.Random) -> str:
-    return chance.choice(words) if chance.random() < 0.3 else word
