@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -99,7 +100,8 @@ def ledger():
 
 def _where():
     """Name the innermost line of the package, else of whatever called torch."""
-    frame, first = sys._getframe(2), ""
+    frame: FrameType | None = sys._getframe(2)
+    first = ""
     while frame is not None:
         path = frame.f_code.co_filename
         if f"/{_PACKAGE}/" in path:
@@ -331,10 +333,11 @@ def _register():
         some.impl(name, _made(_overload(name)), "PrivateUse1")
     # What the package asks of CUDA alone it asks of this device too, and gets an answer.
     placing.GPUS.add(NAME)
-    torch.Tensor.pin_memory = _pinned
+    torch.Tensor.pin_memory = _pinned  # type: ignore[method-assign]
     torch.cuda.mem_get_info = lambda device=None: (FREE, 2 * FREE)
     torch.cuda.memory_reserved = torch.cuda.memory_allocated = lambda device=None: 0
-    torch.Tensor.__deepcopy__ = _copied_deeply(torch.Tensor.__deepcopy__)
+    copied = _copied_deeply(torch.Tensor.__deepcopy__)
+    torch.Tensor.__deepcopy__ = copied  # type: ignore[method-assign]
     # Tied weights stay tied on the way to a GPU; to torch only its own devices are alike enough.
     torch.__future__.set_swap_module_params_on_conversion(True)
     return everything, some

@@ -26,6 +26,7 @@ import torch
 HOME = Path(__file__).resolve().parent
 sys.path[:0] = [str(HOME), str(HOME.parents[1] / "benchmarks")]
 
+from fitrag_integrations.evaluation.figure import paired_interval  # noqa: E402
 from model import (  # noqa: E402
     ATTENTION,  # noqa: E402
     SHIPPED,
@@ -37,7 +38,6 @@ from model import (  # noqa: E402
 from real_questions import drawn, lists  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer  # noqa: E402
-from fitrag_integrations.evaluation.figure import paired_interval  # noqa: E402
 from fitrag_integrations.evaluation.ranking import reciprocal_rank  # noqa: E402
 from fitrag_integrations.models.encoder.pairs import PairTokenizer  # noqa: E402
 from fitrag_integrations.models.runtime.batching import token_batches  # noqa: E402

@@ -268,7 +268,14 @@ def loose(pool: list[Any], project: str, chance: Chance) -> Iterator[Any]:
             text = re.sub(r"^[\d.\s]+|[¶#:]+$", "", block["t"]).strip()
             words, kind = text.split(), block["k"]
             if kind == "head" and 1 < len(words) < 12:
-                forms = ("{t}", "{t}", "{n} {t}", "What about {t}?", "{t} in {n}", "help with {t}")
+                forms: tuple[str, ...] = (
+                    "{t}",
+                    "{t}",
+                    "{n} {t}",
+                    "What about {t}?",
+                    "{t} in {n}",
+                    "help with {t}",
+                )
                 found.append(("heading", chance.choice(forms).format(t=text, n=name)))
             elif kind in ("para", "item") and len(words) > 8:
                 first = sentence(text)
@@ -312,7 +319,7 @@ def listed(row: Any, project: str, near: list[Any], far: list[Any], chance: Chan
         other = next(each for each in turns if id(each) == one)
         if other is gold or len(passages) >= size:
             continue
-        has = 0
+        has: int | None = 0
         if gold is None or other["page"] == gold["page"] and set(other["held"]) & set(gold["held"]):
             has = None  # overlaps what answers
         elif places(other["text"], answers) or alike(other["text"], gold["text"]):
@@ -520,7 +527,7 @@ def records(chance: Chance, count: int) -> Iterator[Item]:
         single = [c for c in others if sum(r[c] == own[c] for r in table) == 1]
         if single and chance.random() < 0.45:  # by its cell
             by, wanted = chance.choice(single), key
-            asks = ("Which {k} has {c} {v}?", "{v}", "what is {v}?", "{k} with {c} {v}",
+            asks: tuple[str, ...] = ("Which {k} has {c} {v}?", "{v}", "what is {v}?", "{k} with {c} {v}",
                     "Which one is {v}?", "Who or what has the {c} {v}?")  # fmt: skip
         else:
             by, wanted = key, column

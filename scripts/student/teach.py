@@ -126,7 +126,8 @@ class Teacher:
             own = states[sides[1][i]]
             cosine[i] = F.normalize(own.mean(0), dim=0) @ asked
             near = torch.zeros(len(pair))
-            places = {k: at for at, k in enumerate(np.flatnonzero(pair.tokens[2] == 2), 1)}  # [CLS]
+            inner = np.flatnonzero(pair.tokens[2] == 2).tolist()
+            places = {k: at for at, k in enumerate(inner, 1)}  # behind [CLS]
             for inside in sentences(pair, texts[i]):
                 rows = own[[places[k] for k in inside]]
                 near[inside] = F.normalize(rows.mean(0), dim=0) @ asked
