@@ -527,8 +527,8 @@ def records(chance: Chance, count: int) -> Iterator[Item]:
         single = [c for c in others if sum(r[c] == own[c] for r in table) == 1]
         if single and chance.random() < 0.45:  # by its cell
             by, wanted = chance.choice(single), key
-            asks: tuple[str, ...] = ("Which {k} has {c} {v}?", "{v}", "what is {v}?", "{k} with {c} {v}",
-                    "Which one is {v}?", "Who or what has the {c} {v}?")  # fmt: skip
+            asks: tuple[str, ...] = ("Which {k} has {c} {v}?", "{v}", "what is {v}?")
+            asks += ("{k} with {c} {v}", "Which one is {v}?", "Who or what has the {c} {v}?")
         else:
             by, wanted = key, column
             asks = ("What is the {w} of {v}?", "{v} {w}", "{w} for {v}", "{v}", "tell me about {v}",
