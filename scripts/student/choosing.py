@@ -39,6 +39,7 @@ from real_questions import drawn, lists  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer  # noqa: E402
 from fitrag_integrations.evaluation.ranking import reciprocal_rank  # noqa: E402
+from fitrag_integrations.evaluation.table import paired_interval  # noqa: E402
 from fitrag_integrations.models.encoder.pairs import PairTokenizer  # noqa: E402
 from fitrag_integrations.models.runtime.batching import token_batches  # noqa: E402
 from fitrag_integrations.training.rows import read_jsonl  # noqa: E402
