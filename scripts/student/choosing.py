@@ -26,7 +26,6 @@ import torch
 HOME = Path(__file__).resolve().parent
 sys.path[:0] = [str(HOME), str(HOME.parents[1] / "benchmarks")]
 
-from fitrag_integrations.evaluation.figure import paired_interval  # noqa: E402
 from model import (  # noqa: E402
     ATTENTION,  # noqa: E402
     SHIPPED,
