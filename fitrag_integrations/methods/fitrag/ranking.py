@@ -44,7 +44,7 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     return falling([wholes[at] for at in order])
 
 
-def ranked_windows(windows: Sequence[Excerpt], prior: float) -> list[Excerpt]:
+def ranked_windows(windows: Sequence[Excerpt], prior: float, question: str = "") -> list[Excerpt]:
     """Sort scored windows, best first; the place of their passage counts a little.
 
     So where no sentence stands out, those of the best passages are kept together.
@@ -52,9 +52,14 @@ def ranked_windows(windows: Sequence[Excerpt], prior: float) -> list[Excerpt]:
     Args:
         windows: Windows of the passages that are reduced, those of the best passages first.
         prior: Twice the weight of one divided by the place of their passage, in [0, 1].
+        question: The question, where the scorer does not read its script: shared words, or
+            characters of scripts without spaces, decide then. Blank otherwise.
     """
     places = {one: at for at, one in enumerate(dict.fromkeys(w.passage for w in windows), 1)}
     mixed = [one.score + prior / 2 / places[one.passage] for one in windows]
+    if question:
+        shared = BM25([one.body for one in windows])
+        mixed = [more + shared(question, w.body) for w, more in zip(windows, mixed, strict=True)]
     keys = [(only_links(w), -more, -w.score) for w, more in zip(windows, mixed, strict=True)]
     return [windows[at] for at in sorted(range(len(windows)), key=keys.__getitem__)]
 
