@@ -101,8 +101,7 @@ class Answering:
         if template is None and trait(ports.generate.owner, "is_chat", bool) is False:
             own = default_template(context)  # of which many are instructions
             template = own if own.one_line else OneInstruction()
-        shots = trait(ports.generate, "shots", tuple) or ()
-        prompt = with_shots(context.prompt(template), shots)
+        prompt = with_shots(context.prompt(template), trait(ports.generate, "shots", tuple) or ())
         if answer := own_answer(context):
             return Answered(answer, context, prompt)
         skipped = context.decision is not None and not context.decision.retrieve

@@ -236,8 +236,7 @@ def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
 
 def _encoder(options: ModelOptions) -> Any:
     how = {name: value for name, value in _how(options).items() if value is not None}
-    named = () if options.model is None else (options.model,)
-    return retrieval.Encoder(*named, **how)
+    return retrieval.Encoder(*(() if options.model is None else (options.model,)), **how)
 
 
 T = TypeVar("T")
