@@ -10,7 +10,6 @@ import pytest
 from first_contact import (
     LANGCHAIN,
     LLAMA_INDEX,
-    LLMS,
     NAMES,
     QUESTION,
     ROWS,
@@ -23,7 +22,6 @@ from first_contact import (
 from frameworks import BOTH
 
 from fitrag_integrations.errors import MissingExtraError
-from fitrag_integrations.methods import FitRag
 
 COMPRESSORS = ("BiLabelReranker", "SubDocumentCompressor", "KnowledgeRefiner")
 
@@ -82,31 +80,6 @@ def test_one_scale_on_every_drop_in(framework):
         assert pieces and all(0 <= piece.metadata["relevance_score"] <= 1 for piece in pieces)
     made = LANGCHAIN.ours.BiLabelReranker().as_cross_encoder()
     assert all(0 <= score <= 1 for score in made.score([(QUESTION, row[2]) for row in ROWS]))
-
-
-@pytest.mark.parametrize(
-    ("framework", "name", "options"),
-    [
-        *((each, name, {}) for each in BOTH for name in COMPRESSORS),
-        (LANGCHAIN, "FitRagRetriever", {"base": SHELVES[LANGCHAIN]()}),
-        (LANGCHAIN, "RetrievalGate", {"llm": str.upper}),
-        (LANGCHAIN, "KnowledgeRouter", {"llm": str.upper, "unknown": str.upper}),
-        (LANGCHAIN, "MethodRunnable", {"method": FitRag()}),
-        (LANGCHAIN, "BiLabelCrossEncoder", {}),
-        (LLAMA_INDEX, "CorrectiveRetriever", {"base": SHELVES[LLAMA_INDEX]()}),
-        (LLAMA_INDEX, "KnowledgeSelector", {}),
-        (LLAMA_INDEX, "EncoderEmbedding", {}),
-        (
-            LLAMA_INDEX,
-            "MethodQueryEngine",
-            {"method": FitRag(), "retriever": SHELVES[LLAMA_INDEX](), "llm": LLMS[LLAMA_INDEX]},
-        ),
-    ],
-)
-def test_what_there_is_not_cannot_be_set(framework, name, options):
-    made = getattr(framework.ours, name)(**options)
-    with pytest.raises((ValueError, AttributeError), match="max_token"):
-        made.max_token = 20
 
 
 @pytest.mark.parametrize(("name", "least"), list(zip(COMPRESSORS, (0.5, 0.5, 0.4), strict=True)))

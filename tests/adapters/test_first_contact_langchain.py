@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import create_retriever_tool, tool
+from langchain_core.tools import tool
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import Recorder, called
 from pydantic import ValidationError
@@ -129,12 +129,6 @@ def test_what_gives_one_number_is_a_cross_encoder_and_an_evaluator():
     assert best.metadata["source_id"] == "page-0"
 
 
-def test_a_number_out_of_range_says_what_to_do():
-    made = BiLabelReranker(scorer=lambda pairs: [4.5] * len(pairs))
-    with pytest.raises(ValueError, match=r"scores\[0\]` must be .*by a sigmoid"):
-        made.compress_documents(Shelf().invoke(QUESTION), QUESTION)
-
-
 # --- 13: tools and other forms of a question
 
 
@@ -183,12 +177,6 @@ def test_a_search_tools_error_is_no_context():
         assert any("the web search failed" in note for note in found.context.notes)
         with pytest.raises(PortError):
             ours.WebSearchRetriever(search=search).invoke(asked)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_blank_tool_query_finds_nothing(name):
-    made = create_retriever_tool(retrievers(LANGCHAIN)[name], "search", "Search the pages.")
-    assert made.invoke({"query": " "}) == ""
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_fakes import OverlapBase
 
-from fitrag_integrations.errors import PortError
 from fitrag_integrations.flow import Traced, run
 from fitrag_integrations.langchain import Answer, MethodRunnable
 from fitrag_integrations.langchain.base.ports import Offer
@@ -191,11 +190,6 @@ async def test_templates_by_name_or_object():
     own = runnable(llm=echo, template=Shout())
     assert own.invoke(QUESTION) == f"{QUESTION}!".upper()
     assert "".join(own.stream(QUESTION)) == f"{QUESTION}!".upper()
-
-
-def test_a_missing_port_is_told():
-    with pytest.raises(PortError, match="retrieve"):
-        runnable(retriever=None).invoke(QUESTION)
 
 
 def test_pickle_copy_and_repr():

@@ -12,9 +12,8 @@ from llama_fakes import Events, NodeRetriever, ScriptedLLM, node
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import NodeRelationship, QueryBundle
+from llama_index.core.schema import NodeRelationship
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.llama_index import (
     BiLabelReranker,
     CompressionEvent,
@@ -29,16 +28,6 @@ BOTH = [BiLabelReranker, SubDocumentCompressor]
 
 def nodes():
     return [node(passage) for passage in PASSAGES]
-
-
-@pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("query", [None, QueryBundle(" \n"), "a plain string"])
-async def test_without_a_query_there_is_nothing_to_score_by(kind, query):
-    component = kind(scorer=OverlapScorer())
-    with pytest.raises(InputError, match="query"):
-        component.postprocess_nodes(nodes(), query_bundle=query)
-    with pytest.raises(InputError, match="query"):
-        await component.apostprocess_nodes(nodes(), query_bundle=query)
 
 
 def test_a_note_names_what_nodes_came_with():

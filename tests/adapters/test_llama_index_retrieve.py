@@ -137,12 +137,6 @@ async def test_a_trace_can_be_had():
     assert isinstance(failed.error, InputError)
 
 
-@pytest.mark.parametrize("bad", ["a string", [None], [3]])
-def test_many_queries_are_a_sequence_of_queries(bad):
-    with pytest.raises(InputError, match="quer"):
-        retriever().retrieve_many(bad)
-
-
 def found_by(search, **settings):
     made = MethodRetriever(NodeRetriever(), method=SearchMethod(), search=search, **settings)
     return made, [(n.node.node_id, n.node.text) for n in made.retrieve(QUESTION)]
