@@ -1,10 +1,11 @@
 """What a new user of either framework meets, with the models that ship and no fakes of ours."""
 
+import math
 import pickle
 import pydoc
 import sys
-from dataclasses import fields
-from inspect import signature
+from dataclasses import MISSING, fields
+from inspect import Parameter, signature
 
 import pytest
 from first_contact import (
@@ -20,8 +21,11 @@ from first_contact import (
     retrievers,
 )
 from frameworks import BOTH
+from langchain_core.vectorstores import InMemoryVectorStore
 
 from fitrag_integrations.errors import MissingExtraError
+from fitrag_integrations.methods import Decider
+from fitrag_integrations.methods.crag.evaluator import ActionJudge
 
 COMPRESSORS = ("BiLabelReranker", "SubDocumentCompressor", "KnowledgeRefiner")
 
@@ -139,3 +143,46 @@ def test_a_notebook_completes_all_options_before_the_first_instance(framework, n
     assert options <= {*signature(kind).parameters} and options <= shown
     help_page = pydoc.render_doc(kind, renderer=pydoc.plaintext)
     assert all(option in help_page for option in options)
+
+
+DECIDED = {"KnowledgeRouterQueryEngine": Decider, "KnowledgeSelector": Decider}
+DECIDED |= {"CorrectiveRouterQueryEngine": ActionJudge}
+OPTIONED = [
+    (each, name, getattr(getattr(each.ours, name), "made", DECIDED.get(name)))
+    for each in BOTH
+    for name in each.ours.__all__
+]
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "made"), [row for row in OPTIONED if row[2]], ids=str
+)
+def test_the_options_of_a_method_are_spelled_out_with_its_defaults(framework, name, made):
+    kind, options = getattr(framework.ours, name), [one for one in fields(made) if one.init]
+    shown = signature(kind).parameters
+    assert len(options) >= 3
+    for one in options:
+        expected = (MISSING, Parameter.empty) if one.default is MISSING else (one.default,)
+        assert shown[one.name].default in expected
+    if framework is LLAMA_INDEX and name not in DECIDED:
+        component = kind(SHELVES[framework]()) if "base" in shown else kind()
+        assert all(getattr(component, one.name) == one.default for one in options)
+
+
+async def test_the_encoder_that_ships_is_an_embedding():
+    one, other = LANGCHAIN.ours.EncoderEmbeddings(), LLAMA_INDEX.ours.EncoderEmbedding()
+    vector, both = one.embed_query(QUESTION), [QUESTION, "Otters."]
+    assert math.isclose(math.hypot(*vector), 1, rel_tol=1e-4)
+    for again in (
+        one.embed_documents(both)[0],
+        await one.aembed_query(QUESTION),
+        other.get_query_embedding(QUESTION),
+        other.get_text_embedding(QUESTION),
+        await other.aget_query_embedding(QUESTION),
+        other.get_text_embedding_batch(both)[0],
+    ):
+        assert again == pytest.approx(vector, abs=1e-5)
+    assert await one.aembed_documents([]) == one.embed_documents([]) == []
+    store = InMemoryVectorStore(one)
+    store.add_documents(SHELVES[LANGCHAIN]().invoke(QUESTION))
+    assert store.similarity_search(QUESTION, k=1)[0].id == "page-0"

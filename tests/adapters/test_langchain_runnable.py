@@ -179,19 +179,6 @@ def test_a_question_known_without_retrieval_is_answered_with_the_other_prompt():
     assert base.batches == []
 
 
-class Shout:
-    def render(self, context):
-        return f"{context.question}!"
-
-
-async def test_templates_by_name_or_object():
-    named = runnable(llm=echo, template="simple").invoke(QUESTION)
-    assert named == "THE ANSWER IS"
-    own = runnable(llm=echo, template=Shout())
-    assert own.invoke(QUESTION) == f"{QUESTION}!".upper()
-    assert "".join(own.stream(QUESTION)) == f"{QUESTION}!".upper()
-
-
 def test_pickle_copy_and_repr():
     whole = runnable(llm=echo, template="simple")
     assert repr(whole) == (

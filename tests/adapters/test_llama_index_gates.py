@@ -13,14 +13,8 @@ from llama_index.core.instrumentation.events.query import QueryEndEvent, QuerySt
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from test_llama_index_query_engine import engine
 
+from fitrag_integrations import llama_index as li
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.llama_index import (
-    KnowledgeRouterQueryEngine,
-    KnowledgeSelector,
-    MethodQueryEngine,
-    RetrievalSkippedEvent,
-    RouteDecisionEvent,
-)
 from fitrag_integrations.methods import FitRag, PromptTemplate
 from fitrag_integrations.methods.ik.gates import DRAFT_PROMPT
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
@@ -45,7 +39,7 @@ def stock(llm=None, **settings):
 
 
 def router(gate=None, *, llm=None, retrieve=None, **settings):
-    return KnowledgeRouterQueryEngine(
+    return li.KnowledgeRouterQueryEngine(
         gate=gate or WordGate(), retrieve=retrieve or stock(), llm=llm or ScriptedLLM(), **settings
     )
 
@@ -96,8 +90,8 @@ async def test_a_plain_generator_will_do(make):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: MethodQueryEngine(FitRag(OverlapScorer()), NodeRetriever()),
-        lambda: KnowledgeRouterQueryEngine(WordGate(), retrieve=stock()),
+        lambda: li.MethodQueryEngine(FitRag(OverlapScorer()), NodeRetriever()),
+        lambda: li.KnowledgeRouterQueryEngine(WordGate(), retrieve=stock()),
     ],
 )
 def test_the_settings_llm_is_the_default(monkeypatch, make):
@@ -119,7 +113,9 @@ async def test_an_engine_that_takes_many_gets_them_in_one_call():
     scorers = OverlapScorer(), OverlapScorer()
     engines = [
         router(
-            retrieve=MethodQueryEngine(FitRag(scorer, top_n=2), NodeRetriever(), llm=ScriptedLLM())
+            retrieve=li.MethodQueryEngine(
+                FitRag(scorer, top_n=2), NodeRetriever(), llm=ScriptedLLM()
+            )
         )
         for scorer in scorers
     ]
@@ -140,7 +136,7 @@ async def test_events_come_on_every_path():
         streaming.query(KNOWN)
         await streaming.aquery(KNOWN)
         made.query_many([KNOWN])
-        decided, skipped = events.of(RouteDecisionEvent), events.of(RetrievalSkippedEvent)
+        decided, skipped = events.of(li.RouteDecisionEvent), events.of(li.RetrievalSkippedEvent)
         assert len(decided) == len(skipped) == 5
         assert len(events.of(QueryStartEvent)) == len(events.of(QueryEndEvent)) == 5
     told = {(e.query, e.route, e.p_known, e.threshold) for e in decided}
@@ -150,8 +146,8 @@ async def test_events_come_on_every_path():
     with Events() as events:
         made.query(UNKNOWN)
         await made.aquery_many([UNKNOWN])
-    assert [event.route for event in events.of(RouteDecisionEvent)] == ["unknown"] * 2
-    assert events.of(RetrievalSkippedEvent) == []
+    assert [event.route for event in events.of(li.RouteDecisionEvent)] == ["unknown"] * 2
+    assert events.of(li.RetrievalSkippedEvent) == []
 
 
 def test_templates_of_both_kinds():
@@ -172,7 +168,7 @@ def test_templates_of_both_kinds():
 def test_without_a_model_the_engine_still_answers(monkeypatch):
     monkeypatch.setattr(Settings, "_llm", None)
     for settings in ({}, {"streaming": True}):
-        made = KnowledgeRouterQueryEngine(WordGate(), retrieve=stock(), **settings)
+        made = li.KnowledgeRouterQueryEngine(WordGate(), retrieve=stock(), **settings)
         assert retrieved(made.query(UNKNOWN))
 
 
@@ -196,7 +192,7 @@ def test_a_failing_model_is_not_hidden():
 
 
 async def test_the_choices_are_found_by_index():
-    selector = KnowledgeSelector(WordGate(), known=2, unknown=0)
+    selector = li.KnowledgeSelector(WordGate(), known=2, unknown=0)
     assert selector.select(["a", "b", "c"], KNOWN).ind == 2
     assert (await selector.aselect(["a", "b", "c"], UNKNOWN)).ind == 0
     assert selector.get_prompts() == {}
@@ -209,18 +205,18 @@ async def test_the_choices_are_found_by_index():
 
 
 async def test_the_selector_tells_its_decision():
-    selector = KnowledgeSelector(WordGate())
+    selector = li.KnowledgeSelector(WordGate())
     with Events() as events:
         selector.select(["a", "b"], KNOWN)
         await selector.aselect(["a", "b"], UNKNOWN)
-    assert [event.route for event in events.of(RouteDecisionEvent)] == ["known", "unknown"]
-    (skipped,) = events.of(RetrievalSkippedEvent)
+    assert [event.route for event in events.of(li.RouteDecisionEvent)] == ["known", "unknown"]
+    (skipped,) = events.of(li.RetrievalSkippedEvent)
     assert (skipped.query, skipped.p_known) == (KNOWN, 0.9)
 
 
 async def test_the_selector_retrieves_when_the_gate_fails():
-    selected = await KnowledgeSelector(BrokenGate()).aselect(["a", "b"], KNOWN)
+    selected = await li.KnowledgeSelector(BrokenGate()).aselect(["a", "b"], KNOWN)
     assert selected.ind == 1
     assert "the gate failed (RuntimeError: the gate is broken)" in selected.reason
     with pytest.raises(RuntimeError):
-        KnowledgeSelector(BrokenGate(), on_error="raise").select(["a", "b"], KNOWN)
+        li.KnowledgeSelector(BrokenGate(), on_error="raise").select(["a", "b"], KNOWN)
