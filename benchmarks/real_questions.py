@@ -3,7 +3,7 @@
     python benchmarks/real_questions.py [DATA] [MODEL...] [-n 10] [--half report] [--out FILE]
 
 DATA is the folder of shared sets (../shared/data). A MODEL is measured beside what ships:
-"float32", or the folder of a run of `scripts/student/train.py` or `fit.py`; beside a run,
+"float32", or the folder of a run of `scripts/student/fit.py` or of a training; beside a run,
 "./shipped" is what ships by the same code. A kind is a set: headings of FAQ pages, tables,
 meetings, chats, government and policy pages, papers, abstracts, Wikipedia. Its lists lie in two
 halves by project, page, table or meeting: `choose` picks models and settings, `report` is for
