@@ -21,7 +21,6 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from reference import sigmoid  # noqa: E402
 from fitrag_integrations.evaluation.answers import contains_answer  # noqa: E402
 from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E402
 from fitrag_integrations.evaluation.ranking import reciprocal_rank  # noqa: E402
+from fitrag_integrations.evaluation.table import bootstrap  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
 from fitrag_integrations.training.negatives import searching  # noqa: E402
 from fitrag_integrations.training.rows import read_jsonl  # noqa: E402
@@ -171,10 +171,6 @@ def measured(rows: list[Row], model: Quick) -> dict[str, list[Any]]:
     return figures
 
 
-def _mean_of(values: Any, drawn: Any) -> float:
-    return float(values[drawn].mean())
-
-
 def line(kind: str, figures: dict[str, list[Any]], first: dict[str, Any]) -> str:
     """Return a line of a table: the figures of a kind, differences from the first run."""
     at = [
@@ -190,7 +186,9 @@ def line(kind: str, figures: dict[str, list[Any]], first: dict[str, Any]) -> str
         parts.append(f"{name} {values.mean():.3f}")
         if first:
             other = values - np.array([first[name][i] for i in at])
-            parts[-1] += f" ({other.mean():+.3f} {ends(partial(_mean_of, other), len(at))})"
+            parts[-1] += (
+                f" ({other.mean():+.3f} {ends(lambda i, other=other: float(other[i].mean()), len(at))})"
+            )
     pairs = [figures["pairs"][i] for i in at]
 
     def error(drawn: Any) -> float:
@@ -205,10 +203,8 @@ def line(kind: str, figures: dict[str, list[Any]], first: dict[str, Any]) -> str
 
 
 def ends(value: Callable[[Any], float], size: int, times: int = 1000) -> str:
-    """Return where 95 % of bootstrap samples lie."""
-    chance = np.random.default_rng(0)
-    found = [value(chance.integers(0, size, size)) for _ in range(times)]
-    low, high = np.percentile(found, [2.5, 97.5])
+    """Write where 95 % of bootstrap samples lie."""
+    low, high = bootstrap(value, size, resamples=times) or (0.0, 0.0)
     return f"[{low:+.3f}, {high:+.3f}]"
 
 
