@@ -83,8 +83,8 @@ def main() -> None:
         for group, inside in groups.items()
         if (some := [replace(row, set="") for row in rows if row.set in inside])
     ]
-    some = [f"{KEPT} {part:g}" for part in (0.2, 0.4)]
-    by_set = [replace(row, values={each: row.values[each] for each in some}) for row in kept]
+    two = [f"{KEPT} {part:g}" for part in (0.2, 0.4)]
+    by_set = [replace(row, values={each: row.values[each] for each in two}) for row in kept]
     tables.append(Table("Answers kept, by set", by_set))
     print("\n\n".join(["", about, *(table.text() for table in tables)]))
     if args.json is not None:

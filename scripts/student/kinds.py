@@ -21,6 +21,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,10 @@ def measured(rows: list[Row], model: Quick) -> dict[str, list[Any]]:
     return figures
 
 
+def _mean_of(values: Any, drawn: Any) -> float:
+    return float(values[drawn].mean())
+
+
 def line(kind: str, figures: dict[str, list[Any]], first: dict[str, Any]) -> str:
     """Return a line of a table: the figures of a kind, differences from the first run."""
     at = [
@@ -186,9 +191,7 @@ def line(kind: str, figures: dict[str, list[Any]], first: dict[str, Any]) -> str
         parts.append(f"{name} {values.mean():.3f}")
         if first:
             other = values - np.array([first[name][i] for i in at])
-            parts[-1] += (
-                f" ({other.mean():+.3f} {ends(lambda i, other=other: float(other[i].mean()), len(at))})"
-            )
+            parts[-1] += f" ({other.mean():+.3f} {ends(partial(_mean_of, other), len(at))})"
     pairs = [figures["pairs"][i] for i in at]
 
     def error(drawn: Any) -> float:
