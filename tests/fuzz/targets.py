@@ -41,7 +41,7 @@ from fitrag_integrations.methods.writing import final_answer, read_answer, read_
 from fitrag_integrations.models.remote import replies
 from fitrag_integrations.models.remote import scorer as dialects
 from fitrag_integrations.models.runtime import folder as model_folders
-from fitrag_integrations.retrieval import _storage
+from fitrag_integrations.retrieval import _store
 from fitrag_integrations.retrieval.corpus.documents import read_corpus
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.cleaning import clean_text, site_of
@@ -277,10 +277,10 @@ def folders(data):
     given = Bytes(data)
     content = altered(FOLDERS, given)
     for raw in (data, json.dumps(content).encode()):
-        for name in (_storage.MANIFEST, "fitted.json"):
+        for name in (_store.MANIFEST, "fitted.json"):
             (HOME / name).write_bytes(raw)
         with named():
-            _storage.read_manifest(HOME)
+            _store.read_manifest(HOME)
         with named():
             Fitted.read(HOME)
 
