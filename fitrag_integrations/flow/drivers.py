@@ -22,7 +22,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -40,18 +40,15 @@ OnStep: TypeAlias = Callable[[int, Step], None]
 
 
 class Rounds(Generic[R]):
-    """Rounds of several flows in lock step, advanced from any thread, one thread at a time.
+    """Rounds of flows in lock step, advanced from any thread, one thread at a time.
 
-    Closing never waits: the flows are closed at once or, if a thread is running one of them, by
-    that thread as soon as it is done. If a ``context`` is given, all of every flow's code runs in
-    it.
+    All code of the flows runs in one copy of the context. Closing never waits: the flows are closed
+    at once or, if a thread is running one of them, by that thread as soon as it is done.
     """
 
-    def __init__(
-        self, flows: Sequence[Flow[R]], on_step: OnStep | None, context: Context | None = None
-    ) -> None:
+    def __init__(self, flows: Sequence[Flow[R]], on_step: OnStep | None) -> None:
         self._rounds = lock_step(flows, on_step)
-        self._context = context
+        self.context = copy_context()
         self._working = Lock()
         self._closed = False
         self.traces: list[Traced[R]] = []
@@ -64,29 +61,23 @@ class Rounds(Generic[R]):
         """
         try:
             with self._working:
-                return self._within(self._rounds.send, replies)
+                return self.context.run(self._rounds.send, replies)
         except StopIteration as done:
             self.traces = done.value or []
             return None
         finally:
             if self._closed:
-                self._close_unless_working()
+                self.close()
 
     def close(self) -> None:
         """Close all flows; flows that have ended are not changed."""
         self._closed = True
-        self._close_unless_working()
-
-    def _close_unless_working(self) -> None:
         # Whoever holds the lock looks at _closed after letting it go, so one of the two closes.
         if self._working.acquire(blocking=False):
             try:
-                self._within(self._rounds.close)
+                self.context.run(self._rounds.close)
             finally:
                 self._working.release()
-
-    def _within(self, call: Callable[..., T], *arguments: object) -> T:
-        return call(*arguments) if self._context is None else self._context.run(call, *arguments)
 
 
 def lock_step(
@@ -222,11 +213,15 @@ def run_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list
     Returns:
         One trace per flow, in the order of the flows.
     """
-    with contextlib.closing(Rounds(_checked(flows), on_step)) as rounds:
-        replies: list[Reply] | None = None
-        while (joined := rounds.advance(replies)) is not None:
+    replies: list[Reply] | None = None
+    with contextlib.closing(lock_step(_checked(flows), on_step)) as rounds:
+        while True:
+            try:
+                joined = rounds.send(replies)
+            except StopIteration as done:
+                traces: list[Traced[R]] = done.value
+                return traces
             replies = [_answer(ask) for ask in joined]
-        return rounds.traces
 
 
 async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list[Traced[R]]:
@@ -248,12 +243,14 @@ async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) 
     Returns:
         One trace per flow, in the order of the flows.
     """
-    context = copy_context()
-    with contextlib.closing(Rounds(_checked(flows), on_step, context)) as rounds:
+    with contextlib.closing(Rounds(_checked(flows), on_step)) as rounds:
         replies: list[Reply] | None = None
         while (joined := await asyncio.to_thread(rounds.advance, replies)) is not None:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_aanswer(ask), context=context.copy()) for ask in joined]
+                tasks = [
+                    group.create_task(_aanswer(ask), context=rounds.context.copy())
+                    for ask in joined
+                ]
             replies = [task.result() for task in tasks]
         return rounds.traces
 

@@ -37,7 +37,7 @@ from fitrag_integrations.langchain.base.runnable import (
 )
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.refiner import Refiner
-from fitrag_integrations.methods.explaining import Compression, Step, explained
+from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
 from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.methods.metadata import own_noted
@@ -56,11 +56,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
         """Return the flow that ends in the excerpts of ``passages`` kept for ``query``."""
-        return own_noted((yield from self.step().context(query, passages)))
-
-    def step(self) -> Step:
-        """Return the step, built with the current options."""
-        return cast(Step, self.built())
+        return own_noted((yield from self.built().context(query, passages)))
 
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
         """Run on `query`, and return what was kept and dropped, with the reasons.
@@ -75,7 +71,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 
     def _explained(self, documents: Sequence[Document], query: str) -> Flow[Compression]:
         passages = to_passages(documents, self.title_keys)
-        return explained(self.step(), check_text("query", query, blank=False), passages)
+        return explained(self.built(), check_text("query", query, blank=False), passages)
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

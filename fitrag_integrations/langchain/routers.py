@@ -16,8 +16,14 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
 from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, Finder, Kept, runnable_of
-from fitrag_integrations.langchain.base.models import check_model, is_language_model
-from fitrag_integrations.langchain.base.ports import Backend, internal, role_ports, text_of
+from fitrag_integrations.langchain.base.ports import (
+    Backend,
+    check_model,
+    internal,
+    is_language_model,
+    role_ports,
+    text_of,
+)
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import (
     DocumentsInput,

@@ -344,8 +344,10 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
     """Trace a flow's calls of models as child runs under ``config``; Runnables trace themselves."""
     manager = CallbackManager.configure(config.get("callbacks"))
-    if not manager.handlers:
-        return (yield from flow)
+    return _traced(flow, manager) if manager.handlers else flow
+
+
+def _traced(flow: Flow[T], manager: CallbackManager) -> Flow[T]:
     try:
         ask = next(flow)
         while True:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Annotated, Any, ClassVar, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -29,7 +29,7 @@ from fitrag_integrations.llama_index.base.events import CompressionEvent, dispat
 from fitrag_integrations.llama_index.base.prompts import tool_of
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.explaining import Compression, explained
-from fitrag_integrations.methods.settings import State, option_names, restored, saved
+from fitrag_integrations.methods.settings import Built, State, option_names, restored, saved
 from fitrag_integrations.types import Context
 
 Model: TypeAlias = Annotated[Any, Field(exclude=True)]
@@ -43,14 +43,13 @@ class TextsArguments(BaseModel):
     documents: list[str] = Field(description="The texts to work on, best first.")
 
 
-class Postprocessor(FromFitted, BaseNodePostprocessor):
+class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
     """Node postprocessor whose fields are the options of the step ``made``.
 
     LlamaIndex's own pickling silently drops values that cannot be pickled. Here everything except
     the callback manager is pickled, and a value that cannot be pickled raises an error.
     """
 
-    made: ClassVar[Any]
     title_keys: Sequence[str] | None = None
     """Metadata keys whose values are read as a node's title, in this order; None are those that an
     embedder reads."""
@@ -89,11 +88,6 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
     def last_run(self) -> Traced[Context] | None:
         """The trace of the last run of this object that ended, or None."""
         return cast("Traced[Context] | None", self._state.traced)
-
-    def step(self) -> Any:
-        """Return the step, built with the current options."""
-        options = {name: getattr(self, name) for name in option_names(self.made)}
-        return self._state.built(self.made, options)
 
     def as_tool(
         self,
@@ -147,7 +141,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
 
     def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
         return noted(
-            self.step().context(question_of(query_bundle), passages_of(nodes, self.title_keys))
+            self.built().context(question_of(query_bundle), passages_of(nodes, self.title_keys))
         )
 
     def _reporting(
@@ -204,7 +198,7 @@ class Postprocessor(FromFitted, BaseNodePostprocessor):
         if text is not None and bundle is not None:
             raise InputError("`query_bundle` and `query_str` were both given: pass one of them")
         asked = bundle if text is None else QueryBundle(check_text("query_str", text))
-        return explained(self.step(), question_of(asked), passages_of(nodes, self.title_keys))
+        return explained(self.built(), question_of(asked), passages_of(nodes, self.title_keys))
 
     def _set(self) -> dict[str, Any]:
         """Return the options that are not the default."""
