@@ -32,8 +32,7 @@ from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
-from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchService, retry_options, spread
+from fitrag_integrations.web.search import SearchHit, SearchService, retry_options, spread
 
 ENDS = date(2027, 1, 1)
 INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."

@@ -32,8 +32,7 @@ from fitrag_integrations.core.http import (
 )
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.search_results import first_text
-from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchService, retry_options, spread
+from fitrag_integrations.web.search import SearchHit, SearchService, retry_options, spread
 
 if TYPE_CHECKING:
     import httpx

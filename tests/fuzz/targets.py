@@ -61,11 +61,10 @@ from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
 from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
-from fitrag_integrations.web.extract import decode, extract
+from fitrag_integrations.web.extract import decode, extract, hidden_selectors, hides
 from fitrag_integrations.web.fetch import parse_rules
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, canonical_host, refusal
-from fitrag_integrations.web.hidden import hidden_selectors, hides
-from fitrag_integrations.web.hits import hits_of, web_passage
+from fitrag_integrations.web.search import hits_of, web_passage
 from fitrag_integrations.web.searxng import _read as read_searxng
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")  # goes with the process

@@ -17,8 +17,7 @@ from langchain_core.documents import Document
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.methods.metadata import mark_name, marks, relevance_of
-from fitrag_integrations.methods.titles import retitled, title_in
+from fitrag_integrations.methods.metadata import mark_name, marks, relevance_of, retitled, title_in
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
 from fitrag_integrations.values.prompt import numbered

@@ -38,12 +38,15 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.metadata import (
     MARKS,
     OWN,
+    READ_AS,
+    TITLE_KEYS,
     mark_name,
     marks,
     own_noted,
     relevance_of,
+    retitled,
+    title_in,
 )
-from fitrag_integrations.methods.titles import READ_AS, TITLE_KEYS, retitled, title_in
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
