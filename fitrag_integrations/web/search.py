@@ -12,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -28,20 +30,25 @@ from typing import (
 from fitrag_integrations.core.checks import (
     Checked,
     Count,
+    Seconds,
     Text,
     Texts,
     can,
     check_many,
+    check_number,
     check_text,
     trait,
 )
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import finish
+from fitrag_integrations.core.http import Limits, Meter, finish, read_body
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import InputError, PortError, SearchError
 from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.search_results import made_id, pages_of
+
+if TYPE_CHECKING:
+    import httpx
 
 _SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # never taken from the service
 
@@ -203,22 +210,6 @@ async def spread(
         return await asyncio.gather(*map(guarded, items))
     finally:
         pool.shutdown(wait=False)
-
-
-def retry_options(tries: int, wait: float, *, feature: str, extra: str) -> dict[str, Any]:
-    """Return tenacity's options for up to ``tries`` attempts; only temporary failures are retried.
-
-    The wait between two attempts is random, below ``wait`` seconds, then twice that, and so on.
-    """
-    tenacity = require_extra("tenacity", extra=extra, feature=feature)
-    return {
-        "stop": tenacity.stop_after_attempt(tries),
-        "wait": tenacity.wait_random_exponential(multiplier=wait, max=30),
-        "retry": tenacity.retry_if_exception(
-            lambda error: isinstance(error, SearchError) and error.kind == "transient"
-        ),
-        "reraise": True,
-    }
 
 
 CALLS = ("ahits", "hits", "asearch", "search")  # the first that is there is used
@@ -449,16 +440,75 @@ class WebSearch(Checked):
         return web_passage(hit, about)
 
 
-class SearchService:
-    """Mixin of the providers over a service; each is also a search port, as ``WebSearch`` is."""
+@dataclass(frozen=True, kw_only=True)
+class SearchService(Checked):
+    """Base of the providers over a service; each is also a search port, as ``WebSearch`` is."""
+
+    timeout: Seconds = 10.0
+    tries: Count = 3
+    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
+    at_once: Count = 8
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works inside a running event loop."""
         return finish(lambda: self.ahits(queries))
 
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query concurrently."""
+        """Search for each query concurrently.
+
+        Returns:
+            For each query a list of ``SearchHit``, empty if nothing was found, or a
+            ``SearchError``: "auth" (refused, or no search service), "quota" (its limits) or
+            "transient".
+        """
+        extra = "google" if self.name == "google" else "web"
+        httpx, tenacity = (
+            require_extra(module, extra=extra, feature=type(self).__name__)
+            for module in ("httpx", "tenacity")
+        )
+        retrying = tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(self.tries),
+            wait=tenacity.wait_random_exponential(multiplier=self.wait, max=30),
+            retry=tenacity.retry_if_exception(
+                lambda error: isinstance(error, SearchError) and error.kind == "transient"
+            ),
+            reraise=True,
+        )
+        # a client belongs to one event loop, so each call creates its own
+        async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
+
+            async def answer(query: str) -> list[SearchHit]:
+                found: list[SearchHit] = await retrying.copy()(self._found, client, query)
+                return found
+
+            return await spread(answer, queries, self.at_once)
+
+    async def _found(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
+        """Return the hits of one query, or raise why there are none."""
         raise NotImplementedError
+
+    async def _get(
+        self, client: httpx.AsyncClient, url: str, who: str, **request: Any
+    ) -> tuple[httpx.Response, bytes]:
+        """Return the reply of a service, called ``who`` in errors, and its body within limits."""
+        import httpx
+
+        sent = {"Accept-Encoding": "gzip", **request.pop("headers", {})}
+        try:
+            async with (
+                asyncio.timeout(self.timeout),
+                client.stream("GET", url, headers=sent, **request) as reply,
+            ):
+                meter = Meter(reply.headers.get("content-encoding", ""), Limits())
+                return reply, await read_body(reply.aiter_raw(), meter)
+        except (TimeoutError, httpx.RequestError) as error:
+            why = str(error) or "no whole answer in time"
+            told = f"{who} did not answer: {type(error).__name__}: {why}"
+            raise SearchError(told, kind="transient") from error
+        except SearchError as error:
+            raise SearchError(
+                f"the answer of {who} was not read: {error}", kind=error.kind
+            ) from error
 
     def search(self, queries: Sequence[str], /) -> list[Answer]:
         """Return passages, made of snippets, for each query, as ``WebSearch(self)`` does."""

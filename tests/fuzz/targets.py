@@ -65,7 +65,7 @@ from fitrag_integrations.web.extract import decode, extract, hidden_selectors, h
 from fitrag_integrations.web.fetch import parse_rules
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, canonical_host, refusal
 from fitrag_integrations.web.search import hits_of, web_passage
-from fitrag_integrations.web.searxng import _read as read_searxng
+from fitrag_integrations.web.searxng import _hits as read_searxng
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")  # goes with the process
 HOME = Path(_FOLDER.name)
