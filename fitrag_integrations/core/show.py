@@ -62,23 +62,10 @@ class Shown(Visible):
         return card(type(self).__name__, *_drawn(self))
 
 
-class Table(list[Any]):
-    """List of results of one kind that a notebook shows as a table."""
-
-    def __str__(self) -> str:
-        """Return the number of rows in one line."""
-        kind = type(self[0]).__name__ if self else "result"
-        return f"{len(self)} rows of {kind}" if self else "no rows"
-
-    def _repr_html_(self) -> str:
-        """Return a table with one row per result; every text is escaped."""
-        return records_table(self)
-
-
-def records_table(records: Sequence[object], *, most: int | None = None) -> Html:
-    """Return an HTML table of dataclasses of one kind, one row each."""
-    drawn = [[brief(value) for _, value in _values(record)] for record in records[:most]]
-    columns = [name for name, _ in _values(records[0])] if records else []
+def records_table(records: Sequence[object]) -> Html:
+    """Return an HTML table of dataclasses of one kind, one row each, up to `ROWS`."""
+    drawn = [[brief(value) for _, value in _values(record)] for record in records[:ROWS]]
+    columns = [name for name, _ in _values(records[0])]
     more = len(records) - len(drawn)
     return table(columns, [*drawn, [f"… and {more} more"]] if more else drawn)
 
@@ -129,7 +116,7 @@ def _drawn(value: object) -> Iterator[Html]:
     yield table((), [(name, brief(one)) for name, one in held])
     for name, one in held:
         if isinstance(one, tuple | list) and one and is_dataclass(one[0]):
-            yield folded(name, records_table(one, most=ROWS))
+            yield folded(name, records_table(one))
 
 
 class Named:

@@ -134,13 +134,10 @@ class Context(Record, Checked):
     def _repr_html_(self) -> Html:
         """Show every passage whole with what was kept marked; drops unfold; all is escaped."""
         head, tail = lines_html(decided(self)), lines_html(f"note: {note}" for note in self.notes)
-        return card(self.question, head, sources_html(self.excerpts), tail, dropped_html(self))
-
-
-def dropped_html(context: Context) -> Html:
-    """Return what was dropped as HTML, folded under a count of it."""
-    summary = dropped_summary(context.selection)
-    return folded(summary, lines_html(dropped_lines(context.selection))) if summary else Html("")
+        parts = [head, sources_html(self.excerpts), tail]
+        if summary := dropped_summary(self.selection):
+            parts.append(folded(summary, lines_html(dropped_lines(self.selection))))
+        return card(self.question, *parts)
 
 
 def explained_lines(context: Context, *answer: str, dropped: bool = False) -> Iterator[str]:

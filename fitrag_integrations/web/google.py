@@ -17,7 +17,7 @@ from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.http import DEPTH, VALUES, parse_reply
 from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import InputError, SearchError
+from fitrag_integrations.errors import SearchError, refuse_if
 from fitrag_integrations.values.search_results import first_text
 from fitrag_integrations.web.search import SearchHit, SearchService
 
@@ -73,8 +73,8 @@ class GoogleSearch(SearchService):
 
     def __post_init__(self) -> None:
         secret = Secret(self.api_key, "GOOGLE_API_KEY")
-        if not secret.found:
-            raise InputError("api_key: none given, allowed a key, here or in GOOGLE_API_KEY")
+        none = "api_key: none given, allowed a key, here or in GOOGLE_API_KEY"
+        refuse_if(not secret.found, none)
         object.__setattr__(self, "api_key", secret)
         engine = self.engine_id or os.environ.get("GOOGLE_CSE_ID", "")
         object.__setattr__(self, "engine_id", check_text("engine_id", engine, blank=False))

@@ -18,6 +18,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Literal,
     Protocol,
     Self,
@@ -42,7 +43,7 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits, Meter, finish, read_body
 from fitrag_integrations.core.record import Record, check_mapping, plain
-from fitrag_integrations.errors import InputError, PortError, SearchError
+from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
 from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.search_results import made_id, pages_of
@@ -326,11 +327,11 @@ class WebSearch(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pages is not None and not isinstance(self.pages, PageReading):
-            raise InputError.of("pages", given=self.pages, allowed="an object with 'aread'")
-        if not any(can(self.provider, name) for name in CALLS):
-            allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
-            raise InputError.of("provider", given=self.provider, allowed=allowed)
+        reads = self.pages is None or isinstance(self.pages, PageReading)
+        refuse_if(not reads, "pages", self.pages, "an object with 'aread'")
+        finds = any(can(self.provider, name) for name in CALLS)
+        allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
+        refuse_if(not finds, "provider", self.provider, allowed)
 
     @classmethod
     def from_tool(cls, tool: object, *, at_once: int = 16, **options: Any) -> Self:
@@ -448,6 +449,7 @@ class SearchService(Checked):
     tries: Count = 3
     wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
     at_once: Count = 8
+    name: ClassVar[str]
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works inside a running event loop."""

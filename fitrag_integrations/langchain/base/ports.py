@@ -24,7 +24,7 @@ from langchain_core.runnables import (
     RunnableSerializable,
 )
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_text, trait
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import to_pages, to_passages
@@ -184,8 +184,7 @@ class Writer:
     @property
     def name(self) -> str | None:
         """The model's name, which a fitted threshold is checked against; None if unknown."""
-        llm = language_model(self.llm)
-        return None if llm is None else model_name(llm)
+        return name_behind(self.llm)
 
     def generate(self, prompts: Sequence[str]) -> list[object]:
         """Continue each prompt; a failed prompt is answered with its exception."""
@@ -291,9 +290,8 @@ def _is(value: object, module: str, name: str) -> bool:
 
 def check_model(decider: Decider, runnable: object) -> None:
     """Require that a gate's threshold was fitted for the model behind a Runnable."""
-    llm = language_model(runnable)
-    if llm is not None:
-        check_judged(decider, model_name(llm))
+    if language_model(runnable) is not None:
+        check_judged(decider, name_behind(runnable))
 
 
 def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
@@ -306,7 +304,7 @@ def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
     return next((llm for llm in map(language_model, steps) if llm is not None), None)
 
 
-def model_name(llm: BaseLanguageModel[Any]) -> str | None:
-    """Return the name that a language model reports, or None."""
-    names = (getattr(llm, at, None) for at in _NAMES)
-    return next((name for name in names if isinstance(name, str) and name), None)
+def name_behind(runnable: object) -> str | None:
+    """Return the name that the language model behind a Runnable reports, or None."""
+    llm = language_model(runnable)
+    return next(filter(None, (trait(llm, name, str) for name in _NAMES)), None)
