@@ -6,12 +6,13 @@ import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 from fitrag_integrations.core.jsonl import check_size, loads
@@ -144,20 +145,34 @@ def finish(make: Callable[[], Coroutine[object, object, T]]) -> T:
     It gets an event loop and a thread of its own, and the caller's context; the caller's loop and
     loop policy are not touched. An interruption of the wait cancels the coroutine.
     """
+    outcome: Future[T] = Future()
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+    context, interrupted = copy_context(), Event()
 
     async def run() -> T:
         running.append((asyncio.get_running_loop(), asyncio.current_task()))
+        if interrupted.is_set():
+            raise asyncio.CancelledError
         return await make()
 
-    with ThreadPoolExecutor(1, thread_name_prefix="fitrag-await") as pool:
+    def work() -> None:
         try:
-            outcome = pool.submit(copy_context().run, lambda: asyncio.run(run()))
-            while not outcome.done():
-                wait([outcome], timeout=0.5)  # a signal as the wait begins is heard after it
-            return outcome.result()
-        except BaseException:
-            for loop, task in running:
-                with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(task.cancel) if task is not None else None
-            raise
+            outcome.set_result(context.run(lambda: asyncio.run(run())))
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            outcome.set_exception(error)
+
+    thread = Thread(target=work, name="fitrag-await")
+    try:
+        thread.start()
+        while not outcome.done():
+            wait([outcome], timeout=0.5)  # a signal as the wait begins is heard after it
+        return outcome.result()
+    except BaseException:
+        interrupted.set()
+        for loop, task in running:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(task.cancel) if task is not None else None
+        raise
+    finally:
+        if thread.ident is not None:
+            thread.join()
