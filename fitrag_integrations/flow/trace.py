@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from fitrag_integrations.core.html import Html, card, table
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.core.show import Visible, lines_html, shortened
+from fitrag_integrations.core.show import Html, Visible, card, lines_html, shortened, table
 from fitrag_integrations.types import BiLabelScore, Context
 from fitrag_integrations.values.context import explained_lines
 from fitrag_integrations.values.prompt import cut_note

@@ -32,8 +32,8 @@ from fitrag_integrations.ports import Method, Missing, check_method
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import Encoder
 from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.values.passage import made_id
 from fitrag_integrations.values.prompt import PromptTemplate
-from fitrag_integrations.values.search_results import made_id
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Protocol
 
 from fitrag_integrations.core.checks import Checked, Strings, Text, check_is, check_many
-from fitrag_integrations.core.html import Html, card, folded
 from fitrag_integrations.core.record import Record, check_mapping
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Html, card, folded, lines_html, shortened
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.values.decision import Action, RetrievalDecision
 from fitrag_integrations.values.excerpt import Excerpt, by_number, place, sources_html

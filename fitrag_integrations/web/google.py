@@ -18,7 +18,7 @@ from fitrag_integrations.core.http import DEPTH, VALUES, parse_reply
 from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import SearchError, refuse_if
-from fitrag_integrations.values.search_results import first_text
+from fitrag_integrations.values.passage import first_text
 from fitrag_integrations.web.search import SearchHit, SearchService
 
 if TYPE_CHECKING:

@@ -46,7 +46,8 @@ from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
 from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.search_results import made_id, pages_of
+from fitrag_integrations.values.passage import made_id
+from fitrag_integrations.values.search_results import pages_of
 
 if TYPE_CHECKING:
     import httpx

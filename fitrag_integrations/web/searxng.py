@@ -20,7 +20,7 @@ from fitrag_integrations.core.http import (
     retry_after,
 )
 from fitrag_integrations.errors import InputError, SearchError
-from fitrag_integrations.values.search_results import first_text
+from fitrag_integrations.values.passage import first_text
 from fitrag_integrations.web.search import SearchHit, SearchService
 
 if TYPE_CHECKING:

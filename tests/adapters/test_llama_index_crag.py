@@ -28,7 +28,7 @@ from fitrag_integrations.llama_index import (
     RouteDecisionEvent,
     WebSearchRetriever,
 )
-from fitrag_integrations.values.search_results import made_id
+from fitrag_integrations.values.passage import made_id
 
 CORRECT = QUESTIONS[0]
 AMBIGUOUS = "Who baked bread for the emperor?"

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from fitrag_integrations.core.html import escaped, marked, table
+from fitrag_integrations.core.show import escaped, marked, table
 from fitrag_integrations.evaluation.cost import Spent
 from fitrag_integrations.evaluation.outcomes import Sweep, SweepPoint
 from fitrag_integrations.flow import Step, Traced

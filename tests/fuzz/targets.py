@@ -22,9 +22,8 @@ from fitrag_integrations.commands.serve.app import Reply
 from fitrag_integrations.commands.serve.limits import DEPTH, ELEMENTS, Metrics, Settings, worded
 from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
 from fitrag_integrations.core import http, jsonl
-from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.core.show import shortened
+from fitrag_integrations.core.show import escaped, marked, shortened
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, rouge_l, token_f1
 from fitrag_integrations.evaluation.judging import chosen, judged

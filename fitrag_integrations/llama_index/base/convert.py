@@ -49,8 +49,7 @@ from fitrag_integrations.methods.metadata import (
 )
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
-from fitrag_integrations.values.search_results import first_text
+from fitrag_integrations.values.passage import LEAD, derived_id, first_text, origin_of
 
 BOOKKEEPING = (*MARKS, OWN, READ_AS)
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""
