@@ -19,10 +19,11 @@ from fitrag_integrations.commands.engine.batch import AnyVerb
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
+from fitrag_integrations.commands.serve.door import Metrics
 from fitrag_integrations.commands.serve.limits import (
     CHARACTERS,
     TEXTS,
-    Metrics,
+    Bounds,
     Settings,
 )
 from fitrag_integrations.errors import InputError, refuse_if
@@ -219,9 +220,7 @@ class Service:
 
     def info(self) -> dict[str, object]:
         """Return the names of the models and the limits; never the key."""
-        given = self._settings
-        names = ("documents", "sentences", "payload", "concurrency", "deadline")
-        limits = {name: getattr(given, name) for name in names}
+        limits = {each.name: getattr(self._settings, each.name) for each in fields(Bounds)}
         return {"model_id": self.name, "model_type": {"reranker": {}}, "limits": limits}
 
     async def rerank(self, asked: Rerank) -> list[Ranked]:

@@ -19,7 +19,8 @@ from starlette.testclient import TestClient
 
 from fitrag_integrations import InputError, Passage, PortError, rerank
 from fitrag_integrations.commands.serve import Settings, create_app, limits
-from fitrag_integrations.commands.serve.limits import ELEMENTS, Door, Metrics, limits_table
+from fitrag_integrations.commands.serve.door import Door, Metrics
+from fitrag_integrations.commands.serve.limits import ELEMENTS, limits_table
 from fitrag_integrations.commands.serve.serve import ServePlan
 from fitrag_integrations.core import http, jsonl
 from fitrag_integrations.models import BiLabelScorer, RemoteScorer
