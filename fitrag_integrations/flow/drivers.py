@@ -94,8 +94,8 @@ def lock_step(
             answered = yield from _round(asks)
             for i, ask in asks.items():
                 answers, seconds = answered[i]
-                steps[i].append(_step(ask, answers, seconds))
-                replies[i] = _reply(ask, answers)
+                replies[i] = reply = _reply(ask, answers)
+                steps[i].append(_step(ask, answers, reply, seconds))
                 if on_step is not None:
                     on_step(i, steps[i][-1])
     return [Traced(outcomes[i], tuple(steps[i])) for i in range(len(flows))]
@@ -135,9 +135,14 @@ def _round(
     answered: dict[int, Reply] = {}
     again: list[int] = []
     replies = (yield joined) or []
-    for members, reply in zip(groups.values(), replies, strict=True):
-        answered.update(_shared(members, asks, reply))
-        if isinstance(reply[0], Exception) and len(members) > 1:
+    for members, (answers, seconds) in zip(groups.values(), replies, strict=True):
+        at, total = 0, sum(len(asks[i].items) for i in members)
+        for i in members:  # to each its own answers, and its fraction of the seconds
+            count = len(asks[i].items)
+            mine = answers if isinstance(answers, Exception) else answers[at : at + count]
+            answered[i] = mine, seconds * count / total if total else 0.0
+            at += count
+        if isinstance(answers, Exception) and len(members) > 1:
             again.extend(members)
     if again:
         repeated = (yield [asks[i] for i in again]) or []
@@ -146,31 +151,15 @@ def _round(
     return answered
 
 
-def _shared(members: Sequence[int], asks: dict[int, Ask], reply: Reply) -> dict[int, Reply]:
-    """Split a joined reply into each member's answers and its fraction of the seconds."""
-    answers, seconds = reply
-    total = sum(len(asks[i].items) for i in members)
-    shares: dict[int, Reply] = {}
-    at = 0
-    for i in members:
-        count = len(asks[i].items)
-        mine = answers if isinstance(answers, Exception) else answers[at : at + count]
-        shares[i] = mine, seconds * count / total if total else 0.0
-        at += count
-    return shares
-
-
-def _step(ask: Ask, answers: list[object] | Exception, seconds: float) -> Step:
-    name, items = ask.port.name, tuple(ask.items)
-    if isinstance(answers, Exception):
-        return Step(name, items, (), seconds, None, describe_error(answers))
+def _step(ask: Ask, answers: Answers, reply: Answers, seconds: float) -> Step:
+    """Record a call: what it answered, and the error that the flow receives of it."""
+    got = () if isinstance(answers, Exception) else tuple(answers)
+    error = describe_error(reply) if isinstance(reply, Exception) else None
     tokens = None
-    if ask.port.tokens is not None:
+    if ask.port.tokens is not None and got:
         with contextlib.suppress(Exception):  # a miscount must not cost the answer
-            tokens = int(ask.port.tokens(items, answers))
-    failed = _reply(ask, answers)
-    error = describe_error(failed) if isinstance(failed, Exception) else None
-    return Step(name, items, tuple(answers), seconds, tokens, error)
+            tokens = int(ask.port.tokens(ask.items, got))
+    return Step(ask.port.name, tuple(ask.items), got, seconds, tokens, error)
 
 
 def _reply(ask: Ask, answers: Answers) -> Answers:

@@ -43,7 +43,7 @@ from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.methods.metadata import own_noted
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.cleaning import has_text
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.types import Context
 from fitrag_integrations.values.score import labels_of
 
 
@@ -53,10 +53,6 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
     title_keys: Sequence[str] | None = None
     """Metadata keys whose values are read as a document's title, in this order; None are those of
     `TITLE_KEYS`."""
-
-    def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the excerpts of ``passages`` kept for ``query``."""
-        return own_noted((yield from self.built().context(query, passages)))
 
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
         """Run on `query`, and return what was kept and dropped, with the reasons.
@@ -114,7 +110,7 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
         configs: Sequence[RunnableConfig],
         **options: object,
     ) -> list[Flow[Context]]:
-        """Return one flow per input."""
+        """Return one flow per input of ``inputs``; ``configs`` and ``options`` are not used."""
         return list(map(self._flow, inputs))
 
     def result(self, traced: Traced[Context]) -> object:
@@ -124,7 +120,8 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
     def _flow(self, given: dict[str, object]) -> Flow[Context]:
         passages = documents_of(given, self.compressor.title_keys)
         others = {name: value for name, value in given.items() if name != "documents"}
-        return (yield from self.compressor.flow(question_of(others), passages))
+        context = yield from self.compressor.built().context(question_of(others), passages)
+        return own_noted(context)
 
 
 class BiLabelCrossEncoder(BaseCrossEncoder):

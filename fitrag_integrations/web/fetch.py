@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Limits, Meter, read_body, retry_after
+from fitrag_integrations.core.http import Meter, read_body, retry_after
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, shown
 
@@ -208,8 +208,7 @@ class Fetcher:
             if 200 <= response.status < 300:
                 try:
                     _check_type(headers, types)
-                    limits = Limits(guard.max_bytes, guard.max_decoded_bytes, guard.max_ratio)
-                    meter = Meter(headers.get("content-encoding", ""), limits, cut)
+                    meter = Meter(headers.get("content-encoding", ""), guard, cut)
                     body = await read_body(response.aiter_stream(), meter)
                 except SearchError as error:
                     raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error

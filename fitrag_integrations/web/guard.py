@@ -42,6 +42,7 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.http import Limits
 from fitrag_integrations.errors import InputError, SearchError, refuse_if
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ _Networks: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkGuard(Checked):
+class NetworkGuard(Checked, Limits):
     """Limits of every fetch; the defaults suit the open web.
 
     Only public addresses are connected to: a name is refused if one of its addresses is private,

@@ -7,7 +7,6 @@ shape has is refused by name, since ignoring it would answer another question.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -34,6 +33,7 @@ from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.score import logit
 
 Name = Annotated[str, Field(max_length=1000)]  # of a document, a model: no text
 Query = Annotated[str, Field(min_length=1)]
@@ -174,8 +174,7 @@ class Ranked:
     @property
     def logit(self) -> float:
         """The relevance on the scale of logits."""
-        kept = min(1.0 - 1e-9, max(1e-9, self.relevance))
-        return math.log(kept / (1.0 - kept))
+        return logit(self.relevance, 1e-9)
 
 
 class Service:
