@@ -34,7 +34,6 @@ from fitrag_integrations.flow.trace import Step, Traced
 __all__ = ["Ask", "Flow", "Port", "Step", "Traced", "arun", "arun_many", "run", "run_many"]
 
 R = TypeVar("R")
-T = TypeVar("T")
 Reply: TypeAlias = tuple[Answers, float]  # and seconds
 OnStep: TypeAlias = Callable[[int, Step], None]
 

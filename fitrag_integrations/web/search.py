@@ -175,7 +175,6 @@ def _readable(item: Any) -> Any:
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-T = TypeVar("T")
 
 
 async def spread(

@@ -111,38 +111,3 @@ class Settings(Bounds):
         shown = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "api_key"}
         found = {f"{PREFIX}{name.upper()}": str(value) for name, value in shown.items() if value}
         return found | ({f"{PREFIX}API_KEY": self.api_key.reveal()} if self.api_key.found else {})
-
-
-LIMITS = (
-    # what, how much, option, what happens beyond it
-    ("open connections of a process", f"{CONNECTIONS:,}, or half of the files it may open", "",
-     f"the longest without a header is closed, else a reply unread for {UNREAD_SECONDS:g} s"),
-    ("header of a request", f"{HEADER_SECONDS:g} s and {HEADER_BYTES:,} bytes", "",
-     "closed; 400 or 431"),
-    ("body of a request", f"{Settings.payload:,} bytes", "--payload", "413"),
-    ("time for the whole body", f"{BODY_SECONDS:g} s, or the deadline", "", "408"),
-    ("bodies that arrive at once", f"{READING} times the concurrency", "", "429"),
-    ("bytes of bodies that arrive at once", f"{HELD} times those of one body", "", "429"),
-    ("values, lists and objects of a body", f"{ELEMENTS:,}", "", "413"),
-    ("lists and objects within each other", f"{DEPTH}", "", "413"),
-    ("requests being answered", f"{Settings.concurrency}", "--concurrency", "429"),
-    ("documents or passages of a request", f"{Settings.documents:,}", "--documents", "422"),
-    ("characters of a document, passage or other text", f"{CHARACTERS:,}", "", "422"),
-    *((f"characters of a {name}", f"{most:,}", "", "422") for name, most in TEXTS.items()),
-    ("sentences of a request for `relevant_spans`", f"{Settings.sentences:,}", "--sentences",
-     "422"),
-    ("time for an answer", f"{Settings.deadline:g} s", "--deadline", "504"),
-    ("time in which a reply is read", f"{REPLY_SECONDS:g} s", "", "closed"),
-    ("time to end after SIGTERM", "the deadline and 1 s", "--deadline", "requests are canceled"),
-    ("silence of one of several processes", f"{HEALTHCHECK_SECONDS} s", "", "killed, replaced"),
-)  # fmt: skip
-
-
-def limits_table() -> str:
-    """Return the limits of the service as a table in Markdown, as the documentation shows it."""
-    head = ["| | at most | option | beyond it |", "| --- | --- | --- | --- |"]
-    rows = [
-        f"| {what} | {most} | {f'`{option}`' if option else ''} | {beyond} |"
-        for what, most, option, beyond in LIMITS
-    ]
-    return "\n".join([*head, *rows])

@@ -143,13 +143,10 @@ def _id(excerpt: Excerpt, method: str) -> str | None:
 
 def _retrieval_score(metadata: Mapping[str, object]) -> float | None:
     """Find the score the base retriever gave, under the names in use."""
-    for name in ("retrieval_score", "score", "relevance_score"):
+    ours = "fitrag" in metadata  # whose relevance is that of an earlier step
+    for name in ("retrieval_score", "score", *(() if ours else ("relevance_score",))):
         score = metadata.get(name)
-        if name == "relevance_score" and "fitrag" in metadata:  # of another of our own steps
-            return None
-        if score is None or not isinstance(score, Real) or isinstance(score, bool):
-            continue
-        if math.isfinite(score):
+        if isinstance(score, Real) and not isinstance(score, bool) and math.isfinite(score):
             return float(score)
     return None
 
