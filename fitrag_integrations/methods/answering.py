@@ -8,9 +8,8 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 from fitrag_integrations.core.checks import Checked, check_many
-from fitrag_integrations.core.html import Html, block, card, folded, marked
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Html, block, card, folded, lines_html, marked, shortened
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
 from fitrag_integrations.text.replies import strip_thoughts

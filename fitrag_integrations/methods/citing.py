@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from fitrag_integrations.core.checks import check_many, check_text
-from fitrag_integrations.core.html import folded
-from fitrag_integrations.core.show import visible
+from fitrag_integrations.core.show import folded, visible
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.answering import Citation, Cited
 from fitrag_integrations.text.spans import merge_spans

@@ -22,7 +22,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from fitrag_integrations import llama_index as li
 from fitrag_integrations.errors import SearchError
-from fitrag_integrations.values.search_results import made_id
+from fitrag_integrations.values.passage import made_id
 
 CORRECT = QUESTIONS[0]
 AMBIGUOUS = "Who baked bread for the emperor?"

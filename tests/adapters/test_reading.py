@@ -8,7 +8,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from fitrag_integrations import compress, langchain, llama_index, rerank
 from fitrag_integrations.core.jsonl import read_jsonl
-from fitrag_integrations.methods.titles import TITLE_KEYS, title_in
+from fitrag_integrations.methods.metadata import TITLE_KEYS, title_in
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PAIRS = list(read_jsonl(BENCHMARKS / "titles.jsonl"))

@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from fitrag_integrations.core.html import escaped, marked, table
-from fitrag_integrations.core.show import Table
+from fitrag_integrations.core.show import escaped, marked, table
 from fitrag_integrations.evaluation.cost import Spent
 from fitrag_integrations.evaluation.plots import Plot
 from fitrag_integrations.flow import Step, Traced
@@ -73,8 +72,6 @@ VALUES = [
     Refined((EXCERPT,), (SLY,), {SLY: SLY}),
     FittedThreshold(0.5, SLY, SLY, SLY, 10, 0.4, 0.6, 0.95),
     FIGURES,
-    Table([FIGURES, FIGURES]),
-    Table(),
     PLOT,
     cite(CONTEXT, f"{SLY} [1] [2]"),
     cite(CONTEXT, "[1]").citations[0],
@@ -196,11 +193,6 @@ def test_a_passage_is_shown_whole_with_what_was_kept_marked():
 def test_a_result_shows_what_it_holds_as_a_table():
     assert PLOT._repr_html_().count("<tr>") == 6  # its fields
     assert "series" in PLOT.explain()
-    listed = Table([FIGURES] * 3)
-    assert listed == [FIGURES] * 3
-    assert listed._repr_html_().count("<tr>") == 4
-    assert "<th" in listed._repr_html_()
-    assert str(listed) == "3 rows of Spent"
 
 
 def test_unseen_signs_are_named_and_harmless_ones_stay():
