@@ -7,9 +7,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar
 
 from fitrag_integrations.core.checks import trait
-from fitrag_integrations.core.html import Html, card
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Html, card, lines_html, shortened
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.prompts import OneInstruction
 from fitrag_integrations.methods.writing import bare_reply

@@ -18,9 +18,16 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 from fitrag_integrations.core.checks import Checked, check_many, check_text
-from fitrag_integrations.core.html import block, card, folded, marked
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.core.show import lines_html, shortened, visible
+from fitrag_integrations.core.show import (
+    block,
+    card,
+    folded,
+    lines_html,
+    marked,
+    shortened,
+    visible,
+)
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Passage
