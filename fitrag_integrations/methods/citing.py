@@ -61,7 +61,8 @@ _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 def with_citations(template: PromptTemplate = RETRIEVAL) -> PromptTemplate:
     """Return a template that also asks for citations, named `<name>_cited`."""
-    return replace(template, name=f"{template.name}_cited", text=CITE_RULE + template.text)
+    name, text = f"{template.name}_cited", CITE_RULE + template.text
+    return replace(template, name=name, text=text, reply="")
 
 
 RETRIEVAL_CITED = with_citations()

@@ -29,7 +29,7 @@ UNKNOWN = "the judge says that the model does not know it"
 UNREADABLE = "the judge's verdict could not be read: retrieving"
 VERDICT = "Known (True)"
 """What a judge that gives bare verdicts is taken to have written, in the account of tokens."""
-ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True)
+ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True, reply="verdict")
 
 
 @dataclass(frozen=True)
