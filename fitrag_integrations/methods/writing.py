@@ -248,11 +248,16 @@ def read_document(text: str, max_tokens: int, count_tokens: TokenCounter) -> tup
     Thoughts in tags and a leading label go, and so does what a model that runs on makes up as the
     next passage or question.
     """
-    body = _bare(text)
-    following = _NEXT.search(body, 1)
-    whole = body[: following.start()].strip() if following else body
+    whole = bare_reply(text)
     kept = cut(whole, max_tokens, count_tokens)
     return kept, kept != whole
+
+
+def bare_reply(text: str) -> str:
+    """Return a reply without thoughts, a label, and what it makes up as the next question."""
+    body = _bare(text)
+    following = _NEXT.search(body, 1)
+    return body[: following.start()].strip() if following else body
 
 
 def read_answer(text: str, max_tokens: int, count_tokens: TokenCounter) -> str:

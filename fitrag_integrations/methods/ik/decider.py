@@ -113,14 +113,7 @@ class GateDecision(Checked):
                 answer = yield from gate.known(question, draft or "")
             else:
                 (answer,) = yield from gate_port(gate).ask([(question, draft or "")])
-            fitted, signal = trait(gate, "fitted", FittedThreshold), trait(gate, "signal", str)
-            decision = decide(answer, threshold, fitted.model if fitted else "")
-            if signal:  # no trained gate, whose name says it
-                unset = self.threshold is None and trait(gate, "threshold", object) is None
-                by = f"judged by {signal}: {decision.p_known:.3f}, threshold {threshold:.3f}"
-                why = f"{decision.why}, {by}{' (not fitted)' if unset else ''}"
-                decision = replace(decision, why=why)
-            return Decided(decision, draft)
+            return Decided(decide_by(gate, answer, self.threshold), draft)
         except ThresholdMismatchError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, retrieving still answers
@@ -183,6 +176,22 @@ def limit_of(gate: object, given: float | None = None) -> float:
     """Return the threshold in use: the one given, else the gate's own, else 0.5."""
     found = trait(gate, "threshold", object) if given is None else given
     return 0.5 if found is None else check_number("threshold", found)
+
+
+def decide_by(gate: object, p_known: object, given: float | None = None) -> RetrievalDecision:
+    """Compare a gate's number with the threshold in use, `given` or its own.
+
+    The reason names the signal of a gate that was not trained, and says so where its threshold was
+    not fitted.
+    """
+    threshold, signal = limit_of(gate, given), trait(gate, "signal", str)
+    fitted = trait(gate, "fitted", FittedThreshold)
+    decision = decide(p_known, threshold, fitted.model if fitted else "")
+    if not signal:
+        return decision
+    unset = given is None and trait(gate, "threshold", object) is None
+    by = f"judged by {signal}: {decision.p_known:.3f}, threshold {threshold:.3f}"
+    return replace(decision, why=f"{decision.why}, {by}{' (not fitted)' if unset else ''}")
 
 
 def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecision:
