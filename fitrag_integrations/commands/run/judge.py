@@ -75,8 +75,8 @@ class GatePlan(ModelPlan):
     llm: Annotated[
         str | None,
         Option(
-            "Language model to judge without a trained gate: a hub name, a folder, or a LangChain "
-            "PROVIDER:MODEL."
+            "Language model to judge without a trained gate: a hub name, a folder, a LangChain "
+            "PROVIDER:MODEL, or with --url the model's name on the server."
         ),
     ] = None
     signal: Annotated[
@@ -96,6 +96,7 @@ class GatePlan(ModelPlan):
         ),
     ] = True
     threshold: options.Threshold = None
+    server: options.Server = options.Server()
 
     def verb(self) -> Verb[Decided]:
         """Load the gate, or make one of the language model."""
@@ -106,10 +107,7 @@ class GatePlan(ModelPlan):
         if self.llm is None:
             gate = models.load_gate(self.model)
         else:
-            # what labels brings NumPy, which `fitrag score --help` does without
-            from fitrag_integrations.commands.label.llms import Server, load_writer
-
-            llm = load_writer(self.llm, Server(), self.model)
+            llm = models.load_writer(self.llm, self.server, self.model)
             gate = own_gate(llm, self.signal, drafts=self.drafts)
         return gate_verb(gate, drafts=self.drafts, threshold=self.threshold)
 

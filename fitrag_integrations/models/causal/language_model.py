@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig
+from transformers import DynamicCache, GenerationConfig
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, refuse_if
@@ -27,6 +27,8 @@ from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.words import common_prefix
 
 Ids: TypeAlias = Sequence[int]
+WORTH_KEEPING = 32  # tokens that many prompts begin with
+BEGUN = 4  # of their beginnings that are kept
 WORTH_SHARING = 512  # tokens not computed again, that pay for a pass of their own
 
 
@@ -64,6 +66,9 @@ class CausalEngine(SharedEngine):
             model, "_is_stateful", False
         )
         self._attached = 0
+        self._begun: dict[
+            tuple[object, ...], Any
+        ] = {}  # keys and values of what prompts begin with
         # what a gate reads must be repeatable: the sampling settings a model ships with are dropped
         model.generation_config = GenerationConfig(
             do_sample=False,
@@ -91,6 +96,7 @@ class CausalEngine(SharedEngine):
 
     def _change(self, change: Callable[[], None]) -> None:
         """Change the model between two passes, on the worker."""
+        self._begun = {}
         self.worker.call(lambda changes: [each() for each in changes], [change])
 
     def use(self, adapter: str | None) -> None:
@@ -180,6 +186,31 @@ class CausalEngine(SharedEngine):
                 each.expand(len(rows), -1, -1, -1) for each in (layer.keys, layer.values)
             )
         return self.passed([row[shared:] for row in rows], keep=keep, past=past, shared=shared)
+
+    @torch.inference_mode()
+    def begun(self, text: str, rows: Sequence[Ids]) -> Any:
+        """Return keys and values of the ids that rows share with a text, None where they are few.
+
+        They are computed once for a text, and stand where padding on the left puts each row. On the
+        worker only.
+        """
+        (ids,) = self.encode([text]) if text else [[]]
+        widest, shortest = max(map(len, rows)), min(map(len, rows))
+        count = min(shortest - 1, *(common_prefix(ids, row) for row in rows))
+        room = self.cache_tokens()
+        if count < WORTH_KEEPING or (room is not None and len(rows) * widest > room):
+            return None
+        key = (getattr(self.model, "switched", None), *ids[:count])
+        if (kept := self._begun.pop(key, None)) is None:
+            # a cache without the model's configuration keeps all, whatever its layers' windows
+            kept = self.passed([ids[:count]], past=DynamicCache(), use_cache=True).past_key_values
+        self._begun = {**dict(list(self._begun.items())[1 - BEGUN :]), key: kept}
+        shifts = torch.tensor([[widest - len(row)] for row in rows])
+        places, cache = (torch.arange(count) - shifts).clamp(min=0), DynamicCache()
+        for at, layer in enumerate(kept.layers):
+            both = (each[0][:, places].transpose(0, 1) for each in (layer.keys, layer.values))
+            cache.update(*both, at)
+        return cache
 
     def _shared(self, rows: Sequence[Ids], keep: int) -> int:
         """Count the ids that are worth computing once for all rows, 0 for none."""
