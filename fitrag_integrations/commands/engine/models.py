@@ -37,6 +37,7 @@ from fitrag_integrations.errors import (
 )
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
+from fitrag_integrations.methods.ik.gates import own_gate
 from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer, port_of
 from fitrag_integrations.types import Passage
 
@@ -75,12 +76,17 @@ def load_reader(options: ModelOptions) -> Reader:
 
 
 def load_gate(options: ModelOptions) -> Gate:
-    """Load the gate of a folder by the kind in its `model.json`; IK where that says none."""
+    """Load the gate of a folder by the kind in its `model.json`; IK where that says none.
+
+    A language model's own folder is judged by its draft, as `own_gate` does.
+    """
     if options.model is None:
         raise InputError("Pass `--model`, the folder of a gate; `fitrag gate` also takes `--llm`.")
     allowed = "none for a gate, whose language model runs in torch"
     refuse_if(options.backend is not None, "--backend", options.backend, allowed)
     kind = model_kind(Path(options.model)) or ""
+    if is_language_model(Path(options.model)):
+        return own_gate(_load("LocalGenerator", options))
     return cast(Gate, _load(GATE_KINDS.get(kind, "IKClassifier"), options))
 
 
@@ -95,6 +101,11 @@ def model_kind(folder: Path) -> str | None:
     """Read from `model.json` what a folder holds; None where there is none to be read."""
     kind = manifest_of(folder).get("kind")
     return None if kind is None else str(kind)
+
+
+def is_language_model(folder: Path) -> bool:
+    """Check whether a folder holds a language model itself, and no gate or other model over one."""
+    return (folder / "config.json").is_file() and model_kind(folder) in (None, "generator")
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
