@@ -27,6 +27,7 @@ from fitrag_integrations.langchain.base.ports import is_language_model, is_tool
 from fitrag_integrations.methods.settings import Built, State, option_names, restored, saved
 from fitrag_integrations.ports import Detector, Scorer, check_method
 from fitrag_integrations.text.tokens import Encoder
+from fitrag_integrations.values.prompt import Shot, check_shots
 
 T = TypeVar("T")
 Kept = Annotated[T, Field(exclude=True)]
@@ -71,6 +72,9 @@ AnyRunnable: TypeAlias = Annotated[AnyCallable, _read_by(runnable_of)]
 Finder: TypeAlias = Annotated[AnyCallable, _read_by(_finding)]
 Search: TypeAlias = Annotated[Any, _read_by(_searching)]
 AnyMethod: TypeAlias = Annotated[Any, PlainValidator(check_method)]
+Shots: TypeAlias = Annotated[
+    tuple[Shot, ...], _read_by(lambda value, name: check_shots(name, value))
+]
 Count: TypeAlias = Annotated[int, _read_by(lambda value, name: check_whole(name, value, low=1))]
 
 
