@@ -90,10 +90,10 @@ def test_a_gate_and_its_evaluation_ask_a_server(fitrag, options, server, tmp_pat
     rows, out = write(tmp_path / "rows.jsonl", known), tmp_path / "out.jsonl"
     code, _, err = fitrag("gate", rows, out, "--signal", "likelihood", *options)
     assert code == 0, err
-    assert server.asked[0] == (
+    assert (
         "Question: Who built the Tirva bridge?\nAnswer: Ilse Marbach\n\n"
         "Question: Where does the Danube end?\nAnswer:"
-    )
+    ) in server.asked
     assert read(out)[0]["p_known"] == pytest.approx(0.905, abs=0.001)
     code, said, err = fitrag("evaluate", "gate", out)
     assert code == 0 and "4 questions, threshold 0.5, 50.0% known" in said, err
