@@ -23,6 +23,9 @@ _LOGGERS = (
     "httpcore.http2",
     "httpcore.proxy",
     "httpcore.socks",
+    "googleapiclient.discovery",
+    "googleapiclient.http",
+    "googleapiclient.model",
 )
 """Those that log what a server answered, headers included; a filter holds for one logger alone."""
 

@@ -15,10 +15,8 @@ from datetime import UTC, datetime
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Literal,
     Protocol,
     Self,
@@ -41,16 +39,13 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Limits, Meter, finish, read_body
+from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
 from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.passage import made_id
 from fitrag_integrations.values.search_results import pages_of
-
-if TYPE_CHECKING:
-    import httpx
 
 _SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # never taken from the service
 
@@ -449,68 +444,29 @@ class SearchService(Checked):
     tries: Count = 3
     wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
     at_once: Count = 8
-    name: ClassVar[str]
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works inside a running event loop."""
         return finish(lambda: self.ahits(queries))
 
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query concurrently.
-
-        Returns:
-            For each query a list of ``SearchHit``, empty if nothing was found, or a
-            ``SearchError``: "auth" (refused, or no search service), "quota" (its limits) or
-            "transient".
-        """
-        extra = "google" if self.name == "google" else "web"
-        httpx, tenacity = (
-            require_extra(module, extra=extra, feature=type(self).__name__)
-            for module in ("httpx", "tenacity")
-        )
-        retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(self.tries),
-            wait=tenacity.wait_random_exponential(multiplier=self.wait, max=30),
-            retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, SearchError) and error.kind == "transient"
-            ),
-            reraise=True,
-        )
-        # a client belongs to one event loop, so each call creates its own
-        async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
-
-            async def answer(query: str) -> list[SearchHit]:
-                found: list[SearchHit] = await retrying.copy()(self._found, client, query)
-                return found
-
-            return await spread(answer, queries, self.at_once)
-
-    async def _found(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
-        """Return the hits of one query, or raise why there are none."""
+        """Search for each query concurrently."""
         raise NotImplementedError
 
-    async def _get(
-        self, client: httpx.AsyncClient, url: str, who: str, **request: Any
-    ) -> tuple[httpx.Response, bytes]:
-        """Return the reply of a service, called ``who`` in errors, and its body within limits."""
-        import httpx
+    def _retrying(self, *, extra: str) -> dict[str, Any]:
+        """Return tenacity's options; only temporary failures are retried.
 
-        sent = {"Accept-Encoding": "gzip", **request.pop("headers", {})}
-        try:
-            async with (
-                asyncio.timeout(self.timeout),
-                client.stream("GET", url, headers=sent, **request) as reply,
-            ):
-                meter = Meter(reply.headers.get("content-encoding", ""), Limits())
-                return reply, await read_body(reply.aiter_raw(), meter)
-        except (TimeoutError, httpx.RequestError) as error:
-            why = str(error) or "no whole answer in time"
-            told = f"{who} did not answer: {type(error).__name__}: {why}"
-            raise SearchError(told, kind="transient") from error
-        except SearchError as error:
-            raise SearchError(
-                f"the answer of {who} was not read: {error}", kind=error.kind
-            ) from error
+        The wait between two attempts is random, below ``wait`` seconds, then twice that, and so on.
+        """
+        tenacity = require_extra("tenacity", extra=extra, feature=type(self).__name__)
+        return {
+            "stop": tenacity.stop_after_attempt(self.tries),
+            "wait": tenacity.wait_random_exponential(multiplier=self.wait, max=30),
+            "retry": tenacity.retry_if_exception(
+                lambda error: isinstance(error, SearchError) and error.kind == "transient"
+            ),
+            "reraise": True,
+        }
 
     def search(self, queries: Sequence[str], /) -> list[Answer]:
         """Return passages, made of snippets, for each query, as ``WebSearch(self)`` does."""

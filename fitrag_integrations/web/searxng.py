@@ -6,6 +6,8 @@ The caller chooses its address, which may be private, so the network guard does 
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,13 +17,17 @@ from fitrag_integrations.core.checks import (
     Texts,
     check_text,
 )
+from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import (
+    Limits,
+    Meter,
     parse_reply,
+    read_body,
     retry_after,
 )
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.passage import first_text
-from fitrag_integrations.web.search import SearchHit, SearchService
+from fitrag_integrations.web.search import SearchHit, SearchService, spread
 
 if TYPE_CHECKING:
     import httpx
@@ -79,18 +85,55 @@ class SearxngSearch(SearchService):
         object.__setattr__(self, "base_url", text)
         super().__post_init__()
 
-    async def _found(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
-        """Return the hits of one query, or raise why there are none."""
+    async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
+        """Search for each query concurrently.
+
+        Returns:
+            For each query a list of ``SearchHit``, empty if nothing was found, or a
+            ``SearchError``: "auth" (refused, or no JSON), "quota" (its limiter, or its engines'
+            limits if no other engine found anything) or "transient".
+        """
+        httpx = require_extra("httpx", extra="web", feature="SearxngSearch")
+        options = self._retrying(extra="web")
+        from tenacity import AsyncRetrying
+
+        # a client belongs to one event loop, so each call creates its own
+        async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
+
+            async def answer(query: str) -> list[SearchHit]:
+                return await AsyncRetrying(**options)(self._ask, client, query)
+
+            return await spread(answer, queries, self.at_once)
+
+    async def _ask(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
+        import httpx
+
         chosen = {
             "language": self.language,
             "categories": ",".join(self.categories),
             "engines": ",".join(self.engines),
         }
         asked = {name: value for name, value in chosen.items() if value}
-        params = {"q": query, "format": "json", **asked}
-        reply, body = await self._get(
-            client, f"{self.base_url}/search", self.base_url, params=params
-        )
+        try:
+            async with (
+                asyncio.timeout(self.timeout),
+                client.stream(
+                    "GET",
+                    f"{self.base_url}/search",
+                    params={"q": query, "format": "json", **asked},
+                    headers={"Accept-Encoding": "gzip"},
+                ) as reply,
+            ):
+                meter = Meter(reply.headers.get("content-encoding", ""), Limits())
+                body = await read_body(reply.aiter_raw(), meter)
+        except (TimeoutError, httpx.RequestError) as error:
+            raise SearchError(
+                f"{self.base_url} did not answer: {type(error).__name__}: {error}", kind="transient"
+            ) from error
+        except SearchError as error:
+            raise SearchError(
+                f"the answer of {self.base_url} was not read: {error}", kind=error.kind
+            ) from error
         self._check_status(reply)
         found = parse_reply(body)
         if not isinstance(found, dict):
