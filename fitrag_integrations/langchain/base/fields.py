@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.load.serializable import Serializable
@@ -21,7 +21,6 @@ from pydantic import (
 )
 
 from fitrag_integrations.core.checks import can, check_whole
-from fitrag_integrations.core.show import Named
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, shown
 from fitrag_integrations.langchain.base.ports import is_language_model, is_tool
@@ -128,19 +127,6 @@ class Brief(Built, Serializable):
         if self.made is not None:
             self.built()
         return self
-
-    def _given(self) -> Iterator[tuple[str, Any]]:
-        for name, spec in type(self).model_fields.items():
-            value = vars(self).get(name, spec.default)  # absent while it is being made
-            if value != spec.default:
-                yield name, value
-
-    def __repr_args__(self) -> Iterator[tuple[str, object]]:
-        for name, value in self._given():
-            if isinstance(value, bool | int | float | str | None):
-                yield name, value
-            else:
-                yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
 
 
 class RankingOptions(Brief):
