@@ -178,7 +178,7 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         within = offer.to(internal(config))
 
         def method(question: str, _: Ports) -> Flow[Context]:
-            context = yield from self.method(question, within)
+            context: Context = yield from self.method(question, within)
             return replace(context, notes=(*notes, *context.notes))
 
         return method
