@@ -17,12 +17,7 @@ from torch.nn import functional as F
 from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.models.encoder.encoders import (
-    fold_adapter,
-    load_base,
-    save_encoder,
-    tuned_names,
-)
+from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, write_head
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
@@ -31,7 +26,7 @@ from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.bilabel.module import Batch, BiLabelModule, Lists, WeighingTrainer
 from fitrag_integrations.training.calibration import figures_of, fit_temperatures
-from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
+from fitrag_integrations.training.encoder import rarity_of, save_tuned, start_encoder, tune
 from fitrag_integrations.training.losses.imbalance import Imbalance, Weigher, draw_pairs
 from fitrag_integrations.training.options import (
     Accumulate,
@@ -226,13 +221,13 @@ def fit_bilabel(
         batch_tokens=plan.batch_tokens,
         listwise=plan.listwise,
     ).to(device)
-    fit_through(module, data, out / "run", plan, running)
+    before = fit_through(module, data, out / "run", plan, running)
     if not first_process():
         return {}
     logits, labels = held_logits(module, data.held, plan.bfloat16), data.held.labels
     temperatures = fit_temperatures(logits, labels)
     entry = write_head(out, module.head, module.evidence.rarity)
-    save_encoder(module.trunk, out / "encoder", base=base)
+    save_tuned(module.trunk, out / "encoder", before, base=base)
     fields = {
         "base": base,
         "encoder": "encoder",
@@ -246,7 +241,7 @@ def fit_bilabel(
 
 def fit_through(
     module: BiLabelModule, data: Data, folder: Path, plan: BilabelPlan, running: Running
-) -> None:
+) -> set[str]:
     """Train from the run's last checkpoint, if any, to the last step; keep the best weights.
 
     Args:
@@ -255,13 +250,12 @@ def fit_through(
         folder: Folder of the run.
         plan: Training settings; without `evaluate_every` the last weights are kept.
         running: Logging and checkpoint settings.
+
+    Returns:
+        Names of the weights that were tuned before.
     """
-    tuned = tuned_names(module.trunk.encoder)
-    if plan.tune == "lora":
-        module.trunk.encoder = with_lora(module.trunk.encoder, rank=plan.rank)
-    elif plan.tune == "full":
-        tune_layers(module.trunk)
-    else:
+    before = tune(module.trunk, plan.tune, plan.rank)
+    if plan.tune == "head":
         for lists in filter(len, (data.train, data.weighed)):
             lists.compute_once(module.eval())
     with torch.inference_mode():
@@ -301,8 +295,7 @@ def fit_through(
             return apart.encoded(drawn) if drawn else None
 
         fit_module(WeighingTrainer(module, batch, settings, folder, held_out, held=held))
-    if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
-        module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
+    return before
 
 
 @torch.inference_mode()
