@@ -160,7 +160,7 @@ def test_any_text_may_be_a_manifest(content, tmp_path):
         assert loads_or_is_refused(kind, tmp_path)
 
 
-ENCODER_FIELDS = ["max_length", "pooling", "base", "factors", "tuned", "adapter", "rounded"]
+ENCODER_FIELDS = ["max_length", "pooling", "base", "tuned", "adapter", "rounded"]
 
 
 @pytest.mark.parametrize("field", ENCODER_FIELDS)
