@@ -314,8 +314,7 @@ PLAN = BilabelPlan("", "lora", 50, 3, 1e-2, 0, False, 0.3, 13, False)
 
 
 @pytest.mark.parametrize(
-    ("tune", "mode"),
-    [("head", "corrected"), ("full", "corrected"), ("lora", "fixed")],
+    ("tune", "mode"), [("head", "corrected"), ("full", "corrected"), ("lora", "fixed")]
 )
 def test_training_with_weights_logs_w_and_gives_a_scorer(bert, tune, mode, tmp_path):
     plan = replace(PLAN, base=bert, tune=tune, imbalance=Imbalance(mode, alpha=50.0, pairs=2))
