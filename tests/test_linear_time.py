@@ -91,7 +91,7 @@ READERS = {
     "clean_paragraphs": lambda text: list(clean_paragraphs([text])),
     "counted": lambda text: counted(text, len),
     "blocks_of": lambda text: list(blocks_of(text)),
-    "leads_of": lambda text: leads_of(text, split_sentences(text)),
+    "leads_of": lambda text: leads_of.__wrapped__(text, tuple(split_sentences(text))),
     "units_of": lambda text: units_of(text, split_sentences(text)),
     "under_heading": under_heading,
     "identifiers": identifiers,
