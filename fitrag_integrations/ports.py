@@ -23,6 +23,7 @@ from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.text.sentences import SentenceSplitter as SentenceSplitter
 from fitrag_integrations.text.tokens import TokenCounter as TokenCounter
 from fitrag_integrations.types import BiLabelScore, Context, Draft, Passage, RetrievalDecision
+from fitrag_integrations.values.prompt import Shot, with_shots
 from fitrag_integrations.values.score import Label, labels_of
 
 Pair: TypeAlias = tuple[str, Passage]  # a question, and a passage to judge against it
@@ -176,6 +177,7 @@ class Ports:
         retrieve: From queries to lists of passages.
         search: The same for the web.
         generate: From prompts to texts.
+        shots: Examples to show with every prompt of ``generate``.
 
     Example:
         >>> bool(Ports(retrieve=lambda queries: [[] for _ in queries]).search)
@@ -187,11 +189,32 @@ class Ports:
     generate: Port[str, str]
 
     def __init__(
-        self, retrieve: object = None, search: object = None, generate: object = None
+        self,
+        retrieve: object = None,
+        search: object = None,
+        generate: object = None,
+        *,
+        shots: Sequence[Shot] = (),
     ) -> None:
         for name, backend in {"retrieve": retrieve, "search": search, "generate": generate}.items():
             port = Missing(name, None) if backend is None else port_of(name, backend, name)
+            if shots and backend is not None and name == "generate":
+                own = port.name, port.call, port.acall
+                port = _Shown(*own, owner=port.owner, port=port, shots=tuple(shots))
             object.__setattr__(self, name, port)
+
+
+@dataclass(frozen=True)
+class _Shown(AnyPort):
+    """Port of a language model that reads examples in each prompt."""
+
+    port: AnyPort = field(kw_only=True)
+    shots: tuple[Shot, ...] = field(kw_only=True)
+    __hash__ = Port.__hash__
+
+    def ask(self, items: Sequence[str]) -> Flow[list[Any]]:
+        """Request one answer per prompt."""
+        return (yield from self.port.ask([with_shots(item, self.shots) for item in items]))
 
 
 class Missing(AnyPort):

@@ -54,7 +54,8 @@ class CalibrateGate:
     """Fit the threshold above which a question counts as known, and store it with the gate.
 
     Reads known, or right_without and right_with (0 or 1), and the gate's p_known. Rows without it
-    need question and may have draft, which the gate then scores.
+    need question and may have draft, which the gate then scores. A local language model without a
+    trained gate is judged by its draft, and keeps the threshold in the model.json beside it.
 
     Targets: best accuracy; share, which retrieves for at most --max-share of the questions; drop,
     which loses at most --max-drop of the accuracy of always retrieving, with --confidence; and
@@ -62,7 +63,9 @@ class CalibrateGate:
     """
 
     rows: LabeledRows
-    model: Annotated[Path, Option("The gate's folder, changed in place.")]
+    model: Annotated[
+        Path, Option("The gate's folder, or that of the language model itself, changed in place.")
+    ]
     target: Annotated[str, Option("Target: best accuracy, share, drop or conformal.")] = (
         "best accuracy"
     )

@@ -11,8 +11,7 @@ from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, Promp
 
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.langchain.base.convert import to_passages
-from fitrag_integrations.methods.answering import Cited
-from fitrag_integrations.methods.citing import cite, restored
+from fitrag_integrations.methods.citing import Cited, cite, restored
 from fitrag_integrations.methods.prompts import prompt_named, render_passages, template_of
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.prompt import numbered

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.methods.answering import Citation as Citation
-    from fitrag_integrations.methods.answering import Cited as Cited
-    from fitrag_integrations.methods.answering import Span as Span
+    from fitrag_integrations.methods.citing import Citation as Citation
+    from fitrag_integrations.methods.citing import Cited as Cited
+    from fitrag_integrations.methods.citing import Span as Span
     from fitrag_integrations.methods.citing import cite as cite
     from fitrag_integrations.methods.citing import highlight as highlight
     from fitrag_integrations.methods.citing import with_citations as with_citations
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "ActionThresholds": "crag.method",
     "AskGate": "ik.gates",
-    "Citation": "answering",
-    "Cited": "answering",
+    "Citation": "citing",
+    "Cited": "citing",
     "Compression": "explaining",
     "Crag": "crag.method",
     "Decided": "ik.decider",
@@ -77,7 +77,7 @@ _MODULE_OF = {
     "Refiner": "crag.refiner",
     "SelfKnowledgeRecognizer": "fitrag.recognizer",
     "SlimPLM": "slimplm.method",
-    "Span": "answering",
+    "Span": "citing",
     "TokenReducer": "fitrag.method",
     "Weighed": "explaining",
     "approximate_tokens": ".text.tokens",

@@ -13,12 +13,22 @@ import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, ClassVar
 
-from fitrag_integrations.core.checks import check_many, check_text
-from fitrag_integrations.core.show import folded, visible
+from fitrag_integrations.core.checks import Checked, check_many, check_text
+from fitrag_integrations.core.record import Record
+from fitrag_integrations.core.show import (
+    block,
+    card,
+    folded,
+    lines_html,
+    marked,
+    shortened,
+    visible,
+)
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.answering import Citation, Cited
 from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import by_number, excerpts_html, grouped
@@ -58,9 +68,140 @@ _LEAD = re.compile(r"(\d{1,18})-(\d{1,18})")
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 
+@dataclass(frozen=True, slots=True)
+class Span(Record):
+    """A cited place in a source.
+
+    Args:
+        passage_id: Id of the text that the offsets count in.
+        start: First character.
+        end: Character after the last.
+        text: The characters [start, end).
+        title: Title of the passage.
+        source: File or address of the text, from its metadata; may be blank.
+    """
+
+    passage_id: str
+    start: int
+    end: int
+    text: str
+    title: str = ""
+    source: str = ""
+
+    @classmethod
+    def of(cls, excerpt: Excerpt) -> Span:
+        """Return the place of `excerpt` in the source of its passage."""
+        passage = excerpt.passage
+        name, begin = origin_of(passage)
+        places = (begin + excerpt.start, begin + excerpt.end)
+        return cls(name, *places, excerpt.text, passage.title, passage.source)
+
+    def __str__(self) -> str:
+        """Return the place and its first words in one line."""
+        name = self.title or self.source or self.passage_id
+        return f"{name} [{self.start}:{self.end}]: {shortened(self.text)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Citation(Record):
+    """A number that an answer cites, the excerpts it refers to, and its places in the answer.
+
+    Args:
+        number: The number.
+        excerpts: Excerpts that the prompt showed under it, in the order of the passage; adjacent
+            ones are joined.
+        places: [start, end) of the marks in the answer.
+    """
+
+    _nested: ClassVar = {"excerpts": Excerpt}
+
+    number: int
+    excerpts: tuple[Excerpt, ...]
+    places: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Convert lists, as JSON has them, to tuples."""
+        object.__setattr__(self, "excerpts", tuple(self.excerpts))
+        object.__setattr__(self, "places", tuple((start, end) for start, end in self.places))
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The places cited, as plain values."""
+        return tuple(map(Span.of, self.excerpts))
+
+    def __str__(self) -> str:
+        """Return number and places in one line."""
+        return f"[{self.number}] " + "; ".join(map(str, self.spans))
+
+    def _repr_html_(self) -> str:
+        """Show the source whole with the cited words marked; all of it is escaped."""
+        return card(str(self), excerpts_html(self.excerpts))
+
+
+@dataclass(frozen=True, slots=True)
+class Cited(Record, Checked):
+    """An answer with its citations, in the order of their first use.
+
+    Args:
+        answer: The answer.
+        citations: The numbers it cites, with their excerpts.
+        unknown: Cited numbers that the prompt did not show, in order and each once.
+        shown: Number of numbers that the prompt showed.
+        copied: Numbers in marks that the answer copied from a passage with the words before them;
+            they are the passage's own and cite nothing.
+    """
+
+    _nested: ClassVar = {"citations": Citation}
+
+    answer: str
+    citations: Annotated[tuple[Citation, ...], partial(check_many, kind=Citation)]
+    unknown: Annotated[tuple[int, ...], partial(check_many, kind=int)] = ()
+    shown: int = 0
+    copied: Annotated[tuple[int, ...], partial(check_many, kind=int)] = ()
+
+    @property
+    def uncited(self) -> tuple[int, ...]:
+        """The numbers shown that the answer does not cite."""
+        cited = {citation.number for citation in self.citations}
+        return tuple(n for n in range(1, self.shown + 1) if n not in cited)
+
+    def __str__(self) -> str:
+        """Return in one line what is cited, and which numbers are unknown."""
+        wrong = f", unknown {_listed(self.unknown)}" if self.unknown else ""
+        numbers = _listed(citation.number for citation in self.citations) or "nothing"
+        return f"{shortened(self.answer)} -> cites {numbers} of {self.shown}{wrong}"
+
+    def explain(self) -> str:
+        """Return answer, citations, unknown numbers and uncited passages, one per line."""
+        return "\n".join([f"answer: {self.answer}", *map(str, self.citations), *self._unresolved()])
+
+    def _unresolved(self) -> Iterator[str]:
+        if self.unknown:
+            yield f"unknown: {_listed(self.unknown)} of {self.shown} shown"
+        if self.copied:
+            yield f"copied from a passage: {_listed(self.copied)}"
+        if self.uncited:
+            yield f"not cited: {_listed(self.uncited)}"
+
+    def _repr_html_(self) -> str:
+        """Show the answer, its marks marked, over the sources it cites; all of it is escaped."""
+        places = [place for citation in self.citations for place in citation.places]
+        sources = [
+            folded(f"[{one.number}] {named(one.excerpts[0].passage)}", excerpts_html(one.excerpts))
+            for one in self.citations
+        ]
+        answer = block(marked(self.answer, merge_spans(self.answer, places)))
+        return card(str(self), answer, *sources, lines_html(self._unresolved()))
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(f"[{number}]" for number in numbers)
+
+
 def with_citations(template: PromptTemplate = RETRIEVAL) -> PromptTemplate:
     """Return a template that also asks for citations, named `<name>_cited`."""
-    return replace(template, name=f"{template.name}_cited", text=CITE_RULE + template.text)
+    name, text = f"{template.name}_cited", CITE_RULE + template.text
+    return replace(template, name=name, text=text, reply="")
 
 
 RETRIEVAL_CITED = with_citations()
@@ -80,8 +221,7 @@ def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = F
             own, as in `Context.prompt`.
     """
     check_text("answer", answer)
-    given = shown.excerpts if isinstance(shown, Context) else shown
-    excerpts = check_many("shown", given, Excerpt)
+    excerpts = check_many("shown", shown.excerpts if isinstance(shown, Context) else shown, Excerpt)
     groups = by_number(excerpts)
     if by_source:
         sources = grouped(excerpts, lambda one: (origin_of(one.passage)[0], one.passage.title))
@@ -127,8 +267,7 @@ def _numbers(mark: str, shown: int) -> Iterator[int]:
     """Yield the numbers of a mark; of a range, its ends and those between that were `shown`."""
     for found in _RANGE.finditer(mark):
         low, high = sorted((int(found[1]), int(found[2] or found[1])))
-        between = range(max(low, 1), min(high, shown) + 1)
-        yield from dict.fromkeys((low, *between, high))
+        yield from dict.fromkeys((low, *range(max(low, 1), min(high, shown) + 1), high))
 
 
 def restored(

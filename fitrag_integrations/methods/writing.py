@@ -186,8 +186,7 @@ class Rounds:
         draft: str | None = None,
     ) -> str:
         """Write a prompt with the passages given, or with those kept so far."""
-        shown = self.passages if passages is None else passages
-        excerpts = tuple(map(Excerpt.whole, shown))
+        excerpts = tuple(map(Excerpt.whole, self.passages if passages is None else passages))
         return Context(self.question, excerpts, draft=draft).prompt(template)
 
     def write(self, prompt: str, what: str = "answer", tokens: int = 0) -> Flow[str]:
@@ -206,7 +205,6 @@ class Rounds:
     ) -> Context:
         """Return the context: `excerpts`, or the passages whole, and the answer as its draft."""
         kept = tuple(map(Excerpt.whole, self.passages) if excerpts is None else excerpts)
-        answers = {"answers": True} if answer else {}
         return Context(
             self.question,
             kept,
@@ -215,7 +213,7 @@ class Rounds:
             draft=answer or None,
             notes=tuple(self.notes),
             method=self.name,
-            details={**(details or {}), **answers},
+            details={**(details or {}), **({"answers": True} if answer else {})},
             selection=self.selection.rows(kept),
         )
 
@@ -248,11 +246,16 @@ def read_document(text: str, max_tokens: int, count_tokens: TokenCounter) -> tup
     Thoughts in tags and a leading label go, and so does what a model that runs on makes up as the
     next passage or question.
     """
-    body = _bare(text)
-    following = _NEXT.search(body, 1)
-    whole = body[: following.start()].strip() if following else body
+    whole = bare_reply(text)
     kept = cut(whole, max_tokens, count_tokens)
     return kept, kept != whole
+
+
+def bare_reply(text: str) -> str:
+    """Return a reply without thoughts, a label, and what it makes up as the next question."""
+    body = _bare(text)
+    following = _NEXT.search(body, 1)
+    return body[: following.start()].strip() if following else body
 
 
 def read_answer(text: str, max_tokens: int, count_tokens: TokenCounter) -> str:

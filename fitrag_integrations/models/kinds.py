@@ -15,11 +15,9 @@ from fitrag_integrations.core.record import Record
 from fitrag_integrations.models.encoder.items import Item, checked_items
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, checked_pairs
 from fitrag_integrations.models.runtime.saved import Bundled, SavedModel
-from fitrag_integrations.models.runtime.worker import Steps, Task
+from fitrag_integrations.models.runtime.worker import Task
 from fitrag_integrations.models.words import checked_pairs as checked_drafts
-from fitrag_integrations.models.words import checked_texts
-from fitrag_integrations.types import BiLabelScore, Draft, Passage
-from fitrag_integrations.values.prompt import LimitedPrompt
+from fitrag_integrations.types import BiLabelScore, Passage
 from fitrag_integrations.values.score import sigmoid
 
 Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
@@ -198,77 +196,3 @@ class KnowledgeGate(SavedModel):
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
         """Async version of `p_known`, in [0, 1]."""
         return await self._acall(self._known, checked_drafts(questions, drafts))
-
-
-class Writer(SavedModel):
-    """Language model that greedily continues prompts, answers questions and writes drafts."""
-
-    question_prompt: Callable[[str], str]
-    """The prompt for a closed-book answer to a question."""
-    _how: Method  # how the reply to a `LimitedPrompt`, or a draft, is written
-    _written: Method  # continues prompts, each with how, as they are; gives drafts
-    _rescore: Task[tuple[str, str], Draft]
-
-    def generate(self, prompts: Sequence[str]) -> list[str]:
-        """Continue each prompt greedily; gives the new text alone, without blanks around it."""
-        return self._call(self._generate, self._asked("prompts", prompts))
-
-    async def agenerate(self, prompts: Sequence[str]) -> list[str]:
-        """Async version of `generate`."""
-        return await self._acall(self._generate, self._asked("prompts", prompts))
-
-    def answer(self, questions: Sequence[str]) -> list[str]:
-        """Answer each question closed-book, in at most `max_new_tokens` tokens."""
-        return self._call(self._answer, self._asked("questions", questions, one_line=True))
-
-    async def aanswer(self, questions: Sequence[str]) -> list[str]:
-        """Async version of `answer`."""
-        return await self._acall(self._answer, self._asked("questions", questions, one_line=True))
-
-    def draft(self, questions: Sequence[str]) -> list[Draft]:
-        """Write the first `draft_tokens` tokens of an answer to each question."""
-        return self._call(self._draft, self._asked("questions", questions, draft=True))
-
-    async def adraft(self, questions: Sequence[str]) -> list[Draft]:
-        """Async version of `draft`."""
-        return await self._acall(self._draft, self._asked("questions", questions, draft=True))
-
-    def rescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Compute the model's confidence in each token of existing drafts, in one pass.
-
-        Args:
-            questions: Questions.
-            drafts: One draft per question; a blank one comes back empty.
-        """
-        return self._call(self._rescore, checked_drafts(questions, drafts))
-
-    async def arescore(self, questions: Sequence[str], drafts: Sequence[str]) -> list[Draft]:
-        """Async version of `rescore`.
-
-        Args:
-            questions: Questions.
-            drafts: One draft per question; a blank one comes back empty.
-        """
-        return await self._acall(self._rescore, checked_drafts(questions, drafts))
-
-    def _asked(
-        self, field: str, texts: Sequence[str], *, one_line: bool | None = None, draft: bool = False
-    ) -> list[Prompted]:
-        """Check prompts or questions, and decide how the reply to each is written."""
-        checked = checked_texts(field, texts)
-        marked = [LimitedPrompt(text, one_line=one_line) for text in texts]
-        return [(text, self._how(one, draft)) for text, one in zip(checked, marked, strict=True)]
-
-    def _generate(self, items: Sequence[Prompted]) -> Steps[list[str]]:
-        return self._texts(items)
-
-    def _answer(self, items: Sequence[Prompted]) -> Steps[list[str]]:
-        return self._texts([(self.question_prompt(question), how) for question, how in items])
-
-    def _draft(self, items: Sequence[Prompted]) -> Steps[list[Draft]]:
-        asked = [(self.question_prompt(question), how) for question, how in items]
-        return (yield from self._written(asked))  # type: ignore[no-any-return]
-
-    def _texts(self, items: Sequence[Prompted], **options: Any) -> Steps[list[str]]:
-        drafts = yield from self._written(items, **options)
-        return [draft.text for draft in drafts]

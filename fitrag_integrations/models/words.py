@@ -9,7 +9,14 @@ from typing import Any
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.pairs import whole
-from fitrag_integrations.values.prompt import LINE_TOKENS, USUAL_TOKENS, LimitedPrompt
+from fitrag_integrations.values.prompt import (
+    LINE_TOKENS,
+    USUAL_TOKENS,
+    LimitedPrompt,
+    PromptTemplate,
+    Shot,
+    with_shots,
+)
 from fitrag_integrations.values.score import sigmoid
 
 PROMPT = "Question: {question}\nAnswer:"
@@ -124,6 +131,16 @@ def reply_tokens(asked: LimitedPrompt, most: int | None, *, converses: bool) -> 
     tokens = asked.tokens or (LINE_TOKENS if asked.one_line else USUAL_TOKENS)
     tokens = max(tokens, USUAL_TOKENS) if converses else tokens
     return min(tokens, most or tokens)
+
+
+def closed_book(prompt: str, question: str, shots: Sequence[Shot], *, converses: bool) -> str:
+    """Write the prompt for an answer without passages; a model that converses gets the question."""
+    if converses and not shots:
+        return question
+    text = prompt.replace("{", "{{").replace("}", "}}").replace("{{question}}", "{question}")
+    asked = filled(prompt, question=question)
+    template = PromptTemplate("closed_book", text, one_line=True)
+    return with_shots(LimitedPrompt(asked, one_line=True, template=template), shots)
 
 
 def checked_texts(field: str, texts: Sequence[str]) -> list[str]:

@@ -38,18 +38,23 @@ def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     return first, second
 
 
-def figures_of(name: str, scores: Sequence[float], gold: Sequence[bool]) -> dict[str, float]:
-    """Return AUC, accuracy at 0.5 and calibration error on held-out rows.
+def figures_of(
+    name: str, scores: Sequence[float], gold: Sequence[bool], right_is: str = "positive"
+) -> dict[str, float]:
+    """Return n, the fraction that is right, accuracy at 0.5, calibration error and AUC.
 
     Args:
         name: Prefix of the figures' names.
-        scores: Probabilities in [0, 1].
+        scores: Probabilities of held-out rows, in [0, 1].
         gold: Whether each is right; without both kinds, there is no AUC.
+        right_is: Name of the fraction that is right.
     """
     metrics = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted gate")
     right = sum((score > 0.5) == known for score, known in zip(scores, gold, strict=True))
     labels = [int(known) for known in gold]
     figures = {
+        f"{name} n": len(gold),
+        f"{name} {right_is}": sum(labels) / len(gold),
         f"{name} accuracy": right / len(gold),
         f"{name} ECE": calibration_error(scores, labels),
     }

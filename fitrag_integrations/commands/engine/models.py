@@ -12,7 +12,12 @@ from typing import Any, TypeVar, cast
 from fitrag_integrations import models as library
 from fitrag_integrations import retrieval
 from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
-from fitrag_integrations.commands.engine.options import ModelOptions, Searching
+from fitrag_integrations.commands.engine.options import (
+    Hardware,
+    ModelOptions,
+    Searching,
+    Server,
+)
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import (
@@ -24,9 +29,15 @@ from fitrag_integrations.core.extras import (
 )
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, MissingExtraError, refuse_if
+from fitrag_integrations.errors import (
+    InputError,
+    MissingExtraError,
+    ModelLoadError,
+    refuse_if,
+)
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
+from fitrag_integrations.methods.ik.gates import own_gate
 from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer, port_of
 from fitrag_integrations.types import Passage
 
@@ -65,12 +76,17 @@ def load_reader(options: ModelOptions) -> Reader:
 
 
 def load_gate(options: ModelOptions) -> Gate:
-    """Load the gate of a folder by the kind in its `model.json`; IK where that says none."""
+    """Load the gate of a folder by the kind in its `model.json`; IK where that says none.
+
+    A language model's own folder is judged by its draft, as `own_gate` does.
+    """
     if options.model is None:
         raise InputError("Pass `--model`, the folder of a gate; `fitrag gate` also takes `--llm`.")
     allowed = "none for a gate, whose language model runs in torch"
     refuse_if(options.backend is not None, "--backend", options.backend, allowed)
     kind = model_kind(Path(options.model)) or ""
+    if is_language_model(Path(options.model)):
+        return own_gate(_load("LocalGenerator", options))
     return cast(Gate, _load(GATE_KINDS.get(kind, "IKClassifier"), options))
 
 
@@ -87,6 +103,11 @@ def model_kind(folder: Path) -> str | None:
     return None if kind is None else str(kind)
 
 
+def is_language_model(folder: Path) -> bool:
+    """Check whether a folder holds a language model itself, and no gate or other model over one."""
+    return (folder / "config.json").is_file() and model_kind(folder) in (None, "generator")
+
+
 def manifest_of(folder: Path) -> dict[str, Any]:
     """Read a folder's `model.json`; empty where there is none to be read."""
     try:
@@ -99,9 +120,9 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 def model_name(name: str) -> str:
     """Return the name of a language model: that of the folder itself, where it is one."""
     folder = Path(name).expanduser()
-    return (
-        str(manifest_of(folder).get("name") or folder.resolve().name) if folder.is_dir() else name
-    )
+    if folder.is_dir():
+        return str(manifest_of(folder).get("name") or folder.resolve().name)
+    return folder.stem if folder.suffix == ".gguf" else name
 
 
 def _load(name: str, options: ModelOptions) -> Any:
@@ -119,10 +140,10 @@ def _load(name: str, options: ModelOptions) -> Any:
     return load(**_how(options))
 
 
-def _how(options: ModelOptions) -> dict[str, Any]:
+def _how(options: Hardware) -> dict[str, Any]:
     """Return the options under their names; kinds that torch alone can run have no `backend`."""
     given = {**asdict(options), "model_kwargs": model_kwargs(options.model_kwargs)}
-    left = {"model", *(name for name in ("backend", "model_kwargs") if given[name] is None)}
+    left = {"model", *(name for name in ("backend", "model_kwargs") if given.get(name) is None)}
     return {name: value for name, value in given.items() if name not in left}
 
 
@@ -143,6 +164,34 @@ def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer
     return cast(
         Scorer, library.BiLabelScorer.from_reranker(name, scale=cast(Any, scale), **_how(options))
     )
+
+
+def load_writer(name: str, server: Server, hardware: Hardware) -> Any:
+    """Load who continues prompts: served, a LangChain PROVIDER:MODEL, or a local model."""
+    if (served := server.generator(name)) is not None:
+        return served
+    if is_chat_model(name):
+        return batched(load_chat_model(name))
+    return load_llm(name, server, hardware)
+
+
+def is_chat_model(name: str) -> bool:
+    """Check whether a name is LangChain's PROVIDER:MODEL, and no path."""
+    return ":" in name and not Path(name).exists()
+
+
+def load_llm(name: str, server: Server, hardware: Hardware, **options: Any) -> Any:
+    """Load a local language model."""
+    how = {"shots": server.examples(), **_how(hardware), **options}
+    allowed = "none for a language model, which runs in torch"
+    refuse_if("backend" in how, "--backend", how.get("backend"), allowed)
+    try:
+        return library.LocalGenerator.from_pretrained(name, **how)
+    except ModelLoadError as error:
+        if Path(name).exists():
+            raise
+        allowed = "a folder, a hub name, PROVIDER:MODEL, or with --url a name of the server"
+        raise ModelLoadError(f"--llm: given {name}, allowed {allowed}. {error}") from error
 
 
 def load_chat_model(name: str) -> Any:
@@ -198,8 +247,7 @@ def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
 
 def _encoder(options: ModelOptions) -> Any:
     how = {name: value for name, value in _how(options).items() if value is not None}
-    named = () if options.model is None else (options.model,)
-    return retrieval.Encoder(*named, **how)
+    return retrieval.Encoder(*(() if options.model is None else (options.model,)), **how)
 
 
 T = TypeVar("T")

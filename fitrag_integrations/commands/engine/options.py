@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.values.prompt import Shot, check_shots
 
 HERE, RAY = "local", "ray"
 Model: TypeAlias = Annotated[
@@ -60,6 +63,10 @@ ReaderName: TypeAlias = Annotated[
 ]
 ScorerFolder: TypeAlias = Annotated[
     str | None, Option("Bi-label scorer's folder.", default="the embedded one")
+]
+TemplateName: TypeAlias = Annotated[
+    str,
+    Option("Prompt: equal (one for all methods), a template's name, or own (each method's)."),
 ]
 Depth: TypeAlias = Annotated[int, Option("Passages per question.", min=1)]
 Tokenizer: TypeAlias = Annotated[str, Option("Token counter: approximate, or a tiktoken encoding.")]
@@ -137,6 +144,49 @@ class GateOptions(ModelOptions):
         str | None,
         Option("Gate: a folder, or a Python file with a class of your own, which is run."),
     ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How a language model is called: the examples it is shown, and its server, if any."""
+
+    shots: Annotated[
+        Path | None,
+        Option(
+            "Rows of question, answer and passages[{title, text}] that the prompts of the language "
+            "model show as examples; a base model often writes nothing without.",
+            default="none",
+        ),
+    ] = None
+    url: Annotated[
+        str | None,
+        Option("OpenAI-compatible server of the --llm; its key is read from OPENAI_API_KEY."),
+    ] = None
+    api: Annotated[str, Option("The server's endpoint: chat, or completions for a base model.")] = (
+        "chat"
+    )
+    concurrency: Annotated[int, Option("Maximum concurrent prompts.", min=1)] = 8
+    timeout: Annotated[float, Option("Timeout of a request in seconds.", min=0.001)] = 60.0
+
+    def __post_init__(self) -> None:
+        refuse_if(self.api not in ("chat", "completions"), "--api", self.api, "chat or completions")
+        lost = self.shots is not None and not self.shots.is_file()
+        refuse_if(lost, "--shots", str(self.shots), "a .jsonl or .jsonl.gz file")
+
+    def examples(self) -> tuple[Shot, ...]:
+        """Read the rows of --shots."""
+        return check_shots("--shots", () if self.shots is None else jsonl.read_jsonl(self.shots))
+
+    def generator(self, name: str, kind: Any = None, **options: Any) -> Any:
+        """Make the client of a served model, `kind` or a `RemoteGenerator`; None without --url."""
+        if self.url is None:
+            return None
+        from fitrag_integrations.models.remote.generator import RemoteGenerator
+
+        own: dict[str, Any] = {"api": self.api, "concurrency": self.concurrency}
+        own |= {"timeout": self.timeout, **options}
+        key, shots = os.environ.get("OPENAI_API_KEY"), self.examples()
+        return (kind or RemoteGenerator)(self.url, name, api_key=key, shots=shots, **own)
 
 
 @dataclass(frozen=True, slots=True)

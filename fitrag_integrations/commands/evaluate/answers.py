@@ -17,6 +17,8 @@ from fitrag_integrations.commands.engine.options import (
     Quiet,
     ReaderName,
     Searching,
+    Server,
+    TemplateName,
     Tokenizer,
 )
 from fitrag_integrations.commands.engine.outputs import plain
@@ -36,7 +38,6 @@ from fitrag_integrations.commands.evaluate.options import (
     refuse_errors,
     settings_of,
 )
-from fitrag_integrations.commands.label.llms import Server, is_chat_model, load_llm, load_writer
 from fitrag_integrations.commands.run.answering import Answers, Generates
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
@@ -89,10 +90,7 @@ class Answerer:
     ] = None
     reader: ReaderName = None
     tokenizer: Tokenizer = "approximate"
-    template: Annotated[
-        str,
-        Option("Prompt: equal (one for all methods), a template's name, or own (each method's)."),
-    ] = EQUAL
+    template: TemplateName = EQUAL
     drop_right: Annotated[
         float, Option("Fraction of the right passages to remove at random.", min=0, max=1)
     ] = 0.0
@@ -125,21 +123,23 @@ class Answerer:
         if self.llm is None:
             reader = models.load_reader(ModelOptions(model=self.reader))
         else:
-            generate = load_writer(self.llm, self.server, self.hardware)
-        world = self._world(seed)
+            generate = models.load_writer(self.llm, self.server, self.hardware)
+        world, shots = self._world(seed), self.server.examples()
         writes: Generates | None = generate
         runs = [
             Contender(
                 name,
                 content_id({**world, "method": name}, 12),
-                Answers(Answering(method, reader=reader, template=instruction), found, writes),
+                Answers(
+                    Answering(method, reader=reader, template=instruction), found, writes, shots
+                ),
             )
             for name, method in methods.items()
         ]
         if self.overwrite:
             self.answers.unlink(missing_ok=True)
         # a model of our own is warmed up first
-        warm = self.llm is None or not (self.server.url or is_chat_model(self.llm))
+        warm = self.llm is None or not (self.server.url or models.is_chat_model(self.llm))
         contest = Contest(runs, asked, counter_for(self.tokenizer), warm, self.traces)
         stopping = Stopping()
         self.answers.parent.mkdir(parents=True, exist_ok=True)
@@ -162,6 +162,7 @@ class Answerer:
         files = {name: None if each is None else plain(each) for name, each in named.items()}
         worse = {"drop_right": self.drop_right, "seed": seed} if self.drop_right else {}
         names = {"llm": plain(self.llm), "template": self.template, "tokenizer": self.tokenizer}
+        names |= {} if self.server.shots is None else {"shots": plain(self.server.shots)}
         return {**files, "k": search.k, **names, **worse}
 
 
@@ -245,7 +246,7 @@ class EvaluateAnswers:
         if self.judge is None:
             return rows
         served = self.answerer.server.generator(self.judge)
-        judge = served or load_llm(self.judge, self.answerer.hardware)
+        judge = served or models.load_llm(self.judge, self.answerer.server, self.answerer.hardware)
         said = llm_judged(rows, judge)
         return [{**row, LLM: {LLM: value}} for row, value in zip(rows, said, strict=True)]
 

@@ -95,9 +95,15 @@ def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate
 
 
 def gate_manifest(folder: Path) -> Row:
-    """Read a gate's `model.json`; raises `InputError` where the folder holds something else."""
+    """Read a gate's `model.json`; raises `InputError` where the folder holds something else.
+
+    That of a language model, which may have none, holds the thresholds of its draft.
+    """
     from fitrag_integrations.models.runtime.folder import read_manifest
 
+    if models.is_language_model(folder):
+        own = {"model": models.model_name(str(folder)), "kind": "generator"}
+        return {**own, **models.manifest_of(folder)}
     kind = models.model_kind(folder)
     if kind not in models.GATE_KINDS:
         holds = "no model.json" if kind is None else f"a model of kind {kind!r}"

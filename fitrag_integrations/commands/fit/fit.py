@@ -20,7 +20,6 @@ from fitrag_integrations.commands.fit.trial import OwnFiles
 from fitrag_integrations.commands.label.llms import (
     EMBEDDED,
     Asking,
-    is_chat_model,
     load_asker,
 )
 from fitrag_integrations.core.option import Option
@@ -176,7 +175,7 @@ class FitPlan(OwnFiles):
             made=made,
             embedded=self.llm == EMBEDDED,
             at_once=self.server.concurrency,
-            drafts=self.llm != EMBEDDED and not is_chat_model(self.llm),
+            drafts=self.llm != EMBEDDED and not models.is_chat_model(self.llm),
             prices=prices,
         )
         whose = "written by the language model" if made else "given"

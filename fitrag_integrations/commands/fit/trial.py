@@ -15,12 +15,12 @@ import typer
 
 from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Advance
-from fitrag_integrations.commands.engine.options import EncoderHardware
+from fitrag_integrations.commands.engine.options import EncoderHardware, Server
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
 from fitrag_integrations.commands.fit.comparing import Trial, compare, proof, sentence
 from fitrag_integrations.commands.fit.reading import read_given
-from fitrag_integrations.commands.label.llms import Asking, Server, load_asker
+from fitrag_integrations.commands.label.llms import Asking, load_asker
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks

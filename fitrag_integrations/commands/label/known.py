@@ -14,8 +14,9 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import typer
 
 from fitrag_integrations.commands.engine.batch import Verb
+from fitrag_integrations.commands.engine.models import load_llm
 from fitrag_integrations.commands.engine.rows import question_of
-from fitrag_integrations.commands.label.llms import SERVED_TOKENS, LabelPlan, load_llm
+from fitrag_integrations.commands.label.llms import SERVED_TOKENS, LabelPlan
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
@@ -66,7 +67,7 @@ class LabelIK(LabelPlan):
         judge = None
         if self.judge or self.teacher == "judge":
             name = self.judge or self.llm
-            judge = self.server.generator(name) or load_llm(name, self.hardware)
+            judge = self.server.generator(name) or load_llm(name, self.server, self.hardware)
         count = self.draft_tokens
         model, drafting = answering(self, self.max_new_tokens, count)
         return known_verb(model, self.teacher, draft_tokens=count, drafting=drafting, judge=judge)
@@ -98,7 +99,8 @@ def answering(
     """Load whose knowledge is asked; for a server its client, and that for drafts."""
     served = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
     if served is None:
-        return load_llm(plan.llm, plan.hardware, max_new_tokens=max_new_tokens), None
+        llm = load_llm(plan.llm, plan.server, plan.hardware, max_new_tokens=max_new_tokens)
+        return llm, None
     return served, plan.server.generator(plan.llm, draft_tokens=draft_tokens)
 
 
@@ -187,7 +189,9 @@ class LabelClaims(LabelPlan):
         served = self.server.generator(self.llm, max_new_tokens=longest, draft_tokens=SERVED_TOKENS)
         if served is not None:
             return claims_verb(served, self.prompt, name=self.llm)
-        model = load_llm(self.llm, self.hardware, max_new_tokens=longest, stop=("\n\n",))
+        model = load_llm(
+            self.llm, self.server, self.hardware, max_new_tokens=longest, stop=("\n\n",)
+        )
         return claims_verb(model, self.prompt, name=model.name)
 
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
-from fitrag_integrations import models as library
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.options import EncoderHardware, Files, Hardware, RunOptions
+from fitrag_integrations.commands.engine.options import (
+    EncoderHardware,
+    Files,
+    Hardware,
+    RunOptions,
+    Server,
+)
 from fitrag_integrations.commands.engine.progress import RowsPlan
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Port
-from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.training.asking_llm import PROMPT, AskLLM, AskReader, RemoteAnswers
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Passage
-
-if TYPE_CHECKING:
-    from fitrag_integrations.models import LocalGenerator
 
 EMBEDDED = "embedded"
 SERVED_TOKENS = 256
@@ -35,30 +35,6 @@ LLM: TypeAlias = Annotated[
         "for it."
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """Server to call, if any."""
-
-    url: Annotated[
-        str | None,
-        Option("OpenAI-compatible server of the --llm; its key is read from OPENAI_API_KEY."),
-    ] = None
-    api: Annotated[str, Option("The server's endpoint: chat or completions.")] = "chat"
-    concurrency: Annotated[int, Option("Maximum concurrent prompts.", min=1)] = 8
-
-    def __post_init__(self) -> None:
-        refuse_if(self.api not in ("chat", "completions"), "--api", self.api, "chat or completions")
-
-    def generator(
-        self, name: str, kind: type[RemoteGenerator] = RemoteGenerator, **options: Any
-    ) -> RemoteGenerator | None:
-        """Make the client of a served model; None where there is no server."""
-        if self.url is None:
-            return None
-        own: dict[str, Any] = {"api": self.api, "concurrency": self.concurrency}
-        return kind(self.url, name, api_key=os.environ.get("OPENAI_API_KEY"), **own, **options)
 
 
 @dataclass(frozen=True)
@@ -76,46 +52,6 @@ class LabelPlan(RowsPlan):
     def files(self) -> Files:
         """Return what is read and written."""
         return Files(self.source, self.out)
-
-
-def load_writer(name: str, server: Server, hardware: Hardware) -> Any:
-    """Load who continues prompts: served, a LangChain PROVIDER:MODEL, or a local model."""
-    if (served := server.generator(name)) is not None:
-        return served
-    if is_chat_model(name):
-        return models.batched(models.load_chat_model(name))
-    return load_llm(name, hardware)
-
-
-def is_chat_model(name: str) -> bool:
-    """Check whether a name is LangChain's PROVIDER:MODEL, and no path."""
-    return ":" in name and not Path(name).exists()
-
-
-def load_llm(
-    name: str,
-    hardware: Hardware,
-    *,
-    max_new_tokens: int | None = None,
-    stop: tuple[str, ...] | None = None,
-) -> LocalGenerator:
-    """Load the model that answers."""
-    try:
-        made: LocalGenerator = library.LocalGenerator.from_pretrained(
-            name,
-            device=hardware.device,
-            dtype=hardware.dtype,
-            batch_tokens=hardware.batch_tokens,
-            model_kwargs=models.model_kwargs(hardware.model_kwargs),
-            max_new_tokens=max_new_tokens,
-            stop=stop,
-        )
-    except ModelLoadError as error:
-        if Path(name).exists():
-            raise
-        allowed = "a folder, a hub name, PROVIDER:MODEL, or with --url a name of the server"
-        raise ModelLoadError(f"--llm: given {name}, allowed {allowed}. {error}") from error
-    return made
 
 
 def _check_file(field: str, path: Path | None) -> None:
@@ -166,7 +102,6 @@ class Asking:
         Path | None, Option("File with a prompt template of {question} and {passage}.")
     ] = None
     retries: Annotated[int, Option("Retries of a failed prompt.", min=0)] = 4
-    timeout: Annotated[float, Option("Timeout of a request in seconds.", min=0.001)] = 60.0
     max_new_tokens: Annotated[int, Option("Maximum tokens of an answer.", min=1)] = 64
 
     def __post_init__(self) -> None:
@@ -207,17 +142,17 @@ def load_asker(asking: Asking, hardware: EncoderHardware) -> AskLLM | AskReader:
     prompt = PROMPT if asking.prompt is None else asking.prompt.read_text(encoding="utf-8")
     if server.url is None and (name == EMBEDDED or models.model_kind(Path(name)) == "reader"):
         return AskReader(models.load_reader(hardware.of(None if name == EMBEDDED else name)), name)
-    how = {"max_new_tokens": longest, "max_retries": asking.retries, "timeout": asking.timeout}
+    how = {"max_new_tokens": longest, "max_retries": asking.retries}
     llm: object = server.generator(name, RemoteAnswers, **how)
-    if llm is None and is_chat_model(name):
+    if llm is None and models.is_chat_model(name):
         llm = models.load_chat_model(name)
     elif llm is None:
-        llm = load_llm(name, hardware, max_new_tokens=longest)
+        llm = models.load_llm(name, server, hardware, max_new_tokens=longest)
     return AskLLM(
         llm,
         name=models.model_name(name),
         prompt=prompt,
         concurrency=server.concurrency,
         retries=asking.retries,
-        timeout=asking.timeout,
+        timeout=server.timeout,
     )

@@ -17,9 +17,10 @@ from fitrag_integrations.commands.engine.options import (
     ModelOptions,
     RunOptions,
     Searching,
+    Server,
+    TemplateName,
 )
 from fitrag_integrations.commands.engine.progress import RowsPlan
-from fitrag_integrations.commands.label.llms import Server, load_writer
 from fitrag_integrations.commands.run.answering import ADDS, Answers, answer_fields, show_answer
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
@@ -30,6 +31,7 @@ from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answering import Answered, Answering
 from fitrag_integrations.methods.compose.composing import method_from
 from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemplate
+from fitrag_integrations.methods.prompts import OWN, instruction_named
 from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.ports import Retriever
 from fitrag_integrations.text.tokens import counter_for
@@ -99,6 +101,7 @@ class AnswerPlan(RowsPlan):
         Option("Show why each passage and sentence was kept or dropped, in `selection` of rows."),
     ] = False
     llm: LLM = None
+    template: TemplateName = OWN
     server: Server = Server()
     reader: options.ReaderName = None
     model: ModelOptions = ModelOptions()
@@ -140,6 +143,8 @@ class AnswerPlan(RowsPlan):
         named = "nothing with --method: give the method its models in Python"
         refuse_if(method and model is not None, "--model", model, named)
         refuse_if(alone and is_rows, "output", None, rows)
+        templated = self.fitted is not None and self.template != OWN
+        refuse_if(templated, "--template", self.template, "nothing, since --fitted sets the prompt")
         fitted = method and self.fitted is not None
         refuse_if(fitted, "--method", self.method, "nothing, since --fitted sets the method")
         refuse_if(
@@ -170,7 +175,7 @@ class AnswerPlan(RowsPlan):
             k = self.search.k if fitted is None else fitted.promise.get("k", self.search.k)
             found = models.load_retriever(self._index, encoder, k=k)
         if self._llm is not None:
-            generate = load_writer(self._llm, self.server, self.model)
+            generate = models.load_writer(self._llm, self.server, self.model)
         chosen: dict[str, Any] = {
             "top_n": self.top_n,
             "max_tokens": self.max_tokens,
@@ -186,7 +191,8 @@ class AnswerPlan(RowsPlan):
         else:
             chosen["count_tokens"] = counter_for(self.tokenizer or DEFAULTS.tokenizer)
             method = FitRag(models.load_scorer(self.model), **chosen)
-        template = None if fitted is None else FittedTemplate()
+        template = instruction_named(self.template) if fitted is None else FittedTemplate()
         reading = replace(self.model, model=self.reader)
         reader = models.load_reader(reading) if self._llm is None else None
-        return Answers(Answering(method, reader=reader, template=template), found, generate)
+        answering = Answering(method, reader=reader, template=template)
+        return Answers(answering, found, generate, self.server.examples())

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import typer
 
@@ -20,6 +20,7 @@ from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.ports import Generator, Ports, Retriever
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.prompt import Shot
 
 ADDS = ("context", "prompt", "answer", "trace")
 Generates: TypeAlias = Callable[[Sequence[str]], Sequence[str | Exception]] | Generator | None
@@ -31,22 +32,22 @@ DROPPED = "dropped"  # how many of its passages a row has lost on purpose
 class Answers:
     """Start the flow of a row: over its own passages where it has some, else over the index.
 
-    `generate` is a callable, or an object with `generate`.
+    `generate` is a callable, or an object with `generate`; `shots` are its examples.
     """
 
     answering: Answering
     index: Retriever | None
     generate: Generates
+    shots: tuple[Shot, ...] = ()
 
     def __call__(self, row: Row) -> Flow[Answered]:
-        question, ports = question_of(row), Ports(retrieve=self.index, generate=self.generate)
+        question, retrieve = question_of(row), cast(Any, self.index)
         if self.index is None or "passages" in row:
             passages = list[Passage]()
             if not row.get(DROPPED) or row["passages"]:  # else --drop-right took the last one
                 passages = list(map(_placed, passages_of(row), row["passages"], itertools.count()))
-            ports = Ports(
-                retrieve=lambda queries: [passages for _ in queries], generate=self.generate
-            )
+            retrieve = lambda queries: [passages for _ in queries]  # noqa: E731
+        ports = Ports(retrieve=retrieve, generate=self.generate, shots=self.shots)
         return (yield from self.answering(question, ports))
 
 
@@ -60,13 +61,15 @@ def _placed(passage: Passage, given: object, place: int) -> Passage:
 def answer_fields(traced: Traced[Answered], *, explain: bool = False) -> Row:
     """Return the fields of a row whose flow has ended, or raise what the flow ended with.
 
-    With `explain` the trace has a row for everything that was kept or dropped.
+    The prompt is the last one sent to the language model, or else what one would be sent. With
+    `explain` the trace has a row for everything that was kept or dropped.
     """
     answered = traced.value
     context = answered.context
+    sent = [step.items[-1] for step in traced.steps if step.port == "generate" and step.items]
     return {
         "context": [_excerpt(excerpt) for excerpt in context.excerpts],
-        "prompt": answered.prompt,
+        "prompt": sent[-1] if sent else answered.prompt,
         "answer": answered.text,
         "trace": {
             "method": context.method,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from fitrag_integrations.commands.engine import models, options
@@ -15,7 +15,7 @@ from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Port, Traced
 from fitrag_integrations.methods.crag.evaluator import (
     ActionJudge,
@@ -25,7 +25,7 @@ from fitrag_integrations.methods.crag.evaluator import (
 )
 from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of
-from fitrag_integrations.methods.ik.gates import AskGate
+from fitrag_integrations.methods.ik.gates import FlowGate, own_gate
 from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, port_of
 from fitrag_integrations.types import BiLabelScore
 
@@ -63,9 +63,11 @@ class ScorePlan(SearchingPlan):
 class GatePlan(ModelPlan):
     """Decide for each question whether to retrieve.
 
-    A gate of --model decides, or what --llm says of itself. Reads question and, where there is one,
-    draft: the first words of the model's own answer. Adds p_known in [0, 1], retrieve (false if
-    p_known is above the threshold) and why. A failed row gets a p_known of null and retrieve true.
+    A trained gate of --model decides. A language model without one (--llm) is judged by the mean
+    probability of its greedy draft if it is local, and else asked; --signal chooses. Reads question
+    and, where there is one, draft: the first words of the model's own answer. Adds p_known in
+    [0, 1], retrieve (false if p_known is above the threshold) and why, which names the signal. A
+    failed row gets a p_known of null and retrieve true.
     """
 
     name: ClassVar = "gate"
@@ -73,8 +75,16 @@ class GatePlan(ModelPlan):
     llm: Annotated[
         str | None,
         Option(
-            "Language model to ask in place of a gate: a hub name, a folder, or a LangChain "
-            "PROVIDER:MODEL."
+            "Language model to judge without a trained gate: a hub name, a folder, a LangChain "
+            "PROVIDER:MODEL, or with --url the model's name on the server."
+        ),
+    ] = None
+    signal: Annotated[
+        str | None,
+        Option(
+            "What --llm is judged by: likelihood, entropy or margin of its draft; p_true, the "
+            "probability of Yes; or ask, its word.",
+            default="likelihood for a local model, else ask",
         ),
     ] = None
     drafts: Annotated[
@@ -86,26 +96,29 @@ class GatePlan(ModelPlan):
         ),
     ] = True
     threshold: options.Threshold = None
+    server: options.Server = options.Server()
 
     def verb(self) -> Verb[Decided]:
         """Load the gate, or make one of the language model."""
         if self.llm is not None and self.model.model is not None:
             raise InputError("Pass `--model` or `--llm`, not both: each is a gate.")
+        refuse_if(self.llm is None and self.signal is not None, "--signal", self.signal, "an --llm")
         gate: Gate
         if self.llm is None:
             gate = models.load_gate(self.model)
         else:
-            # what labels brings NumPy, which `fitrag score --help` does without
-            from fitrag_integrations.commands.label.llms import Server, load_writer
-
-            llm = load_writer(self.llm, Server(), self.model)
-            gate = AskGate(llm, drafter=llm, draft_tokens=32 * self.drafts)
+            llm = models.load_writer(self.llm, self.server, self.model)
+            gate = own_gate(llm, self.signal, drafts=self.drafts)
         return gate_verb(gate, drafts=self.drafts, threshold=self.threshold)
 
 
 def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None) -> Verb[Decided]:
     """Decide for a row; the questions of a chunk share the gate's batch."""
-    asked = gate if drafts else QuestionAlone(gate)
+    asked = reading = gate
+    if isinstance(gate, FlowGate):  # may write its draft itself, in one pass
+        reading = replace(gate, draft_tokens=max(1, gate.draft_tokens))
+    elif not drafts:
+        asked = QuestionAlone(gate)
 
     def flow(row: Row) -> Flow[Decided]:
         question, draft = question_of(row), row.get("draft")
@@ -113,7 +126,8 @@ def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None
         if drafts and draft is not None:
             text = check_text("draft", draft, blank=False)
             written = Port.of("draft", lambda prompts: [text] * len(prompts))
-        decider = Decider(asked, drafter=written, threshold=threshold, on_error="raise")
+        one = reading if written else asked
+        decider = Decider(one, drafter=written, threshold=threshold, on_error="raise")
         return (yield from decider(question))
 
     def fields(traced: Traced[Decided]) -> Row:

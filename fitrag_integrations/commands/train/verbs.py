@@ -100,7 +100,7 @@ class TrainEligibility(Training):
     def run(self) -> None:
         """Fit it, and report its figures."""
         figures = fit_eligibility(objects(self.rows), self.out, self.plan)
-        text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        text = ", ".join(f"{name} {value:g}" for name, value in figures.items())
         typer.echo(json_.dumps(figures) if self.json else text, err=not self.json)
 
 

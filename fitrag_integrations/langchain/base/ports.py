@@ -155,7 +155,7 @@ class Offer:
     def to(self, config: RunnableConfig) -> Ports:
         """Return the ports of a question, which run under this config."""
         given = {"retrieve": self.retriever, "search": self.search, "generate": self.llm}
-        ports = {
+        ports: dict[str, Any] = {
             name: backend.port(config, name) if isinstance(backend, Backend) else backend
             for name, backend in given.items()
         }

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.llama_index.base.convert import node_of, passages_of
-from fitrag_integrations.methods.answering import Cited
-from fitrag_integrations.methods.citing import cite, restored
+from fitrag_integrations.methods.citing import Cited, cite, restored
 from fitrag_integrations.methods.prompts import prompt_named, render_passages, template_of
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.prompt import numbered

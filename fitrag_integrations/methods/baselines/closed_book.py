@@ -24,6 +24,7 @@ BACKGROUND = PromptTemplate(
     "background",
     "Write a background document with the facts that are needed to answer the question.\n"
     "Question: {question}\nDocument:",
+    reply="document",
 )
 NEVER = RetrievalDecision(False, why="this method never retrieves")
 

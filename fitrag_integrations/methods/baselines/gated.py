@@ -65,8 +65,8 @@ class Gated(IKnow):
     """Method that runs another method behind a gate: `IKnow` under another name (IK, section 3).
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None asks the caller's
-            language model.
+        gate: Gate with `p_known(questions, drafts)`; None is the one of the caller's language
+            model, as in `IKnow`.
         drafter: Writes the draft that the gate reads; None is the gate's own.
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
         on_error: "retrieve" retrieves if gate or drafter fails, "raise" raises the error.

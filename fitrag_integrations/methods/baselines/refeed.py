@@ -35,6 +35,7 @@ REFINE = PromptTemplate(
     "Check it against the passages below and give the right answer, as briefly as you can.\n"
     "Passages:\n{passages}\nQuestion: {question}\nEarlier answer: {draft}\nAnswer:",
     one_line=True,
+    reply="",
 )
 
 

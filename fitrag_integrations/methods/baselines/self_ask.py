@@ -42,6 +42,7 @@ SELF_ASK = PromptTemplate(
     "So the final answer is: Norland\n"
     "Question: {question}\n"
     "Are follow up questions needed here:{draft}",
+    reply="",
 )
 READ_BRIEFLY = PromptTemplate(
     "read_briefly",
@@ -52,6 +53,7 @@ READ_BRIEFLY = PromptTemplate(
     "Answer: The architect of the Tirva bridge was Ilse Marbach.\n"
     "Question: {question}\nAnswer:",
     one_line=True,
+    reply="",
 )
 _FOLLOW_UP = re.compile(r"follow[ -]?up(?: question)?:[ \t]*(\S[^\n]*)", re.IGNORECASE)
 _INVENTED = re.compile(r"intermediate answer:", re.IGNORECASE)

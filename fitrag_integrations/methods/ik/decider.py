@@ -7,7 +7,7 @@ of retrieved passages, so `FitRag` calls it itself.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,7 +24,14 @@ from fitrag_integrations.core.record import Record
 from fitrag_integrations.core.show import describe_error
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.methods.ik.gates import AskGate, check_fitted, draft_port, write_draft
+from fitrag_integrations.methods.ik.gates import (
+    AskGate,
+    check_fitted,
+    draft_port,
+    is_local,
+    own_gate,
+    write_draft,
+)
 from fitrag_integrations.ports import Gate, gate_port
 from fitrag_integrations.types import RetrievalDecision
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -53,7 +60,8 @@ class Decided(Record, Checked):
 class GateDecision(Checked):
     """Gate with its inputs; base class of everything that calls a gate before retrieval.
 
-    `gate` None is `AskGate` over the caller's language model. `drafter` is a `Drafter`, or writes
+    `gate` None is `own_gate` of the caller's language model, and so is a local model that is given
+    as the gate. `drafter` is a `Drafter`, or writes
     the draft from a prompt: an object with `generate`, a callable, a `Port`. It is called only if
     the gate's `draft_tokens` is not 0; None is the gate's own `drafter`, if it has one. `threshold`
     None is the gate's, or 0.5. With `on_error` "retrieve", a failing gate or drafter and a blank
@@ -70,6 +78,8 @@ class GateDecision(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if is_local(self.gate):
+            object.__setattr__(self, "gate", own_gate(self.gate))
         if self.gate is not None:
             gate_port(self.gate)
         if self.drafter is not None:
@@ -103,8 +113,7 @@ class GateDecision(Checked):
                 answer = yield from gate.known(question, draft or "")
             else:
                 (answer,) = yield from gate_port(gate).ask([(question, draft or "")])
-            fitted = trait(gate, "fitted", FittedThreshold)
-            return Decided(decide(answer, threshold, fitted.model if fitted else ""), draft)
+            return Decided(decide_by(gate, answer, self.threshold), draft)
         except ThresholdMismatchError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, retrieving still answers
@@ -115,7 +124,7 @@ class GateDecision(Checked):
 
     def details(self, decided: Decided) -> dict[str, object]:
         """Return what was `decided` by (threshold, length of draft), for `Context.details`."""
-        gate = AskGate if self.gate is None else self.gate
+        gate = AskGate if self.gate is None else self.gate  # alone of its own it is given one
         used = 0 if decided.draft is None else trait(gate, "draft_tokens", int)
         return {"threshold": decided.decision.threshold, "draft_tokens": used}
 
@@ -126,7 +135,7 @@ class GateDecision(Checked):
             raise InputError(
                 "Pass `gate=` or `llm=` (`--llm`): one of them says whether a question is known."
             )
-        return AskGate(llm, drafter=llm)  # which writes, whatever it is
+        return own_gate(llm)
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,8 @@ class Decider(GateDecision):
     """Decision whether a question is known, from a gate and, if it needs one, the model's draft.
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None is `AskGate(llm)`.
+        gate: Gate with `p_known(questions, drafts)`; None judges `llm` by its draft if it is a
+            local model, and else asks it (`own_gate`).
         drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
             callable, or a `Port`; None is the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
@@ -142,7 +152,7 @@ class Decider(GateDecision):
         on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
             `why` names the failure; "raise" raises it.
         allow_other_model: Accept a threshold that was fitted for another model.
-        llm: Language model to call if there is no gate, as for `AskGate`.
+        llm: Language model that is judged if there is no gate.
 
     Raises:
         InputError: If an argument is of the wrong kind or out of range, or neither `gate` nor `llm`
@@ -166,6 +176,22 @@ def limit_of(gate: object, given: float | None = None) -> float:
     """Return the threshold in use: the one given, else the gate's own, else 0.5."""
     found = trait(gate, "threshold", object) if given is None else given
     return 0.5 if found is None else check_number("threshold", found)
+
+
+def decide_by(gate: object, p_known: object, given: float | None = None) -> RetrievalDecision:
+    """Compare a gate's number with the threshold in use, `given` or its own.
+
+    The reason names the signal of a gate that was not trained, and says so where its threshold was
+    not fitted.
+    """
+    threshold, signal = limit_of(gate, given), trait(gate, "signal", str)
+    fitted = trait(gate, "fitted", FittedThreshold)
+    decision = decide(p_known, threshold, fitted.model if fitted else "")
+    if not signal:
+        return decision
+    unset = given is None and trait(gate, "threshold", object) is None
+    by = f"judged by {signal}: {decision.p_known:.3f}, threshold {threshold:.3f}"
+    return replace(decision, why=f"{decision.why}, {by}{' (not fitted)' if unset else ''}")
 
 
 def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecision:

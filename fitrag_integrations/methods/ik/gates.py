@@ -1,5 +1,9 @@
 """Gates that need no training: by a draft's token probabilities, or by querying the model.
 
+`own_gate` chooses between them where no trained gate is given: a local model is judged by how
+likely its greedy draft is, because a small one says Yes to whatever it is asked; any other model by
+its word.
+
 `MarginGate` and `EntropyGate` follow TARG (Wang et al., 2025, arXiv:2511.09803), which gates on the
 first tokens of a draft; its margin is a link of the logit gap, ours the gap of the two
 probabilities, which any service with log-probabilities can return. TARG's variance over several
@@ -15,11 +19,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from fitrag_integrations.core.checks import (
     Checked,
@@ -52,6 +56,9 @@ class FlowGate(Checked, ABC):
     draft is requested. A question that fails gets its exception in place of a number; the others
     are answered.
     """
+
+    signal: ClassVar[str]
+    """What the number is, for the reason of a decision."""
 
     _: KW_ONLY
     threshold: Share | None = None
@@ -163,6 +170,8 @@ class PTrueGate(_SelfGate):
         allow_other_model: Accept a threshold that was fitted for another model.
     """
 
+    signal = "the probability of Yes when it is asked"
+
     @property
     def port(self) -> Port[str, object]:
         """The port of `p_yes`."""
@@ -193,6 +202,8 @@ class AskGate(_SelfGate):
         allow_other_model: Accept a threshold that was fitted for another model.
     """
 
+    signal = "its own word"
+
     @property
     def port(self) -> Port[str, object]:
         """The port of `generate`."""
@@ -213,8 +224,8 @@ class _DraftGate(FlowGate):
     """Measure a draft token by token: the caller's words re-scored, or the drafter's own.
 
     With `draft_tokens` 0 the drafter writes and measures in one pass, and nobody else is asked for
-    a draft. A draft without numbers or without tokens raises `PortError`. `threshold`, `fitted` and
-    `allow_other_model` are those of `FlowGate`.
+    a draft. A model that writes nothing knows nothing: 0. A draft without numbers raises
+    `PortError`. `threshold`, `fitted` and `allow_other_model` are those of `FlowGate`.
     """
 
     numbers: ClassVar[str]
@@ -241,7 +252,9 @@ class _DraftGate(FlowGate):
             (answer,) = yield from rescore_port(self.drafter).ask([(question, draft)])
         else:
             (answer,) = yield from draft_port(self.drafter).ask([question])
-        numbers = attrgetter(self.numbers)(check_is("draft", answer, Draft))
+        numbers = attrgetter(self.numbers)(written := check_is("draft", answer, Draft))
+        if not written.text.strip():
+            return 0.0
         if not numbers:
             kind, name = type(self).__name__, type(self.drafter).__name__
             raise PortError(
@@ -269,6 +282,7 @@ class MarginGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
+    signal = "the mean margin of its draft's tokens"
     numbers = "margins"
 
     @staticmethod
@@ -291,6 +305,7 @@ class EntropyGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
+    signal = "the entropy of its draft's tokens"
     numbers = "entropies"
 
     @staticmethod
@@ -313,6 +328,7 @@ class LikelihoodGate(_DraftGate):
         InputError: If `drafter` has neither, or a number is out of range.
     """
 
+    signal = "the mean probability of its draft's tokens"
     numbers = "logprobs"
 
     @staticmethod
@@ -326,6 +342,39 @@ GATES: Mapping[str, type[_DraftGate]] = {
     "entropy": EntropyGate,
     "likelihood": LikelihoodGate,
 }
+SIGNALS: Mapping[str, type[FlowGate]] = {**GATES, "p_true": PTrueGate, "ask": AskGate}
+"""What a model without a trained gate can be judged by."""
+
+
+def is_local(model: object) -> bool:
+    """Check whether a model writes its drafts here, greedily, and measures each token."""
+    return bool(trait(model, "is_greedy", bool)) and can(model, "draft") and can(model, "rescore")
+
+
+def own_gate(model: object, signal: str | None = None, *, drafts: bool = True) -> FlowGate:
+    """Return the gate of a language model that has no trained one.
+
+    The threshold of a likelihood is the one that `fitrag calibrate gate` stored with the model.
+
+    Args:
+        model: Language model, or its port.
+        signal: A name of `SIGNALS`. Defaults to the likelihood of its greedy draft for a local
+            model, without drafts to `p_true`, and to its word (`ask`) for any other model.
+        drafts: Whether it writes an answer first; otherwise it is asked about the question alone.
+    """
+    judged = model.owner if isinstance(model, Port) else model
+    own = "likelihood" if drafts else "p_true"
+    signal = signal or (own if is_local(judged) else "ask")
+    allowed = [name for name in SIGNALS if drafts or name not in GATES]
+    refuse_if(signal not in allowed, "signal", signal, ", ".join(allowed))
+    stored = (trait(judged, "manifest", dict) or {}).get("threshold")
+    if signal == "likelihood" and stored:
+        return LikelihoodGate(cast(Drafter, judged), fitted=FittedThreshold.from_dict(stored))
+    options: dict[str, Any] = {} if drafts else {"draft_tokens": 0}
+    if signal == "ask":  # whoever writes can answer
+        return AskGate(model, drafter=model, **options)
+    kind: Callable[..., FlowGate] = SIGNALS[signal]
+    return kind(judged, **options)
 
 
 def check_fitted(gate: object, judged: object, *, allow_other_model: bool = False) -> None:

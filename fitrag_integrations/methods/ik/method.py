@@ -20,8 +20,8 @@ class IKnow(GateDecision):
     A known question ends in a context without excerpts, whose prompt is the no-retrieval one.
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None asks the caller's language model, as
-            `AskGate` does.
+        gate: Gate with `p_known(questions, drafts)`; None judges the caller's language model by
+            its draft if it is a local one, and else asks it (`own_gate`).
         drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
             callable, or a `Port`; None is the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.

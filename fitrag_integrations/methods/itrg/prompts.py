@@ -93,4 +93,4 @@ def _shown(template: PromptTemplate, examples: Sequence[str]) -> PromptTemplate:
         return template
     task = _TASKS[template.name]
     inserted = "".join(examples).replace("{", "{{").replace("}", "}}")
-    return replace(template, text=task + inserted + template.text.removeprefix(task))
+    return replace(template, text=task + inserted + template.text.removeprefix(task), reply="")

@@ -156,6 +156,11 @@ MOST_CHARACTERS = 60_000  # of all that was written
 MOST_LEADS = 64
 MOST_READ = 4000  # of one part
 LONGEST_TEXT, LONGEST_QUERY = 1000, 300  # a longer query is prose
+# What a model that runs on makes up: the next question, with its answer or cut off before it.
+_INVENTED = re.compile(
+    r"^[ \t*#>]*question:[^\n]*(?=\s*(?:\Z|[*#]*(?:answer|output|passages?|heuristic answer):))",
+    re.IGNORECASE | re.MULTILINE,
+)
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _WORD = re.compile(r"[^\W_]")
 _PLACEHOLDER = re.compile(r"\W?(?:sub)?(?:claim|query|question)[ _]?\d{0,2}\W?", re.IGNORECASE)
@@ -170,11 +175,13 @@ def parse_claims(text: object) -> Leads:
     """Parse a rewriter's output; `grammar` is empty if it has neither claims nor queries.
 
     A lead that requires a search but has no query is used as its own query, and so is a question
-    without a query.
+    without a query. A further question with its answer, as the prompt shows them, is none of the
+    rewriter's: the text ends before it.
     """
     if not isinstance(text, str):
         return Leads()
     body = _UNPRINTABLE.sub(" ", strip_thoughts(text[:MOST_CHARACTERS]))
+    body = _INVENTED.split(body, 1)[0]
     for grammar, events, repairs in readings(body):
         leads, mended = _leads(events)
         if leads:

@@ -14,7 +14,7 @@ from fitrag_integrations.core.checks import Checked, Share, can, trait
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import AnyPort
-from fitrag_integrations.methods.ik.decider import decide, limit_of
+from fitrag_integrations.methods.ik.decider import decide_by
 from fitrag_integrations.methods.ik.gates import TRUE_PROMPT, check_fitted
 from fitrag_integrations.methods.prompts import JUDGE
 from fitrag_integrations.ports import pair_port, port_of
@@ -29,7 +29,7 @@ UNKNOWN = "the judge says that the model does not know it"
 UNREADABLE = "the judge's verdict could not be read: retrieving"
 VERDICT = "Known (True)"
 """What a judge that gives bare verdicts is taken to have written, in the account of tokens."""
-ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True)
+ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True, reply="verdict")
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,7 @@ class NecessityCheck(Checked):
             items = [prompt.render(Context(question, draft=text)) for question, text in pairs]
         answers = yield from self._port.ask(items)
         if items and self._kind == "gate":
-            limit = limit_of(self.judge, self.threshold)
-            return [Verdict(decide(answer, limit)) for answer in answers]
+            return [Verdict(decide_by(self.judge, answer, self.threshold)) for answer in answers]
         return [self._verdict(answer) for answer in answers]
 
     def reads(self, text: str, count: TokenCounter) -> tuple[str, ...]:

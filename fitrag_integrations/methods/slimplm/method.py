@@ -154,7 +154,7 @@ class SlimPLM(Counting, Checked):
             decision = RetrievalDecision(True, why=f"{failed}: retrieving")
         elif verdicts:
             decision = verdicts[0].decision
-        notes = heuristic.notes
+        notes = (*heuristic.notes, *(failed,) * bool(failed and not heuristic.failed))
         if judge:
             notes = (*notes, *judge.reads(heuristic.text, self.counter))
 

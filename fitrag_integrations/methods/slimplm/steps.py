@@ -6,6 +6,7 @@ to more retrieval instead of an error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -96,6 +97,7 @@ def _ranked(
 
 ANSWER_TOKENS = 512  # three times the median of what Llama-2 wrote
 REWRITE_TOKENS = 512
+_QUESTION = re.compile(r"^\W{0,3}question:", re.IGNORECASE | re.MULTILINE)
 NO_REWRITER = "no rewriter and no generate port were given"
 UNREAD = "the rewriter wrote no claim and no query that could be read"
 ALL_KNOWN = "the claim filter and the rewriter left no query"
@@ -155,17 +157,23 @@ def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -
     def answered() -> Flow[str]:
         (answer,) = yield from proxy_port(proxy).ask([item])
         written = answer.text if isinstance(answer, Draft) else answer
-        check_text("heuristic answer", written, blank=False)
-        check_text("heuristic answer", strip_thoughts(written), blank=False)
+        check_text(
+            "heuristic answer", answer_in(check_text("heuristic answer", written)), blank=False
+        )
         return written
 
     written, error = yield from attempt(answered(), strict=strict)
     if written is None:
         return Heuristic(failed=failure("proxy", error))
-    text = strip_thoughts(written).strip()
+    text = answer_in(written)
     cut = (f"the heuristic answer was cut off after {most} of {len(text)} characters",)
     notes = cut if len(text) > most else cut_note(written, "heuristic answer")
     return Heuristic(text[:most], text, notes=notes)
+
+
+def answer_in(written: str) -> str:
+    """Return a heuristic answer without thoughts, and without a question that was made up."""
+    return _QUESTION.split(strip_thoughts(written), 1)[0].strip()
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,15 @@ Hear: TypeAlias = Callable[[str], bool]  # gets a row's text so far, says whethe
 class Writing:
     """How to write: at most `tokens`, up to the first of the `stop` texts.
 
-    With `facts` the probability, margin and entropy of each token are measured, which costs a
-    softmax over the vocabulary at each step.
+    All prompts written so may begin with `begins`, their examples, which is computed once. With
+    `facts` the probability, margin and entropy of each token are measured, which costs a softmax
+    over the vocabulary at each step.
     """
 
     tokens: int
     stop: tuple[str, ...] = ()
     facts: bool = False
+    begins: str = ""
 
 
 def write(
@@ -228,7 +230,9 @@ def generated(
     processors = [_Sound(engine), *([mixing] if mixing else []), *([facts] if how.facts else [])]
     written: list[list[int]] = [[] for _ in batch]
     measured: list[list[list[float]]] = [[] for _ in batch]
-    rows, past, end = {at: _Row() for at in range(len(batch))}, None, ids.shape[1] + how.tokens
+    rows, end = {at: _Row() for at in range(len(batch))}, ids.shape[1] + how.tokens
+    begins = engine.encode([how.begins])[0] if how.begins and parts else []
+    past = engine.begun(begins, batch)
     while rows and ids.shape[1] < end:
         listener.rows = list(rows.values())
         out = engine.model.generate(

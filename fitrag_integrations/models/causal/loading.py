@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 
 from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.extras import installed
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.errors import MissingExtraError, refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.language_model import CausalEngine
-from fitrag_integrations.models.runtime.engine import EngineModel, LoadOptions, Options, Pool
+from fitrag_integrations.models.runtime.engine import (
+    EngineModel,
+    Kwargs,
+    LoadOptions,
+    Options,
+    Pool,
+)
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     reading,
@@ -47,23 +56,39 @@ def load_causal(
     return model, tokenizer
 
 
-def causal_source(name_or_dir: str | Path) -> tuple[str, str, Row]:
+def packed_in(name_or_dir: str | Path) -> tuple[str | Path, str]:
+    """Split the name of a .gguf file into its folder and its own name; blank for other models.
+
+    A folder with one such file and no config.json is meant too.
+    """
+    path = Path(name_or_dir).expanduser()
+    if path.suffix == ".gguf" and path.is_file():
+        return path.parent, path.name
+    found = [] if (path / "config.json").is_file() else sorted(path.glob("*.gguf"))
+    names = [one.name for one in found]
+    refuse_if(len(found) > 1, "gguf_file", None, f"one of {', '.join(names)} in {path}")
+    return name_or_dir, "".join(names)
+
+
+def causal_source(name_or_dir: str | Path, packed: str = "") -> tuple[str, str, Row]:
     """Return what to load, what it is called, and what its `model.json` adds, where it has one.
 
+    With `packed` the weights are in that GGUF file of the folder.
     The files a manifest names are compared with their checksums. Raises `ModelLoadError` for a
     folder without a model, `ChecksumError` for a changed file.
     """
-    source = weights_source(str(name_or_dir))
-    folder = Path(source)
+    source = str(name_or_dir) if packed else weights_source(str(name_or_dir))
+    folder = Path(source).expanduser()
     if not folder.is_dir():
         return source, source, {}
     folder = folder.resolve()
+    own = Path(packed).stem if packed else folder.name
     if not (folder / "model.json").is_file():
-        return str(folder), folder.name, {}
+        return str(folder), own, {}
     manifest = read_manifest(folder, "model.json", kind="generator")
     with reading(folder):
         verify_all(folder, manifest.get("files", {}))
-        name = check_text("name", manifest.get("name") or folder.name)
+        name = check_text("name", manifest.get("name") or own)
         check_whole("max_new_tokens", manifest.get("max_new_tokens", 1), low=1)
         check_text("prompt", manifest.get("prompt", ""))
         check_many("stop", manifest.get("stop", ()), str)
@@ -77,6 +102,7 @@ def causal_source(name_or_dir: str | Path) -> tuple[str, str, Row]:
 
 
 _engines: Pool[CausalEngine] = Pool()
+_log = logging.getLogger("fitrag_integrations.models")
 
 
 def shared_causal(
@@ -86,9 +112,25 @@ def shared_causal(
 
     With `merged`, a folder and the entry of its adapter, that one is added to the weights.
     """
-    source, name, manifest = causal_source(name_or_dir)
+    packed = options.model_kwargs.get("gguf_file", "")
+    if not packed:
+        name_or_dir, packed = packed_in(name_or_dir)
+        given = {"gguf_file": packed} if packed else {}
+        options = replace(options, model_kwargs=Kwargs({**options.model_kwargs, **given}))
+    source, name, manifest = causal_source(name_or_dir, packed)
 
     def load() -> CausalEngine:
+        if packed:
+            if not installed("gguf"):
+                raise MissingExtraError(
+                    f"gguf is needed for {packed}: pip install gguf", name="gguf"
+                )
+            _log.warning(
+                "%s is unpacked to %s as it is read: that takes minutes, and several times the "
+                "file's size in memory; a folder that transformers saved loads in seconds",
+                packed,
+                str(options.resolved()[1]).removeprefix("torch."),
+            )
         model, tokenizer = load_causal(
             source,
             dtype=options.resolved()[1],

@@ -7,7 +7,7 @@ vLLM serves a LoRA adapter by its name: pass that name as `model`, and the IK de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
@@ -36,12 +36,20 @@ from fitrag_integrations.models.words import (
     PROMPTS,
     checked_pairs,
     checked_texts,
+    closed_book,
     filled,
     needs_fields,
     reply_tokens,
 )
 from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import USUAL_TOKENS, Completion, LimitedPrompt
+from fitrag_integrations.values.prompt import (
+    USUAL_TOKENS,
+    Completion,
+    LimitedPrompt,
+    Shot,
+    check_shots,
+    with_shots,
+)
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 T = TypeVar("T")
@@ -102,6 +110,11 @@ class Remote:
             deadline=deadline,
         )
 
+    @property
+    def is_chat(self) -> bool:
+        """Whether the server applies a chat template."""
+        return self._api == "chat"
+
     async def _ask(self, bodies: Sequence[Row], read: Callable[[Row], T]) -> list[T | Exception]:
         """Send all bodies; an item that fails has its error in its place."""
         replies = await asyncio.gather(*map(self._post, bodies), return_exceptions=True)
@@ -150,6 +163,7 @@ class RemoteGenerator(Remote):
         prompt: With "completions", the text that a question is inserted into; with "chat" the
             question itself is the user's message.
         stop: With "completions", texts at which a draft or a one-line reply ends.
+        shots: Examples to show in each prompt, as `Shot` or as rows.
         **options: `api`, `api_key`, `top_logprobs`, `timeout`, `max_retries`, `concurrency` and
             `deadline`, as in `Remote`.
 
@@ -170,6 +184,7 @@ class RemoteGenerator(Remote):
         draft_tokens: int = 32,
         prompt: str = PROMPT,
         stop: Sequence[str] = ("\n",),
+        shots: Iterable[Shot | Row] = (),
         **options: Unpack[RemoteOptions],
     ) -> None:
         super().__init__(base_url, model, **options)
@@ -177,6 +192,7 @@ class RemoteGenerator(Remote):
         self.max_new_tokens = check_whole("max_new_tokens", given, low=1)
         self._most = max_new_tokens
         self.draft_tokens = check_whole("draft_tokens", draft_tokens, low=1)
+        self.shots = check_shots("shots", shots)
         self._prompt = needs_fields("prompt", prompt, ["question"])
         self._stop = list(check_many("stop", stop, str)) if self._api == "completions" else []
 
@@ -187,10 +203,9 @@ class RemoteGenerator(Remote):
     async def agenerate(self, prompts: Sequence[str]) -> list[Completion | Exception]:
         """Async version of `generate`."""
         bodies = []
-        for text, given in zip(checked_texts("prompts", prompts), prompts, strict=True):
-            asked = LimitedPrompt(given)
-            tokens = reply_tokens(asked, self._most, converses=self._api == "chat")
-            stop = self._stop if asked.one_line else ()
+        for text, asked in self._asked(prompts):
+            tokens = reply_tokens(asked, self._most, converses=self.is_chat)
+            stop = self._stop if asked.one_line else () if self.is_chat else asked.stop
             bodies.append(self._body(text, tokens=tokens, logprobs=False, stop=stop))
         return await self._ask(bodies, read_written)
 
@@ -258,11 +273,16 @@ class RemoteGenerator(Remote):
 
     async def ap_yes(self, prompts: Sequence[str]) -> list[Any]:
         """Async version of `p_yes`."""
-        texts = checked_texts("prompts", prompts)
+        texts = [text for text, _ in self._asked(prompts)]
         return await self._ask([self._body(t, tokens=1, logprobs=True) for t in texts], read_yes)
 
+    def _asked(self, prompts: Sequence[str]) -> list[tuple[str, LimitedPrompt]]:
+        """Show the examples in each prompt, and return its text and its marks."""
+        shown = [with_shots(prompt, self.shots) for prompt in check_many("prompts", prompts, str)]
+        return list(zip(checked_texts("prompts", shown), map(LimitedPrompt, shown), strict=True))
+
     def _question_prompt(self, question: str) -> str:
-        return question if self._api == "chat" else filled(self._prompt, question=question)
+        return closed_book(self._prompt, question, self.shots, converses=self.is_chat)
 
 
 class RemoteIK(Remote):

@@ -18,7 +18,7 @@ from typing import Any, Generic, Self, TypedDict, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fitrag_integrations.core.checks import check_is, check_whole
+from fitrag_integrations.core.checks import check_is, check_text, check_whole
 from fitrag_integrations.core.record import Keywords, Row, check_mapping
 from fitrag_integrations.errors import DeviceMemoryError, InputError, ModelLoadError, refuse_if
 from fitrag_integrations.models.runtime.backends import (
@@ -65,6 +65,7 @@ class LoadOptions(BaseOptions, total=False):
     chat_template_kwargs: Keywords | None
     generation_kwargs: Keywords | None
     merge_adapter: bool
+    gguf_file: str | None
 
 
 class PairOptions(BaseOptions, total=False):
@@ -125,10 +126,12 @@ class Options:
         merge_adapter: bool = False,
         compile: bool = False,
         max_length: int | None = None,
+        gguf_file: str | None = None,
     ) -> Self:
         """Build options from a caller's arguments; raises `InputError` naming a wrong one."""
+        packed = {} if gguf_file is None else {"gguf_file": check_text("gguf_file", gguf_file)}
         passed = {
-            "model_kwargs": model_kwargs,
+            "model_kwargs": {**check_mapping("model_kwargs", model_kwargs or {}), **packed},
             "tokenizer_kwargs": tokenizer_kwargs,
             "chat_template_kwargs": chat_template_kwargs,
             "generation_kwargs": generation_kwargs,

@@ -39,7 +39,7 @@ _OTHER_FILES = ("megatron_config", "corda_config", "eva_config", "loftq_config",
 
 _MADE_BY_CODE = r"(?:position_ids|inv_freq|masked_bias|attn\.bias)\Z"
 """Buffers that older checkpoints hold and newer code computes."""
-_HUB = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
+_HUB = ("revision", "token", "cache_dir", "subfolder", "local_files_only", "gguf_file")
 _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl")
 """Architectures whose positions start after the padding token's id."""
 _LAYERS = re.compile(r"(num_hidden_|num_|n_|encoder_|decoder_|num_decoder_)layers?|depth")
@@ -101,7 +101,8 @@ class Checkpoint:
 
         hub = {name: self.model_kwargs[name] for name in _HUB if name in self.model_kwargs}
         with self._loading():
-            _refuse_code(PretrainedConfig.get_config_dict(self.source, **hub)[0])
+            if "gguf_file" not in hub:  # which holds no code, and takes long to parse
+                _refuse_code(PretrainedConfig.get_config_dict(self.source, **hub)[0])
             return AutoConfig.from_pretrained(self.source, trust_remote_code=False, **hub)
 
     def tokenizer(self, config: Any = None) -> Any:
@@ -154,7 +155,8 @@ class Checkpoint:
                     f"{_ADAPTER_CONFIG} is there; allowed: a whole model, so merge the adapter "
                     "into its base (merge_and_unload, then save_pretrained)"
                 )
-            held = self._refuse_files(config)
+            packed = "gguf_file" in self.model_kwargs
+            held = self._refuse_files(config, packed=packed)
             if kind == "AutoModelForCausalLM":
                 _refuse_others(config)
             made = getattr(transformers, kind)
@@ -173,17 +175,25 @@ class Checkpoint:
                 output_loading_info=True,
             )
             _refuse_random(model, info, kind, new)
+        if packed:  # unpacked it is a model as any other, which can be placed and saved
+            model.hf_quantizer, model.is_quantized = None, False
+            for owner, name in ((model, "quantization_method"), (config, "quantization_config")):
+                vars(owner).pop(name, None)
         return fused(model)
 
-    def _refuse_files(self, config: object) -> int:
+    def _refuse_files(self, config: object, *, packed: bool = False) -> int:
         """Refuse a missing shard, and more layers than tensors: each would be made first.
 
-        Returns the numbers that the files hold, 0 where they are not here.
+        Returns the numbers that the files hold, 0 where they are not here, or `packed` in a GGUF.
         """
         from safetensors import safe_open
 
         folder, names = Path(self.source), set[str]()
-        if not folder.is_dir():
+        asked = [v for n, v in vars(config).items() if _LAYERS.fullmatch(n) and isinstance(v, int)]
+        deepest = max(asked, default=0)
+        if packed and deepest > MOST_LAYERS:
+            raise ValueError(f"it asks for {deepest} layers, at most {MOST_LAYERS}")
+        if packed or not folder.is_dir():
             return 0
         index = folder / "model.safetensors.index.json"
         if index.is_file():
@@ -198,8 +208,6 @@ class Checkpoint:
                 held += len(file.keys())
                 shapes = (file.get_slice(name).get_shape() for name in file.keys())  # noqa: SIM118
                 numbers += sum(map(math.prod, shapes))
-        asked = [v for n, v in vars(config).items() if _LAYERS.fullmatch(n) and isinstance(v, int)]
-        deepest = max(asked, default=0)
         if held and deepest > max(held, MOST_LAYERS):
             raise ValueError(f"config.json asks for {deepest} layers, its weights are {held}")
         return numbers

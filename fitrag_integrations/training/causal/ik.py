@@ -99,7 +99,8 @@ class IKPlan(CausalPlan):
     variant: Annotated[
         str,
         Option(
-            "What trains: lora (the paper's), full (all weights) or head.",
+            "What trains: lora (the paper's from 7 billion weights on), full (all weights; the "
+            "paper's below that) or head.",
             name="--tune",
         ),
     ] = "lora"
@@ -149,9 +150,9 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
         plan: Training settings.
 
     Returns:
-        Accuracy, AUC and calibration error on held-out questions, without a draft and with
-        `draft_tokens`. Only the first process saves and returns them; the result of the others is
-        empty.
+        Number of held-out questions, the fraction known, accuracy, AUC and calibration error,
+        without a draft and with `draft_tokens`. Only the first process saves and returns them; the
+        result of the others is empty.
 
     Raises:
         InputError: For an invalid row, or rows of several models.
@@ -260,6 +261,8 @@ def _fit_head(
     head = KnownHead(feature_count(engine, layers), hidden=plan.hidden, dropout=plan.dropout)
     own, labels = measured(train, plan.mixture())
     head.standardize(own, states=own.shape[1] - FACTS)
+    with torch.no_grad():  # a head that has learned nothing gives the known fraction, not a half
+        head.out.bias.fill_(torch.logit((labels.sum() + 0.5) / (len(labels) + 1)))
     module = HeadModule(head, own, labels)
     kept = HeadModule(head, *measured(held, sorted({0, plan.draft_tokens})))
     steps = max(1, round((40.0 if plan.epochs is None else plan.epochs) * len(own) / plan.batch))
@@ -289,5 +292,5 @@ def _figures(logits: Tensor, held: Sequence[KnownRow], plan: IKPlan) -> dict[str
         if tokens or not column:
             scores = logits[there, column].sigmoid().tolist()
             gold = [row.known for row, fine in zip(held, there.tolist(), strict=True) if fine]
-            figures |= figures_of(f"{tokens} tokens", scores, gold) if gold else {}
+            figures |= figures_of(f"{tokens} tokens", scores, gold, "known") if gold else {}
     return figures

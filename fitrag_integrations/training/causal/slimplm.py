@@ -119,7 +119,7 @@ def fit_necessity(
         temperature = fit_temperature(gaps, torch.tensor(known).float())
         judge.manifest["temperature"] = temperature
         write_manifest(out, "model.json", kind=NecessityJudge.kind, fields=judge.manifest)
-        return figures_of("judge", (gaps / temperature).sigmoid().tolist(), known)
+        return figures_of("judge", (gaps / temperature).sigmoid().tolist(), known, "known")
     finally:
         engine.release()
 

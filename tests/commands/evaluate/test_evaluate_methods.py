@@ -7,7 +7,6 @@ import pytest
 from command_fakes import Trusted, passages, read, write
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.evaluate import answers as command
 
 ANSWERING = {"answer", "correct", "f1", "retrieved", "notes"}
 
@@ -35,9 +34,9 @@ class Writer:
 def world(monkeypatch):
     writer = Writer()
     monkeypatch.setattr(models, "load_reader", lambda options: Trusted())
-    load = command.load_writer
+    load = models.load_writer
     monkeypatch.setattr(
-        command, "load_writer", lambda name, *how: writer if name == "w" else load(name, *how)
+        models, "load_writer", lambda name, *how: writer if name == "w" else load(name, *how)
     )
     return writer
 

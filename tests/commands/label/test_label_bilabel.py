@@ -220,7 +220,7 @@ class Mute:
 
 def test_an_empty_reply_of_a_local_model_is_a_wrong_answer(fitrag, monkeypatch, tmp_path):
     llm = Mute()
-    monkeypatch.setattr(llms, "load_llm", lambda *given, **options: llm)
+    monkeypatch.setattr(llms.models, "load_llm", lambda *given, **options: llm)
     source, out = write(tmp_path / "rows.jsonl", [row(1)]), tmp_path / "out.jsonl"
     code, _, err = fitrag("label", "bilabel", source, "--out", out, "--llm", "mute")
     (found,) = read(out)

@@ -4,7 +4,6 @@ import pytest
 from command_fakes import Trusted, passages, read, write
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.run import answer as command
 
 ROW = {
     "id": 7,
@@ -24,7 +23,7 @@ class Writer:
 @pytest.fixture
 def one(tmp_path, monkeypatch, fitrag):
     monkeypatch.setattr(models, "load_reader", lambda options: Trusted())
-    monkeypatch.setattr(command, "load_writer", lambda *how: Writer())
+    monkeypatch.setattr(models, "load_writer", lambda *how: Writer())
 
     def run(*arguments, row=ROW, code=0):
         source = write(tmp_path / "in.jsonl", [row])
@@ -60,7 +59,7 @@ def test_a_known_question_is_left_to_the_writer(one, tmp_path, monkeypatch):
         def generate(self, prompts):
             return ["Yes" for _ in prompts]
 
-    monkeypatch.setattr(command, "load_writer", lambda *how: Knowing())
+    monkeypatch.setattr(models, "load_writer", lambda *how: Knowing())
     got = one("--method", "selfeval", *LLM)
     assert (got["answer"], got["context"]) == ("Yes", [])
     assert got["trace"]["decision"]["retrieve"] is False

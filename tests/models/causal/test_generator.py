@@ -9,13 +9,25 @@ import pytest
 import torch
 from tiny_causal import TEXTS, plainly, write_gpt2, write_llama
 
-from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
+from fitrag_integrations.errors import (
+    ChecksumError,
+    InputError,
+    MissingExtraError,
+    ModelLoadError,
+)
+from fitrag_integrations.methods.prompts import ITRG_REFRESH, PLAIN
 from fitrag_integrations.models import LocalGenerator
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.decoding import sure_part
 from fitrag_integrations.models.runtime.folder import write_manifest
-from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import LINE_TOKENS, USUAL_TOKENS, LimitedPrompt
+from fitrag_integrations.types import Context, Draft
+from fitrag_integrations.values.prompt import (
+    LINE_TOKENS,
+    PARAGRAPH,
+    USUAL_TOKENS,
+    LimitedPrompt,
+    with_shots,
+)
 
 KNOWN = {
     "who wrote the score of the film?": "a king of Rome wrote it",
@@ -282,3 +294,45 @@ def test_a_file_added_to_a_folder_with_checksums_is_refused(base, tmp_path, adde
     (folder / added).write_text("{{ messages }}")
     with pytest.raises(ModelLoadError, match=f"{added} has no checksum"):
         LocalGenerator.from_pretrained(folder, device="cpu")
+
+
+ROWS = [{"question": "what sea is the Danube in?", "answer": "the Black Sea"}]
+SHOWN = "Question: what sea is the Danube in?\nAnswer: the Black Sea\n\nQuestion: "
+
+
+def test_examples_stand_in_every_prompt(base):
+    shown = LocalGenerator.from_pretrained(base, device="cpu", shots=ROWS)
+    plain = LocalGenerator.from_pretrained(base, device="cpu")
+    question = "who wrote the score of the film?"
+    prompt = f"{SHOWN}{question}\nAnswer:"
+    assert shown.question_prompt(question) == prompt
+    assert shown.answer([question]) == plain.generate([LimitedPrompt(prompt, one_line=True)])
+    assert shown.draft([question])[0].text == shown.answer([question])[0]
+    asked = PLAIN.render(Context(question))
+    assert shown.generate([asked]) == plain.generate([with_shots(asked, shown.shots)])
+    assert shown.p_yes([asked]) == plain.p_yes([prompt]) != plain.p_yes([asked])
+    assert shown.generate([str(asked)]) == plain.generate([str(asked)])  # a prompt of the caller's
+    shown.unload()
+    plain.unload()
+
+
+def test_a_document_ends_with_its_paragraph(base):
+    made = LocalGenerator.from_pretrained(base, device="cpu")
+    document = made._how(ITRG_REFRESH.render(Context("what sea?")))
+    assert document.stop == PARAGRAPH
+    assert "Question" not in made.generate([ITRG_REFRESH.render(Context("what sea?"))])[0]
+    assert made._how(LimitedPrompt("what sea?")).stop == ()
+    made.unload()
+
+
+def test_a_gguf_file_is_packed_weights(tmp_path, base):
+    file = tmp_path / "tiny-q4.gguf"
+    file.write_bytes(b"GGUF")
+    named = ("tiny-q4.gguf could not be loaded", "gguf is needed for tiny-q4.gguf: pip install")
+    for source in (file, tmp_path):
+        with pytest.raises((ModelLoadError, MissingExtraError)) as caught:
+            LocalGenerator.from_pretrained(source)
+        assert any(one in str(caught.value) for one in named), str(caught.value)
+    (tmp_path / "other.gguf").write_bytes(b"GGUF")
+    with pytest.raises(InputError, match=r"one of other.gguf, tiny-q4.gguf"):
+        LocalGenerator.from_pretrained(tmp_path)

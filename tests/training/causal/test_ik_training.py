@@ -1,6 +1,7 @@
 """From labelled rows to an IK classifier: a toy is learnt, files load."""
 
 import json
+import random
 import shutil
 import sys
 from pathlib import Path
@@ -159,7 +160,21 @@ def test_blank_drafts_train_the_question_alone(tmp_path):
     rows = [{**row, "draft": " "} for row in toy_rows()]
     how = {**HEAD, "epochs": 2.0, "device_map": "auto", "device": "cpu"}
     figures = fit_ik(rows, tmp_path, plan(write_gpt2(tmp_path / "base"), **how))
-    assert set(figures) == {"0 tokens accuracy", "0 tokens AUC", "0 tokens ECE"}
+    names = ("n", "known", "accuracy", "AUC", "ECE")
+    assert set(figures) == {f"0 tokens {name}" for name in names}
+
+
+def test_a_head_that_learns_nothing_gives_the_known_fraction(base, tmp_path):
+    chance = random.Random(1)
+    rows = [{**row, "known": chance.random() < 0.08} for row in toy_rows(160)]
+    how = {**HEAD, "epochs": 0.01}
+    figures = fit_ik(rows, tmp_path, plan(base, **how))
+    n, known = figures["8 tokens n"], figures["8 tokens known"]
+    assert n >= 30 and 0.0 < known < 0.2
+    assert figures["8 tokens accuracy"] == pytest.approx(1.0 - known, abs=1e-4)
+    gate = IKClassifier.from_pretrained(tmp_path, device="cpu")
+    scores = gate.p_known([row["question"] for row in rows], [row["draft"] for row in rows])
+    assert sum(scores) / len(scores) == pytest.approx(0.08, abs=0.06)
 
 
 def test_train_ik_from_the_command_line(base, tmp_path):
