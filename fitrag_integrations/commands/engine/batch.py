@@ -121,6 +121,10 @@ def run_batch(
         earlier, reasons = resume(Path(target), rows)
     advance(earlier)
     count, answers = earlier, engine.answers(rows, earlier)
+    written = stopping.says  # what else a stopped run keeps
+    stopping.says = lambda: (
+        f"asked to stop, which waits for the batch under way; {count} rows{written()} are written"
+    )
     with (
         jsonl.appending(target) as write,
         contextlib.closing(answers),
