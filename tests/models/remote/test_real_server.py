@@ -1,4 +1,4 @@
-"""A real server: llama.cpp's, by the wheel xllamacpp, over Gemma 3 270M as its wheels assemble it."""
+"""A real server: llama.cpp's, by the wheel xllamacpp, over Gemma 3 270M from its own wheels."""
 
 import json
 import math
