@@ -27,8 +27,9 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean, median
@@ -57,7 +58,7 @@ from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.baselines import CoT, Direct, GenRead, IterRetgen, Refeed, SelfAsk
 from fitrag_integrations.methods.fitrag.method import Reranking
 from fitrag_integrations.methods.prompts import OneInstruction
-from fitrag_integrations.models import LocalGenerator, RemoteGenerator
+from fitrag_integrations.models import RemoteGenerator
 from fitrag_integrations.models.words import PROMPTS
 from fitrag_integrations.ports import Method, Ports, port_of
 from fitrag_integrations.retrieval import Encoder
@@ -144,7 +145,6 @@ def ask(args: argparse.Namespace) -> None:
     read = PromptTemplate("read", opened(shots), one_line=True)
     template = OneInstruction(read, PromptTemplate("closed", closed(shots), one_line=True))
     ways, sets = methods(llm, shots), {name: load(name, args.data) for name in args.sets}
-    find = searching(wiki(args.data), depth=5)
     web = {row.question: row.web for row in recorded(args.data)}
     rows = read_jsonl(args.out) if args.out.exists() else ()
     known = {(row["set"], row["way"], row["question"]) for row in rows}
@@ -156,7 +156,7 @@ def ask(args: argparse.Namespace) -> None:
                 continue
             ports = Ports(
                 retrieve=lambda queries, row=row: [
-                    [*row.passages] if query == row.question else find([query])[0]
+                    [*row.passages] if query == row.question else pool(args.data)([query])[0]
                     for query in queries
                 ],
                 search=lambda queries, row=row: [web[row.question] for _ in queries],
@@ -190,6 +190,8 @@ def model(args: argparse.Namespace, prompt: str) -> tuple[Any, Path | None]:
     """Return the language model asked for, and the folder of its tokenizer if it has one."""
     if args.url:
         return RemoteGenerator(args.url, args.model, prompt=prompt, timeout=600), args.tokenizer
+    from fitrag_integrations.models import LocalGenerator  # which loads PyTorch
+
     folder = args.llm or gemma(args.out.with_name("gemma-3-270m"))
     return LocalGenerator.from_pretrained(folder, prompt=prompt), args.tokenizer or folder
 
@@ -231,9 +233,11 @@ def load(name: str, data: Path) -> list[Asked]:
     return rows
 
 
-def wiki(data: Path) -> list[Passage]:
-    """Return the pool in which later queries of a method are looked up by BM25."""
-    return [*map(passage_row, read_jsonl(data / "wikipool" / "passages.jsonl.gz"))]
+@cache
+def pool(data: Path) -> Callable[[Sequence[str]], list[list[Passage]]]:
+    """Return the search in which later queries of a method are looked up: BM25 over Wikipedia."""
+    rows = read_jsonl(data / "wikipool" / "passages.jsonl.gz")
+    return searching([*map(passage_row, rows)], depth=5)
 
 
 def methods(llm: Any, shots: Sequence[Row]) -> dict[str, Method]:
