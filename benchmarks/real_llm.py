@@ -17,7 +17,7 @@ text}]). Answers are greedy and end with their line.
 
 Ten questions of every set and way are asked in turn, then the next ten. Each answer is a line of
 OUT, which a later run does not ask again. `--table` only prints what OUT has: each way beside all
-passages, over the questions that both answered, with the paired interval.
+passages (or `--base`), over the questions that both answered, with the paired interval.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from worth_rows import Vectors
 
 from fitrag_integrations.evaluation.cost import spent
 from fitrag_integrations.evaluation.measures import answers as judged
+from fitrag_integrations.evaluation.table import ALL as OVER
 from fitrag_integrations.evaluation.table import Table, interval, number
 from fitrag_integrations.flow import Flow, run
 from fitrag_integrations.flow.ask import attempt
@@ -72,9 +73,9 @@ Row: TypeAlias = dict[str, Any]
 LISTED = ("nq", "triviaqa", "popqa", "2wiki")
 FILES = {"files": "choose", "files, report": "report"}  # written by hand, by half
 STEP, SEED = 10, 7
-ALL, GATE = "all", "none, or all where less sure"
+EVERY, ALL, GATE = "all sets", "all", "none, or all where less sure"
 COLUMNS = (
-    "way", "n", "held", "right by inclusion", "F1", "less all", "empty", "tokens in", "out",
+    "way", "n", "held", "right by inclusion", "F1", "difference", "empty", "tokens in", "out",
     "calls", "s",
 )  # fmt: skip
 COSTS = ("retriever_calls", "llm_calls", "tokens_in", "tokens_out", "seconds")
@@ -130,11 +131,12 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=[], help="by default all")
     parser.add_argument("-n", type=int, default=40, help="questions a set")
     parser.add_argument("--shots", type=Path)
+    parser.add_argument("--base", default=ALL, help="way that the others are compared with")
     parser.add_argument("--table", action="store_true", help="ask nothing")
     args = parser.parse_args()
     if not args.table:
         ask(args)
-    print("\n".join(page(list(read_jsonl(args.out)))))
+    print("\n".join(page(list(read_jsonl(args.out)), args.base)))
 
 
 def ask(args: argparse.Namespace) -> None:
@@ -310,16 +312,16 @@ def opened(shots: Sequence[Row]) -> str:
     return "".join(parts) + "Passages:\n{passages}\n" + ASKED
 
 
-def page(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the tables in Markdown, a set at a time."""
-    for name in dict.fromkeys(row["set"] for row in rows):
+def page(rows: Sequence[Row], beside: str) -> Iterator[str]:
+    """Yield the tables in Markdown, a set at a time, and one of all."""
+    for name in dict.fromkeys([*(row["set"] for row in rows), EVERY]):
         ways: dict[str, dict[str, Row]] = {}
         for row in rows:
-            if row["set"] == name:
+            if name in (row["set"], EVERY):
                 ways.setdefault(row["way"], {})[row["question"]] = row
-        base = ways.get(ALL, {})
-        if "none" in ways and base:
-            ways[GATE] = gated(ways["none"], base)
+        if "none" in ways and ALL in ways:
+            ways[GATE] = gated(ways["none"], ways[ALL])
+        base = ways.get(beside, {})
         yield f"\n### {name}\n"
         if base:
             yield f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}"
@@ -329,22 +331,20 @@ def page(rows: Sequence[Row]) -> Iterator[str]:
         asked = [row for row in ways.get("none", {}).values() if None not in map(row.get, SURE)]
         if asked:
             by = {told: [{**row, "by": row[key]} for row in asked] for key, told in SURE.items()}
-            for each in Table.of("", by, knows).figures:
+            for each in [f for f in Table.of("", by, knows).figures if f.set == OVER]:
                 shown = f"{each.measure} {number(each.value)} [{interval(each.bounds)}]"
                 yield f"\n{each.system}: {shown}, {each.count}"
 
 
 def line(way: str, base: Sequence[Row], own: Sequence[Row]) -> str:
     """Return the figures of a way, and its difference to the base over the same questions."""
-    table = Table.of("", {ALL: base, "own": own}, judged)
-    found = {figure.measure: figure for figure in table.figures if figure.system == "own"}
+    table = Table.of("", {"base": base, "own": own}, judged)
+    own_figures = [f for f in table.figures if (f.system, f.set) == ("own", OVER)]
+    found = {figure.measure: figure for figure in own_figures}
     right = found["accuracy"]
     held = fmean(row["held"] for row in own)
     cells = [f"{right.value:.3f} [{interval(right.bounds)}]", f"{found['F1'].value:.3f}"]
-    if way != ALL:
-        less = f"{right.difference:+.3f} [{interval(right.difference_bounds, '+')}]"
-    else:
-        less = ""
+    less = f"{right.difference:+.3f} [{interval(right.difference_bounds, '+')}]"
     names = ("empty", "tokens_in", "tokens_out", "llm_calls", "seconds")
     rest = [number(found[each].value, each) for each in names]
     return f"| {' | '.join([way, str(len(own)), f'{held:.3f}', *cells, less, *rest])} |"
