@@ -27,7 +27,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
@@ -70,6 +70,7 @@ from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
 
 Row: TypeAlias = dict[str, Any]
+Answers: TypeAlias = dict[tuple[str, str], Row]  # by set and question
 LISTED = ("nq", "triviaqa", "popqa", "2wiki")
 FILES = {"files": "choose", "files, report": "report"}  # written by hand, by half
 STEP, SEED = 10, 7
@@ -315,10 +316,10 @@ def opened(shots: Sequence[Row]) -> str:
 def page(rows: Sequence[Row], beside: str) -> Iterator[str]:
     """Yield the tables in Markdown, a set at a time, and one of all."""
     for name in dict.fromkeys([*(row["set"] for row in rows), EVERY]):
-        ways: dict[str, dict[str, Row]] = {}
+        ways: dict[str, Answers] = {}
         for row in rows:
             if name in (row["set"], EVERY):
-                ways.setdefault(row["way"], {})[row["question"]] = row
+                ways.setdefault(row["way"], {})[row["set"], row["question"]] = row
         if "none" in ways and ALL in ways:
             ways[GATE] = gated(ways["none"], ways[ALL])
         base = ways.get(beside, {})
@@ -326,8 +327,8 @@ def page(rows: Sequence[Row], beside: str) -> Iterator[str]:
         if base:
             yield f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}"
         for way, own in ways.items():
-            if both := [question for question in own if question in base]:
-                yield line(way, [base[q] for q in both], [own[q] for q in both])
+            if both := [each for each in own if each in base]:
+                yield line(way, [base[each] for each in both], [own[each] for each in both])
         asked = [row for row in ways.get("none", {}).values() if None not in map(row.get, SURE)]
         if asked:
             by = {told: [{**row, "by": row[key]} for row in asked] for key, told in SURE.items()}
@@ -356,7 +357,7 @@ def knows(row: Row) -> Row:
     return {"known": known, "AUC": [(row["by"], known)]}
 
 
-def gated(without: Mapping[str, Row], base: Mapping[str, Row]) -> dict[str, Row]:
+def gated(without: Answers, base: Answers) -> Answers:
     """Return the rows of who retrieves for the less sure half, by what both were asked."""
     both = [q for q, row in without.items() if q in base and row["sure"] is not None]
     limit = median([without[q]["sure"] for q in both]) if both else 0.0
