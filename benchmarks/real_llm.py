@@ -76,8 +76,8 @@ FILES = {"files": "choose", "files, report": "report"}  # written by hand, by ha
 STEP, SEED = 10, 7
 EVERY, ALL, GATE = "all sets", "all", "none, or all where less sure"
 COLUMNS = (
-    "way", "n", "held", "right by inclusion", "F1", "difference", "empty", "tokens in", "out",
-    "calls", "s",
+    "way", "n", "held", "right where held", "right by inclusion", "F1", "difference", "empty",
+    "tokens in", "out", "calls", "s",
 )  # fmt: skip
 COSTS = ("retriever_calls", "llm_calls", "tokens_in", "tokens_out", "seconds")
 SURE = {"sure": "probability of the draft's words", "p_yes": "Yes to IK's prompt with the draft"}
@@ -343,12 +343,13 @@ def line(way: str, base: Sequence[Row], own: Sequence[Row]) -> str:
     own_figures = [f for f in table.figures if (f.system, f.set) == ("own", OVER)]
     found = {figure.measure: figure for figure in own_figures}
     right = found["accuracy"]
-    held = fmean(row["held"] for row in own)
+    held = [judged(row)["accuracy"] for row in own if row["held"]]
+    kept = [f"{len(held) / len(own):.3f}", number(fmean(held) if held else None)]
     cells = [f"{right.value:.3f} [{interval(right.bounds)}]", f"{found['F1'].value:.3f}"]
     less = f"{right.difference:+.3f} [{interval(right.difference_bounds, '+')}]"
     names = ("empty", "tokens_in", "tokens_out", "llm_calls", "seconds")
     rest = [number(found[each].value, each) for each in names]
-    return f"| {' | '.join([way, str(len(own)), f'{held:.3f}', *cells, less, *rest])} |"
+    return f"| {' | '.join([way, str(len(own)), *kept, *cells, less, *rest])} |"
 
 
 def knows(row: Row) -> Row:
