@@ -32,7 +32,7 @@ from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 
 FLOAT = onnx.TensorProto.FLOAT
 SMALL = 384  # numbers; what is smaller stays in the graph
-LEVELS = 127  # on each side of zero; with half of them one decision in a hundred changes
+WORDS = 127  # levels of a word's vector; with half of them one decision in a hundred changes
 
 
 def main() -> None:
@@ -233,7 +233,7 @@ def eight_bits_graph(config):
     return onnx.helper.make_model(graph, opset_imports=sets, ir_version=10)
 
 
-def in_eight_bits(parts, levels=LEVELS):
+def in_eight_bits(parts, levels=WORDS):
     """Keep matrices but small tables as whole numbers with a scale a row, the rest in half."""
     made = {}
     for name, array in parts.items():

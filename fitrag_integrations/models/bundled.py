@@ -15,7 +15,6 @@ stay in float32.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +70,7 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     scorer_name,
     unscaled,
+    without_similarity,
 )
 from fitrag_integrations.models.runtime.saved import (
     Bundled,
@@ -81,7 +81,14 @@ from fitrag_integrations.models.runtime.saved import (
 )
 from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256
 from fitrag_integrations.models.runtime.worker import Steps, Worker, check_going
-from fitrag_integrations.models.sentences import Floats, Nearness, Read, judge_items, later_ends
+from fitrag_integrations.models.sentences import (
+    Floats,
+    Nearness,
+    Read,
+    cosines,
+    judge_items,
+    later_ends,
+)
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -154,7 +161,9 @@ class Graph:
         found: list[Floats] = self._session.run(outputs, inputs, self._path)
         return found
 
-    def pooled(self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]) -> Steps[list[Floats]]:
+    def pooled(
+        self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]
+    ) -> Steps[list[Floats]]:
         """Return the product of each chunk's weights, (rows, tokens), and its states."""
         found: dict[int, Floats] = {}
         for chosen in token_batches([*map(len, chunks)], budget=BUDGET):
@@ -233,7 +242,8 @@ class Engine:
         def clear(items: Sequence[None]) -> list[None]:
             self._kept.clear()
             self._tokens = 0
-            self.nearness.forget()
+            if "nearness" in vars(self):
+                self.nearness.forget()
             return list(items)
 
         self.worker.call(clear, [None])
@@ -274,13 +284,18 @@ class BundledModel(Bundled):
     Args:
         dtype: "int8" (default), with eight-bit products, or "float32". `FITRAG_CPU_DTYPE=float32`
             makes that the default.
+        similarity: Whether the cosine of the untouched base counts, where the model has weights for
+            it.
 
     Raises:
-        InputError: For another `dtype`.
+        InputError: For another `dtype`, or a `similarity` that is no bool.
     """
 
-    def __init__(self, dtype: str | None = None) -> None:
+    def __init__(self, dtype: str | None = None, *, similarity: bool = True) -> None:
         super().__init__(read_manifest(embedded_folder(self.kind), "model.json", kind=self.kind))
+        self.similarity = check_is("similarity", similarity, bool)
+        if not similarity:
+            self.manifest = without_similarity(self.manifest)
         if dtype in (None, "auto"):
             dtype = "float32" if os.environ.get("FITRAG_CPU_DTYPE") == "float32" else "int8"
         refuse_if(dtype not in DTYPES, "dtype", dtype, " or ".join(DTYPES))
@@ -288,11 +303,11 @@ class BundledModel(Bundled):
         self._engine = engine_of(self.dtype, self)
 
     @classmethod
-    def embedded(cls, *, dtype: str | None = None, **options: Any) -> Self:
+    def embedded(cls, *, dtype: str | None = None, similarity: bool = True, **options: Any) -> Self:
         """Load the bundled model; other options raise `MissingExtraError`: they need PyTorch."""
         if options:
             raise torch_needed(ModuleNotFoundError(name="torch"), f"the option {min(options)!r}")
-        return cls(dtype)
+        return cls(dtype, similarity=similarity)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
@@ -300,7 +315,7 @@ class BundledModel(Bundled):
         raise torch_needed(ModuleNotFoundError(name="torch"), f"the {cls.kind} in {folder}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.dtype,)
+        return partial(type(self), self.dtype, similarity=self.similarity), ()
 
     def _release(self) -> None:
         self._engine.leave(self)
@@ -318,8 +333,7 @@ class BundledScorer(SentenceScorer, BundledModel):
     A sentence is scored by `has_answer` alone: its `llm_prefer` is None.
 
     Args:
-        dtype: As for every bundled model: "int8" (default) or "float32".
-        similarity: Whether the untouched base's cosine of question and text is part of the scores.
+        dtype, similarity: As for every bundled model.
 
     Example:
         >>> scorer = BundledScorer()
@@ -329,19 +343,10 @@ class BundledScorer(SentenceScorer, BundledModel):
     kind = "bilabel"
 
     def __init__(self, dtype: str | None = None, *, similarity: bool = True) -> None:
-        super().__init__(dtype)
-        self._similar = check_is("similarity", similarity, bool)
-        self._lines = Lines.of(self.manifest, similarity=similarity)
+        super().__init__(dtype, similarity=similarity)
+        self._lines = Lines.of(self.manifest)
         self._line = np.array(self._engine.manifest["sentence"], np.float32)
         self._correction = Correction()
-
-    @classmethod
-    def embedded(
-        cls, *, dtype: str | None = None, similarity: bool = True, **options: Any
-    ) -> Self:
-        """Load the bundled scorer; other options raise `MissingExtraError`: they need PyTorch."""
-        made = super().embedded(dtype=dtype, **options)
-        return made if similarity is True else cls(dtype, similarity=similarity)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
@@ -357,36 +362,29 @@ class BundledScorer(SentenceScorer, BundledModel):
         return made
 
     def __reduce__(self) -> tuple[object, ...]:
-        if self._origin is not None:
-            return SavedModel.__reduce__(self)
-        return partial(type(self), self.dtype, similarity=self._similar), ()
+        return super().__reduce__() if self._origin is None else SavedModel.__reduce__(self)
 
     @property
     def name(self) -> str:
         """The scorer's name, equal to that of its PyTorch version, for fitted thresholds."""
-        return self._correction.name(scorer_name(self.manifest, similarity=self._similar))
+        return self._correction.name(scorer_name(self.manifest))
 
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         found = yield from self._chunks(pairs)
-        near = yield from self._near([(*pair, ()) for pair in pairs])
+        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
         return [
-            self._labels(pair, [read for _, read in chunks], float(cosines[0]))
-            for pair, chunks, cosines in zip(pairs, found, near, strict=True)
+            self._labels(pair, [read for _, read in chunks], float(cosine))
+            for pair, chunks, (cosine,) in zip(pairs, found, near, strict=True)
         ]
 
-    def _near(self, items: Sequence[Item]) -> Steps[list[Floats]]:
-        if not self._lines.compare:
-            return [np.zeros(1 + len(spans), np.float32) for *_, spans in items]
-        return (yield from self._engine.nearness.of(items))
-
     def _labels(self, pair: Pair, chunks: Sequence[Read], cosine: float) -> BiLabelScore:
-        both = np.max([read.labels[:2] for read in chunks], axis=0).tolist()
-        return self._correction.labels(*self._lines.passage(pair[1].text, *both, cosine))
+        has, prefer = np.max([read.labels[:2] for read in chunks], axis=0).tolist()
+        return self._correction.labels(*self._lines.passage(pair[1].text, has, prefer, cosine))
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
         read = yield from self._engine.run(chunks)
-        near = yield from self._near(items)
+        near = yield from cosines(self._engine, self._lines, items)
         how = self._line, self._labels, self._correction, self._lines
         return judge_items(items, placed, chunks, read, wanted, *how, near)
 
@@ -395,7 +393,7 @@ class BundledEvaluator(PairGrader, BundledModel):
     """Bundled evaluator of CRAG (section 4.2), which grades pairs in [-1, 1].
 
     Args:
-        dtype: As for every bundled model: "int8" (default) or "float32".
+        dtype, similarity: As for every bundled model.
 
     Example:
         >>> BundledEvaluator().evaluate([("Who wrote it?", Passage("1", "Ann wrote it."))])
@@ -403,22 +401,23 @@ class BundledEvaluator(PairGrader, BundledModel):
 
     kind = "evaluator"
 
-    def __init__(self, dtype: str | None = None) -> None:
-        super().__init__(dtype)
-        self.name = str(self.manifest["name"])
+    def __init__(self, dtype: str | None = None, *, similarity: bool = True) -> None:
+        super().__init__(dtype, similarity=similarity)
+        self._lines, self.name = Lines.of(self.manifest), str(self.manifest["name"])
         self.thresholds = ActionThresholds.from_dict(self.manifest["thresholds"])
 
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
         found = yield from self._chunks(pairs)
-        best = (max(float(read.labels[GRADE]) for _, read in chunks) for chunks in found)
-        return [math.tanh(logit / 2) for logit in best]
+        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
+        best = [max(float(read.labels[GRADE]) for _, read in chunks) for chunks in found]
+        return self._lines.grades(pairs, best, near)
 
 
 class BundledReader(PairReader, BundledModel):
     """Bundled reader (Karpukhin et al., 2020), which finds the answer in a passage.
 
     Args:
-        dtype: As for every bundled model: "int8" (default) or "float32".
+        dtype, similarity: As for every bundled model.
 
     Example:
         >>> BundledReader().read([("Who wrote it?", Passage("1", "Ann wrote it."))])[0].text
@@ -427,8 +426,8 @@ class BundledReader(PairReader, BundledModel):
 
     kind = "reader"
 
-    def __init__(self, dtype: str | None = None) -> None:
-        super().__init__(dtype)
+    def __init__(self, dtype: str | None = None, *, similarity: bool = True) -> None:
+        super().__init__(dtype, similarity=similarity)
         self.abstain_below: float | None = self.manifest["thresholds"]["abstain_below"]
 
     def _read(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:

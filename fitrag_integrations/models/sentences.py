@@ -10,7 +10,8 @@ keeping. The bundled graph and the scorer in torch share it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -126,16 +127,23 @@ def later_ends(end: Floats) -> Floats:
     return sliding_window_view(np.pad(end, fill, constant_values=-np.inf), ANSWER_TOKENS)
 
 
-class Vectors(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Vectors:
     """Unit vectors of a text, in half precision: of its chunks, (chunks, width), and of spans."""
 
     whole: NDArray[np.float16]
     spans: dict[Range, NDArray[np.float16]]
 
-    @property
-    def count(self) -> int:
-        """Number of vectors."""
+    def __len__(self) -> int:
         return len(self.whole) + len(self.spans)
+
+
+class Comparing(Protocol):
+    """Engine with the cosines of the untouched base."""
+
+    @property
+    def nearness(self) -> Nearness:
+        """The cosines."""
 
 
 class Nearness:
@@ -204,13 +212,19 @@ class Nearness:
                 whole.append(first)
                 parts.update(zip((own[i] for i in which), others, strict=True))
             kept[key] = Vectors(np.stack(whole), parts)
-        for key, own in kept.items():  # the last used at the end
-            old = self._kept.pop(key, None)
-            self._count += own.count - (old.count if old else 0)
-            self._kept[key] = own
+        for key, vectors in kept.items():  # the last used at the end
+            self._count += len(vectors) - len(self._kept.pop(key, ()))
+            self._kept[key] = vectors
         while self._count > KEPT_VECTORS:
-            self._count -= self._kept.pop(next(iter(self._kept))).count
+            self._count -= len(self._kept.pop(next(iter(self._kept))))
         return kept
+
+
+def cosines(engine: Comparing, lines: Lines, items: Sequence[Item]) -> Steps[list[Floats]]:
+    """Return what an engine's `nearness` says of items; zeros where no line reads it."""
+    if not lines.compare:
+        return [np.zeros(1 + len(spans), np.float32) for *_, spans in items]
+    return (yield from engine.nearness.of(items))
 
 
 def averages(tokens: int, spans: Sequence[Range]) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer, checked_pairs
+from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer, checked_pairs
 from fitrag_integrations.models.runtime.folder import (
     SMALLEST,
     read_manifest,
@@ -45,7 +46,7 @@ class Lines:
     The cosine is that of the untouched base (`sentences.Nearness`). Kinds are those of `kind_of`.
 
     Args:
-        passages: Slope, weight and shift of `has_answer`, by kind.
+        passages: Slope, weight and shift of a passage's logits, by kind.
         sentences: The same of a sentence, by the kind of its passage.
     """
 
@@ -53,14 +54,14 @@ class Lines:
     sentences: Mapping[str, Line] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, manifest: Row, *, similarity: bool = True) -> Lines:
-        """Read the lines of a scorer's manifest; those without cosine if it is without."""
-        given = manifest.get("similarity") if similarity else None
+    def of(cls, manifest: Row) -> Lines:
+        """Read the lines of a scorer's manifest, those of its tables if it has no others."""
+        given = manifest.get("similarity")
         if not given:
             slope, shift = manifest.get("tables", (1.0, 0.0))
             return cls({TABLE: _line((slope, 0.0, shift))})
-        both = ({k: _line(v) for k, v in given[name].items()} for name in ("passages", "sentences"))
-        return cls(*both)
+        names = ("passages", "sentences")
+        return cls(*({k: _line(v) for k, v in given.get(name, {}).items()} for name in names))
 
     @property
     def compare(self) -> bool:
@@ -70,16 +71,30 @@ class Lines:
     def passage(
         self, text: str, has_answer: float, llm_prefer: float | None, cosine: float = 0.0
     ) -> tuple[float, float | None]:
-        """Return both logits of a passage; `llm_prefer` moves as far as the cosine moves both."""
+        """Return both logits of a passage; a line without a cosine is of `has_answer` alone."""
         slope, weight, shift = self.passages.get(kind_of(text), PLAIN)
         moved = weight * cosine + shift
-        prefer = llm_prefer if llm_prefer is None or not weight else llm_prefer + moved
-        return slope * has_answer + moved, prefer
+        if llm_prefer is not None and weight:
+            llm_prefer = slope * llm_prefer + moved
+        return slope * has_answer + moved, llm_prefer
+
+    def grades(
+        self, pairs: Sequence[Pair], logits: Sequence[float], near: Sequence[NDArray[Any]]
+    ) -> list[float]:
+        """Return an evaluator's grades of its logits."""
+        found = zip(pairs, logits, near, strict=True)
+        summed = (self.passage(p.text, logit, None, float(n[0]))[0] for (_, p), logit, n in found)
+        return [grade(logit) for logit in summed]
 
     def spans(self, text: str, logits: NDArray[Any], cosines: NDArray[Any]) -> NDArray[Any]:
         """Return the logits of a passage's spans. Shapes: (spans,)."""
         slope, weight, shift = self.sentences.get(kind_of(text), PLAIN)
         return slope * logits + weight * cosines + shift
+
+
+def grade(logit: float) -> float:
+    """Map a logit to a grade in [-1, 1]: twice its probability, less one."""
+    return math.tanh(logit / 2)
 
 
 def kind_of(text: str) -> str:

@@ -23,7 +23,12 @@ from fitrag_integrations.models.runtime.engine import (
     Pool,
     SharedEngine,
 )
-from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
+from fitrag_integrations.models.runtime.folder import (
+    read_manifest,
+    reading,
+    without_similarity,
+    write_manifest,
+)
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
@@ -117,8 +122,10 @@ class PairModel(EngineModel[Engine]):
                 for bfloat16 where the GPU or processor multiplies it, else float32;
                 `batch_tokens`, the padded size of one forward pass; `backend`, "torch" (default),
                 "onnx" or "openvino" on the CPU; `max_length`, the maximum input length in
-                tokens, by default the folder's; `model_kwargs` (such as
-                `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for transformers.
+                tokens, by default the folder's; `similarity`, whether the cosine of the untouched
+                base counts in a scorer or an evaluator that has weights for it; `model_kwargs`
+                (such as `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for
+                transformers.
 
         Raises:
             InputError: If an option is invalid.
@@ -134,6 +141,8 @@ class PairModel(EngineModel[Engine]):
     def _load(cls, folder: Path, options: Options) -> Self:
         needs = ("base", "encoder", "head")
         manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        if not options.similarity:
+            manifest = without_similarity(manifest)
         with reading(folder):
             encoder = (folder / manifest["encoder"]).resolve()
         engine = _engines.take(

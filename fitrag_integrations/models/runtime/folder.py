@@ -96,7 +96,15 @@ def both_positive(manifest: Row) -> tuple[float, float]:
     return first, second
 
 
-def scorer_name(manifest: Row, *, similarity: bool = True) -> str:
+def without_similarity(manifest: Row) -> dict[str, Any]:
+    """Return a manifest without the base's share in the scores, and with what was fitted so."""
+    kept = {
+        name: field for name, field in manifest.items() if name not in ("similarity", "without")
+    }
+    return kept | dict(manifest.get("without", {}))
+
+
+def scorer_name(manifest: Row) -> str:
     """Return the name of a scorer of this package, to which what is fitted is bound.
 
     It is made of its base, its head, and the base's share in its scores. Empty if the manifest
@@ -105,7 +113,7 @@ def scorer_name(manifest: Row, *, similarity: bool = True) -> str:
     digest = str(manifest.get("head", {}).get("sha256", ""))
     if "name" in manifest or not digest:
         return str(manifest.get("name", ""))
-    lines = manifest.get("similarity") if similarity else None
+    lines = manifest.get("similarity")
     added = hashlib.sha256(json.dumps(lines, sort_keys=True).encode()).hexdigest() if lines else ""
     name = f"bilabel {Path(str(manifest.get('base', ''))).name} {digest[:8]}"
     return f"{name} and cosine {added[:8]}" if added else name

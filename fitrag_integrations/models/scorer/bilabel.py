@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self, Unpack, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -60,7 +59,7 @@ from fitrag_integrations.models.scorer.reranker import (
     ReadyReranker,
     RerankerOptions,
 )
-from fitrag_integrations.models.sentences import NUMBERS, Floats, Read, judge_items
+from fitrag_integrations.models.sentences import NUMBERS, Read, cosines, judge_items
 from fitrag_integrations.types import BiLabelScore
 
 
@@ -114,8 +113,7 @@ class BiLabelScorer(PairScorer, PairModel):
 
         Empty if its manifest names no weights.
         """
-        own = scorer_name(self.manifest, similarity=self._lines.compare)
-        return self._correction.name(own)
+        return self._correction.name(scorer_name(self.manifest))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
@@ -181,8 +179,14 @@ class BiLabelScorer(PairScorer, PairModel):
         }
         width, path = engine.trunk.width, folder / entry["file"]
         head = load_head(lambda: BiLabelHead(width, **sizes, spans=spans), path, tensors)
-        lines = {"temperatures": both_positive(manifest), "lines": Lines.of(manifest)}
-        return cls(engine, head, evidence=evidence, manifest=manifest, **lines)
+        return cls(
+            engine,
+            head,
+            evidence=evidence,
+            temperatures=both_positive(manifest),
+            lines=Lines.of(manifest),
+            manifest=manifest,
+        )
 
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         return in_blocks(pairs, self._block)
@@ -193,18 +197,12 @@ class BiLabelScorer(PairScorer, PairModel):
         chunks = [chunk for group in groups for chunk in group]
         read = yield from self._engine.run_chunks(chunks, self._read)
         _, logits = self._logits(read, chunks)
-        near = yield from self._near([(*pair, ()) for pair in pairs])
+        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
         rows = iter(logits.tolist())
         return [
-            self._labels(pair, [next(rows) for _ in group], float(cosines[0]))
-            for pair, group, cosines in zip(pairs, groups, near, strict=True)
+            self._labels(pair, [next(rows) for _ in group], float(cosine))
+            for pair, group, (cosine,) in zip(pairs, groups, near, strict=True)
         ]
-
-    def _near(self, items: Sequence[Item]) -> Steps[list[Floats]]:
-        """Return the base's cosines of each passage and its spans; 0 where they count nothing."""
-        if not self._lines.compare:
-            return [np.zeros(1 + len(spans), np.float32) for *_, spans in items]
-        return (yield from self._engine.nearness.of(items))
 
     def _logits(self, read: list[ChunkRead], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]:
         """Run the head on what `_read` gave. Shapes: (chunks, width) and (chunks, 2)."""
@@ -219,9 +217,7 @@ class BiLabelScorer(PairScorer, PairModel):
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[ChunkRead]:
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
-    def _labels(
-        self, pair: Pair, chunks: Sequence[Sequence[float]], cosine: float
-    ) -> BiLabelScore:
+    def _labels(self, pair: Pair, chunks: Sequence[Sequence[float]], cosine: float) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
         return self._correction.labels(*self._lines.passage(pair[1].text, has, prefer, cosine))
 
@@ -326,7 +322,7 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         _, logits = self._scorer._logits([read for read, _ in found], chunks)
         marks = torch.cat([own for _, own in found]).float().cpu().split([*map(len, chunks)])
         read = [Read(own, each.numpy()) for own, each in zip(logits.numpy(), marks, strict=True)]
-        near = yield from self._scorer._near(items)
+        near = yield from cosines(self._engine, self._lines, items)
         how = self._line, self._whole, self._scorer._correction, self._lines
         return judge_items(items, placed, chunks, read, wanted, *how, near)
 
