@@ -22,6 +22,7 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,
     reading,
+    unscaled,
     write_manifest,
     write_tensors,
 )
@@ -108,7 +109,7 @@ def load_encoder(
             _round_embeddings(trunk.encoder, folder)
         if manifest.get("tuned"):
             named, entry = dict(trunk.encoder.named_parameters()), manifest["tuned"]
-            for name, tensor in read_tensors(folder, entry).items():
+            for name, tensor in unscaled(read_tensors(folder, entry)).items():
                 if name not in named or named[name].shape != tensor.shape:
                     where = folder / entry["file"]
                     raise ModelLoadError(f"{where}: {name!r} does not fit the base model")
