@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import suppress
+from typing import cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -76,7 +77,8 @@ class BoundedProtocol(H11Protocol):
         if over <= 0:
             return
         silent, stalled = list[BoundedProtocol](), list[BoundedProtocol]()
-        for one in sorted(self.connections, key=lambda one: one._since):
+        connections = cast("set[BoundedProtocol]", self.connections)
+        for one in sorted(connections, key=lambda one: one._since):
             if one.transport.get_write_buffer_size():
                 stalled += [one] * (now - one._read_at >= self.unread_seconds)
             elif one._waits_for[0] == "send" and (
