@@ -31,7 +31,7 @@ from fitrag_integrations.methods.ik.decider import GateDecision, check_judged
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.text.replies import astreamed, streamed
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.search_results import pages_of
+from fitrag_integrations.values.passage import pages_of
 
 Q = TypeVar("Q")
 AT_ONCE = 16
