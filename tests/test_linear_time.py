@@ -56,8 +56,8 @@ from fitrag_integrations.text.sentences import split_clauses, split_sentences, w
 from fitrag_integrations.text.spans import gap_between, joined, merge_spans, trimmed
 from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.passage import pages_of
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
-from fitrag_integrations.values.search_results import pages_of
 from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.windows import merge
 

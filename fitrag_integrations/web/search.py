@@ -44,8 +44,7 @@ from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
 from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.passage import made_id
-from fitrag_integrations.values.search_results import pages_of
+from fitrag_integrations.values.passage import made_id, pages_of
 
 _SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # never taken from the service
 
