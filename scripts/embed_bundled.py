@@ -32,7 +32,7 @@ from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 
 FLOAT = onnx.TensorProto.FLOAT
 SMALL = 384  # numbers; what is smaller stays in the graph
-LEVELS = 127  # on each side of zero; with half of them one decision in a hundred changes
+WORDS = 127  # levels of a word's vector; with half of them one decision in a hundred changes
 
 
 def main() -> None:
@@ -233,15 +233,17 @@ def eight_bits_graph(config):
     return onnx.helper.make_model(graph, opset_imports=sets, ir_version=10)
 
 
-def in_eight_bits(parts):
-    """Keep words' vectors as whole numbers up to 127 with a scale, the rest in half precision."""
-    words = parts[f"{EMBEDDINGS}.weight"]
-    scale = np.abs(words).max(1, keepdims=True).clip(min=1e-8) / LEVELS
-    rest = {k: v.astype(np.float16) for k, v in parts.items() if k != f"{EMBEDDINGS}.weight"}
-    return rest | {
-        f"{EMBEDDINGS}.weight": np.round(words / scale).astype(np.int8),
-        f"{EMBEDDINGS}.scale": scale.astype(np.float32),
-    }
+def in_eight_bits(parts, levels=WORDS):
+    """Keep matrices but small tables as whole numbers with a scale a row, the rest in half."""
+    made = {}
+    for name, array in parts.items():
+        if array.ndim < 2 or "position" in name or "token_type" in name:
+            made[name] = array.astype(np.float16)
+            continue
+        scale = np.maximum(np.abs(array).max(1, keepdims=True), np.float32(1e-8)) / levels
+        made[name] = np.rint(array / scale).astype(np.int8)
+        made[f"{name.removesuffix('weight')}scale"] = scale.astype(np.float32)
+    return made
 
 
 def entry(path):

@@ -238,11 +238,7 @@ LIGHT = {
         BELOW_LANGCHAIN,
         "langchain_core.language_models.base",
     ),
-    "every name of langchain": (
-        MIDDLEWARE_MADE,
-        BELOW_LANGCHAIN,
-        "langchain.agents",
-    ),
+    "every name of langchain": (MIDDLEWARE_MADE, BELOW_LANGCHAIN, "langchain.agents"),
     "drop-ins of llama_index": (
         every_name("llama_index"),
         {"torch", "langchain_core", "faiss"},

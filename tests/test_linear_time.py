@@ -56,8 +56,8 @@ from fitrag_integrations.text.sentences import split_clauses, split_sentences, w
 from fitrag_integrations.text.spans import gap_between, joined, merge_spans, trimmed
 from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.passage import pages_of
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
-from fitrag_integrations.values.search_results import pages_of
 from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.windows import merge
 
@@ -91,7 +91,7 @@ READERS = {
     "clean_paragraphs": lambda text: list(clean_paragraphs([text])),
     "counted": lambda text: counted(text, len),
     "blocks_of": lambda text: list(blocks_of(text)),
-    "leads_of": lambda text: leads_of(text, split_sentences(text)),
+    "leads_of": lambda text: leads_of.__wrapped__(text, tuple(split_sentences(text))),
     "units_of": lambda text: units_of(text, split_sentences(text)),
     "under_heading": under_heading,
     "identifiers": identifiers,

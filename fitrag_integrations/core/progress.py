@@ -5,6 +5,7 @@ The bar appears after two seconds, drawn by tqdm in notebooks and terminals alik
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -84,13 +85,15 @@ class Terminated(Exception):
 class Stopping:
     """Handler of SIGTERM and Ctrl-C: stops between batches or after one; a second signal kills.
 
-    `code` is the exit code of a run that was stopped, as shells expect it.
+    `code` is the exit code of a run that was stopped, as shells expect it. Where a batch has to end
+    first, `says` is written to standard error at once.
     """
 
     code = 128 + signal.SIGTERM
 
     def __init__(self) -> None:
         self._busy, self._asked = False, False
+        self.says: Callable[[], str] = str
 
     @property
     def asked(self) -> bool:
@@ -131,3 +134,5 @@ class Stopping:
         self._asked, Stopping.code = True, 128 + number
         if not self._busy:
             raise Terminated
+        if said := self.says():
+            os.write(2, f"{said}; a second signal ends it at once\n".encode())

@@ -100,8 +100,10 @@ class Answering:
         if template is None and trait(ports.generate.owner, "is_chat", bool) is False:
             own = default_template(context)  # of which many are instructions
             template = own if own.one_line else OneInstruction()
-        prompt = with_shots(context.prompt(template), trait(ports.generate, "shots", tuple) or ())
-        if answer := own_answer(context):
+        plain = context.prompt(template)
+        prompt = with_shots(plain, trait(ports.generate, "shots", tuple) or ())
+        answer = own_answer(context)
+        if answer or plain == context.details.get("asked"):  # which the method's notes tell of
             return Answered(answer, context, prompt)
         skipped = context.decision is not None and not context.decision.retrieve
         if self.reader is None or (ports.generate and skipped and not context.excerpts):

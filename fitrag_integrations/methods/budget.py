@@ -7,10 +7,10 @@ one. A fraction limits only the first of these.
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from itertools import accumulate
 from statistics import median
 from typing import TypeAlias
 
@@ -160,18 +160,15 @@ class Budget:
         """Return the order in which excerpts are bought: the best first, but a later one that is
         LONG beside the others waits until those before it cost as much together.
         """
-        if self.max_tokens is None and self.share is None:
-            return list(range(len(excerpts)))
         sizes = [self._count(one.text) for one in excerpts]
-        usual, spent = max([LONG * median(sizes), sizes[0]] if sizes else [0]), 0
-        order, waiting = list[int](), list[tuple[int, int]]()
-        for ranked in enumerate(sizes):
-            heappush(waiting, ranked[::-1])
-            while waiting and waiting[0][0] <= max(usual, spent):
-                size, rank = heappop(waiting)
-                order.append(rank)
-                spent += size
-        return order + sorted(rank for _, rank in waiting)
+        usual = max(LONG * median(sizes), sizes[0]) if sizes else 0
+        spent = list(accumulate(size if size <= usual else 0 for size in sizes))
+
+        def turn(rank: int) -> tuple[int, bool, int]:
+            long = sizes[rank] > usual
+            return max(rank, bisect_left(spent, sizes[rank]) if long else 0), long, rank
+
+        return sorted(range(len(sizes)), key=turn)
 
     def _longest(self, ordered: Sequence[Excerpt]) -> int:
         """Return how many of the first excerpts fit.

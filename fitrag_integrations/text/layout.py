@@ -103,23 +103,6 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LINE_OF_LINKS = re.compile(r"https?:|\[|!\[|\.\. |<a\s|<img\s|^\s*:(?:target|alt)|\|\w|`", re.M)
 
 
-def leads_of(text: str, spans: Iterable[Span]) -> list[Lead | None]:
-    """Return the lead of each span, in order; empty where a span is shown by itself.
-
-    Args:
-        text: The text that the spans count in.
-        spans: Spans in the order of the text, such as its sentences.
-
-    Returns:
-        For each span, spans of the text before it: of a list item its lead-in line or heading and
-        the items it is nested in, of a table row the header row and what leads the table, of a
-        block of code its lead-in line or heading, and of a further sentence of an item the first.
-        Prose has none. None stands for a heading, a lead-in line or a table's header row over a
-        line of signs that is the lead of others: it is shown with these.
-    """
-    return [lead for lead, _ in _walked(text, tuple(spans))]
-
-
 def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]:
     """Return the spans with their leads, each heading joined to what stands under it.
 
@@ -130,7 +113,7 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
     """
     given = tuple(spans)
     units, above, opener = list[tuple[Span, Lead | None]](), list[Span](), Lead()
-    for span, (lead, role) in zip(given, _walked(text, given), strict=True):
+    for span, (lead, role) in zip(given, leads_of(text, given), strict=True):
         words = text[slice(*span)]
         if not has_text(words) or (_EMPTY.fullmatch(words) and len(given) > 1):
             continue
@@ -165,8 +148,15 @@ def under_heading(text: str) -> int:
 
 
 @lru_cache(maxsize=2048)
-def _walked(text: str, spans: tuple[Span, ...]) -> tuple[tuple[Lead | None, int], ...]:
-    """Return the lead of each span, and whether it is a HEADING, JOINED, TORN or else PROSE."""
+def leads_of(text: str, spans: tuple[Span, ...]) -> tuple[tuple[Lead | None, int], ...]:
+    """Return the lead of each span, and whether it is a HEADING, JOINED, TORN or else PROSE.
+
+    A lead is spans of the text before it: of a list item its lead-in line or heading and the items
+    it is nested in, of a table row the header row and what leads the table, of a block of code its
+    lead-in line or heading, and of a further sentence of an item the first. Prose has none. None
+    stands for a heading, a lead-in line or a table's header row over a line of signs that is the
+    lead of others: it is shown with these.
+    """
     if members := records_of(text, longest=0):
         starts = [one.start for one in members]
         own = (members[max(0, bisect(starts, start) - 1)].lead for start, _ in spans)

@@ -26,7 +26,7 @@ from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.training.collecting import Failed, Outcome, Told
 from fitrag_integrations.training.journal import Heard, May, added
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.prompt import LimitedPrompt
+from fitrag_integrations.values.prompt import LimitedPrompt, PromptTemplate, with_shots
 
 __all__ = ["AskLLM", "AskReader", "Asker", "PROMPT", "REFUSAL"]
 
@@ -135,18 +135,22 @@ class AskLLM:
         self._tries = 1 if self._is_greedy else 1 + check_whole("retries", retries, low=0)
         self._wait = check_number("wait", wait, low=0)
         self._refusal = re.compile(refusal) if isinstance(refusal, str) else refusal
-        self.llm = llm
+        self.llm, self._shots = llm, trait(llm, "shots", tuple) or ()
         self._call, self.is_batched = caller(llm, check_number("timeout", timeout, low=0.001))
         self._lot, self._at_once = (concurrency, 1) if self.is_batched else (1, concurrency)
         names = (trait(llm, one, str) for one in ("name", "model_name", "model", "__name__"))
         self.name = name or next(filter(None, names), type(llm).__name__)
 
     def prompt(self, question: str, passage: Passage) -> str:
-        """Fill the prompt; inserted text is never read as a field."""
+        """Fill the prompt, after the model's examples; inserted text is never read as a field."""
         template = self.template if passage.title or passage.text else CLOSED_BOOK
         fields = {"question": question, "passage": _passage_text(passage)}
         filled = _FIELD.sub(lambda match: fields[match.group(1)], template)
-        return LimitedPrompt(filled, one_line=True)
+        braced = re.sub(r"[{}]", lambda brace: brace[0] * 2, template)
+        for own, name in (("passage", "passages"), ("question", "question")):
+            braced = braced.replace(f"{{{{{own}}}}}", f"{{{name}}}")
+        asked = LimitedPrompt(filled, one_line=True, template=PromptTemplate("label", braced))
+        return with_shots(asked, self._shots, lambda passages: _passage_text(passages[0]))
 
     def send(self, asked: Mapping[str, object], may: May, heard: Heard) -> None:
         """Answer all prompts; also works inside a running event loop.

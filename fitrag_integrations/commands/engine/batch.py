@@ -125,6 +125,10 @@ def run_batch(
         earlier, reasons = resume(Path(target), rows)
     advance(earlier)
     count, answers, empty = earlier, engine.answers(rows, earlier), 0
+    written = stopping.says  # what else a stopped run keeps
+    stopping.says = lambda: (
+        f"asked to stop, which waits for the batch under way; {count} rows{written()} are written"
+    )
     with (
         jsonl.appending(target) as write,
         contextlib.closing(answers),

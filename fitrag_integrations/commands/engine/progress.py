@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -136,7 +136,12 @@ def _report(name: str, done: Done, options: RunOptions) -> None:
 
 @contextmanager
 def progress_bar(
-    label: str, total: int | None, *, shown: bool = True, verb: str = ""
+    label: str,
+    total: int | None,
+    *,
+    shown: bool = True,
+    verb: str = "",
+    also: Callable[[], str] = str,
 ) -> Iterator[Advance]:
     """Show a bar on standard error; yields the function that moves it on.
 
@@ -146,6 +151,7 @@ def progress_bar(
         shown: False for no output at all.
         verb: Command, for the plain line that is written every minute where standard error is no
             terminal.
+        also: What else is done, for that line.
     """
     if not shown:
         yield lambda _: None
@@ -155,10 +161,10 @@ def progress_bar(
         with tqdm(total=total, desc=f"{verb} {label}".strip()) as drawn:
             yield drawn.update
     else:
-        yield from _lines(label, total, verb)
+        yield from _lines(label, total, verb, also)
 
 
-def _lines(label: str, total: int | None, verb: str) -> Iterator[Advance]:
+def _lines(label: str, total: int | None, verb: str, also: Callable[[], str]) -> Iterator[Advance]:
     """Write a line every minute, also while nothing is finished."""
     done, over, began = [0], threading.Event(), time.monotonic()
     of = "" if total is None else f" of {total:,}"
@@ -167,7 +173,7 @@ def _lines(label: str, total: int | None, verb: str) -> Iterator[Advance]:
     def say() -> None:
         passed = time.monotonic() - began
         if passed >= LINE_SECONDS:
-            typer.echo(f"{head}: {label}: {done[0]:,}{of}, {passed:.0f} s", err=True)
+            typer.echo(f"{head}: {label}: {done[0]:,}{of}{also()}, {passed:.0f} s", err=True)
 
     def keep_saying() -> None:
         while not over.wait(LINE_SECONDS):

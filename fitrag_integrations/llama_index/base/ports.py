@@ -32,8 +32,8 @@ from fitrag_integrations.methods.ik.decider import GateDecision, check_judged
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.text.replies import astreamed, streamed
 from fitrag_integrations.types import Passage
+from fitrag_integrations.values.passage import pages_of
 from fitrag_integrations.values.prompt import Shot, check_shots
-from fitrag_integrations.values.search_results import pages_of
 
 Q = TypeVar("Q")
 AT_ONCE = 16
@@ -51,42 +51,31 @@ def retrieve_port(
     """Build the port of a retriever; ``retrieve_many``, if any, gets all queries at once."""
     if isinstance(base, Port):
         return base
-    check_base(base)
-    known = {bundle.query_str: bundle for bundle in bundles}
-    read = partial(passages_of, title_keys=title_keys)
+    known: dict[str, QueryType] = {bundle.query_str: bundle for bundle in bundles}
 
-    def asked(query: str) -> QueryType:
-        return known.get(query, query)
+    def read(nodes: Any) -> object:
+        return nodes if isinstance(nodes, Exception) else passages_of(nodes, title_keys)
 
     def one(query: str) -> object:
-        return read(base.retrieve(asked(query)))
+        return read(base.retrieve(known.get(query, query)))
 
     async def aone(query: str) -> object:
         if not has_own(base, "_aretrieve", BaseRetriever):
             return await asyncio.to_thread(one, query)
-        return read(await base.aretrieve(asked(query)))
+        return read(await base.aretrieve(known.get(query, query)))
 
     if not hasattr(base, "retrieve_many"):
         return Port(name, each(one), aeach(aone))
 
     def many(queries: Sequence[str]) -> list[object]:
-        return _lists(base.retrieve_many([*map(asked, queries)], return_exceptions=True), read)
+        asked = [known.get(query, query) for query in queries]
+        return list(map(read, base.retrieve_many(asked, return_exceptions=True)))
 
     async def amany(queries: Sequence[str]) -> list[object]:
-        found = await base.aretrieve_many([*map(asked, queries)], return_exceptions=True)
-        return _lists(found, read)
+        asked = [known.get(query, query) for query in queries]
+        return list(map(read, await base.aretrieve_many(asked, return_exceptions=True)))
 
     return Port(name, many, amany)
-
-
-def check_base(base: object) -> None:
-    """Require a retriever."""
-    allowed = "a BaseRetriever, such as index.as_retriever()"
-    refuse_if(not isinstance(base, BaseRetriever | Port), "base", base, allowed)
-
-
-def _lists(found: Sequence[object], read: Callable[[Any], object]) -> list[object]:
-    return [nodes if isinstance(nodes, Exception) else read(nodes) for nodes in found]
 
 
 def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[object]]:
@@ -237,7 +226,8 @@ class Caller:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shots", check_shots("shots", self.shots))
-        check_base(self.base)
+        allowed = "a BaseRetriever, such as index.as_retriever()"
+        refuse_if(not isinstance(self.base, BaseRetriever | Port), "base", self.base, allowed)
         if self.search is not None:
             search_port(self.search)
         if self.llm is not None:

@@ -47,8 +47,9 @@ class Vanilla(Generating):
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         work = Rounds(self, question, ports, "vanilla")
-        answer = yield from work.write(work.prompt(self.template))
-        return work.ended(answer, decision=NEVER)
+        prompt = work.prompt(self.template)
+        answer = yield from work.write(prompt)
+        return work.ended(answer, {} if answer else {"asked": str(prompt)}, decision=NEVER)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Whatever a search port gives is from the web for us: it is marked as such and as
 every prompt shows it fenced. A failure is noted and classified, and raised only on request.
 
 A language model, where there is one, writes at most three keywords (Table 7). Where its reply is no
-list of keywords, and without a model, the question itself is searched for.
+list of keywords, repeats the question or loses what it is about, and without a model, the question
+itself is searched for.
 """
 
 from __future__ import annotations
@@ -33,12 +34,21 @@ from fitrag_integrations.text.replies import (
 )
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import unique
+from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.windows import with_text
 
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 MOST = 3
 LONGEST_KEYWORD = 80  # characters; what is longer is prose
+KEYWORD_TOKENS = 32
+STEM = 5  # letters by which a word is found again
 UNREADABLE = "it wrote no list of keywords"
+_WORD = re.compile(r"[^\W_]+")
+_ASKED = """
+a an and are as at be been by can did do does for from had has have how in is it its many much of on
+or that the their this to was were what when where which who whom whose why will with would
+"""
+_ASKING = frozenset(_ASKED.split())
 _LABEL = re.compile(r"\b(?:key ?words?|quer(?:y|ies)|search(?:es)?)\W{0,4}:\s*", re.IGNORECASE)
 _BLOCK = re.compile(r"<([a-z]\w{0,30})>(.{0,4000}?)</\1>\s*", re.IGNORECASE | re.DOTALL)
 MOST_READ = 4000  # characters of a reply
@@ -64,12 +74,30 @@ def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
     if not ports.generate:
         return Rewritten(own, "question")
     prompt = CRAG_KEYWORDS.render(Context(" ".join(question.split())))
-    written, error = yield from attempt(ports.generate.ask([prompt]))
-    if keywords := parse_keywords(written[0] if written else None):
-        return Rewritten(", ".join(keywords), "llm")
+    item = LimitedPrompt(prompt, tokens=KEYWORD_TOKENS)
+    written, error = yield from attempt(ports.generate.ask([item]))
+    keywords = parse_keywords(written[0] if written else None)
     why = UNREADABLE if error is None else error_line(error)
+    if keywords and not (why := lost_in(keywords, own)):
+        return Rewritten(", ".join(keywords), "llm")
     note = f"the language model did not rewrite the question ({why}): the question itself was asked"
     return Rewritten(own, "question", (note,))
+
+
+def lost_in(keywords: Sequence[str], question: str) -> str:
+    """Return why keywords are no rewriting of a question; blank if they are one.
+
+    Half of its names and numbers have to be in them, or of its other words if it has none of these
+    and more than one; a word counts by its first letters.
+    """
+    words, query = _WORD.findall(question), " ".join(keywords).casefold()
+    if _WORD.findall(query) == [word.casefold() for word in words]:
+        return "it repeated it"
+    told = [word for word in words[1:] if word.casefold() not in _ASKING]
+    named = [word for word in told if not word.islower()] or told
+    lost = [word for word in named if word[:STEM].casefold() not in query]
+    loses = len(told) > 1 and 2 * len(lost) > len(named)
+    return f"its keywords lose {', '.join(lost)}" if loses else ""
 
 
 def parse_keywords(text: object) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ def reduction(
         windows = yield from scoring.windows(cut)
     copies = selection.counts["duplicate"]
     best = apart(
-        ranked_windows(windows, plan.prior, question if foreign else ""),
+        ranked_windows(windows, plan.prior, chosen, question if foreign else ""),
         per_passage=plan.per_passage,
         deduplicate=plan.deduplicate,
         selection=selection,

@@ -114,8 +114,8 @@ class RankingOptions(Checked):
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
         prior: Weight, in [0, 1], of what does not come from the scorer. Passages are ranked also by
             the retriever's order, by shared words, and by identifiers of the question that few of
-            them contain. Windows are ranked also by the rank of their passage, with half the weight
-            divided by that rank. An item that is moved before a better-scored one gets its score.
+            them contain. Windows are ranked also by the score and the rank of their passage, and
+            long ones less. An item that is moved before a better-scored one gets its score.
             None is 0.1 for the bundled scorer and 0 for any other.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all; a pruner uses its own
             threshold for sentences.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import nextafter
+from math import nextafter, sqrt
 
 from fitrag_integrations.core.record import remade
 from fitrag_integrations.text.bm25 import BM25
@@ -13,6 +13,8 @@ from fitrag_integrations.values.windows import by_score, only_links
 
 NAMING = 3.0
 """What a passage gains by an identifier of the question, in units of `prior`."""
+OF_PASSAGE, USUAL = 0.8, 150
+"""Weight of a passage's score for its windows, and characters of one that is not long."""
 
 
 def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excerpt]:
@@ -44,24 +46,37 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     return falling([wholes[at] for at in order])
 
 
-def ranked_windows(windows: Sequence[Excerpt], prior: float, question: str = "") -> list[Excerpt]:
-    """Sort scored windows, best first; the place of their passage counts a little.
+def ranked_windows(
+    windows: Sequence[Excerpt], prior: float, wholes: Sequence[Excerpt], question: str = ""
+) -> list[Excerpt]:
+    """Sort scored windows, best first, also by what is known of their passage.
 
-    So where no sentence stands out, those of the best passages are kept together.
+    With `prior`, a window ranks by ``score * (1 + OF_PASSAGE * (p / best - 1)) + prior / (2 * a)``,
+    where `p` is the score of its passage, `best` that of the best window there, and `a` the place
+    of the passage. So where no sentence stands out, those of the best passages are kept together.
+    A window longer than ``USUAL`` characters ranks by this divided by the root of how many times
+    longer it is, since its tokens buy several others.
 
     Args:
-        windows: Windows of the passages that are reduced, those of the best passages first.
-        prior: Twice the weight of one divided by the place of their passage, in [0, 1].
+        windows: Windows of the passages that are reduced.
+        prior: As in `ranked`; 0 sorts by score.
+        wholes: These passages with their scores, best first.
         question: The question, where the scorer does not read its script: shared words, or
             characters of scripts without spaces, decide then. Blank otherwise.
     """
-    places = {one: at for at, one in enumerate(dict.fromkeys(w.passage for w in windows), 1)}
-    mixed = [one.score + prior / 2 / places[one.passage] for one in windows]
-    if question:
-        shared = BM25([one.body for one in windows])
-        mixed = [more + shared(question, w.body) for w, more in zip(windows, mixed, strict=True)]
-    keys = [(only_links(w), -more, -w.score) for w, more in zip(windows, mixed, strict=True)]
-    return [windows[at] for at in sorted(range(len(windows)), key=keys.__getitem__)]
+    passages = {id(one.passage): (at, one.score) for at, one in enumerate(wholes, 1)}
+    best, shared = dict[int, float](), BM25([one.body for one in windows if question])
+    for one in windows:
+        best[id(one.passage)] = max(best.get(id(one.passage), 0.0), one.score)
+
+    def value(one: Excerpt) -> float:
+        place, score = passages[id(one.passage)]
+        scaled = 1 + OF_PASSAGE * (score / (best[id(one.passage)] or 1.0) - 1)
+        longer = max(1.0, (one.end - one.start) / USUAL)
+        mixed = (one.score * scaled + prior / 2 / place) / sqrt(longer) if prior else one.score
+        return mixed + shared(question, one.body) if question else mixed
+
+    return sorted(windows, key=lambda one: (only_links(one), -value(one), -one.score))
 
 
 def falling(order: Sequence[Excerpt]) -> list[Excerpt]:

@@ -24,6 +24,7 @@ from fitrag_integrations.methods.itrg.prompts import (
 from fitrag_integrations.methods.writing import (
     LOOK_UP,
     NO_ANSWER,
+    Generated,
     Generating,
     Rounds,
     expanded_query,
@@ -37,6 +38,10 @@ from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import apart
 
+ONE_PARAGRAPH = "what was written behind the first paragraph of the document was left out"
+_HEAD = r"(?:#{1,6}[ \t]\S[^\n]*|\*\*[^*\n]+\*\*:?|(?:={2,}|-{3,})[^\n]*)"
+_HEADING = re.compile(rf"\s*(?:{_HEAD}\s*\n\s*)*")
+_PARAGRAPH_END = re.compile(rf"\n(?:[ \t]*\n|{_HEAD}[ \t]*(?:\n|\Z))")
 _ARTICLES = frozenset(("a", "an", "the"))
 
 
@@ -198,6 +203,16 @@ class ITRG(Generating):
             kept = apart(kept, selection=work.selection)
         context = work.ended(last.answer or "", details, excerpts=kept)
         return context if last.answer else replace(context, draft=last.document or None)
+
+    def read(self, text: str, what: str, tokens: int = 0) -> Generated:
+        """Read a document as its first paragraph, with a heading over it; see `Generating.read`."""
+        body = text.rstrip()
+        begun = _HEADING.match(body)
+        ends = _PARAGRAPH_END.search(body, begun.end() if begun else 0)
+        if what != "document" or ends is None:
+            return super().read(text, what, tokens)
+        reply = super().read(body[: ends.start()], what, tokens)
+        return replace(reply, notes=(*reply.notes, ONE_PARAGRAPH))
 
     def _generated(self, made: Round, work: Rounds) -> Flow[None]:
         """Write ``M(y_{t-1}, q, R_update)`` in refine, ``M(q, R_t)`` in refresh."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
@@ -22,10 +23,17 @@ from fitrag_integrations.models.runtime.engine import (
     Pool,
     SharedEngine,
 )
-from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
-from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.folder import (
+    read_manifest,
+    reading,
+    without_similarity,
+    write_manifest,
+)
+from fitrag_integrations.models.runtime.placing import place
+from fitrag_integrations.models.runtime.saved import embedded_folder, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.sentences import Floats, Nearness
 
 T = TypeVar("T")
 Forward = Callable[[Tensor, Tensor, Batch], Sequence[T]]
@@ -38,6 +46,36 @@ class Engine(SharedEngine):
         super().__init__(trunk, options, name=type(trunk.encoder).__name__)
         self.trunk = trunk
         self.tokenizer = tokenizer
+
+    @cached_property
+    def nearness(self) -> Nearness:
+        """The cosines of the untouched base, which is loaded at the first call."""
+        trunk, own = load_encoder(embedded_folder("base"))
+        self._base = place(trunk, self.device, self.dtype).eval()
+        return Nearness(self.tokenizer, own.max_length, self._pooled)
+
+    @torch.inference_mode()
+    def _pooled(
+        self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]
+    ) -> Steps[list[Floats]]:
+        """Return the product of each chunk's weights and the base's states of it."""
+
+        def one_batch(some: list[tuple[EncodedPair, Floats]]) -> list[Floats]:
+            batch = Batch.of([chunk for chunk, _ in some], pad_id=self.tokenizer.pad_id)
+            states = self._base(*collate(batch, self.device))
+            rows = [torch.from_numpy(own).to(self.device) for _, own in some]
+            made = [own @ each[: own.shape[1]] for own, each in zip(rows, states, strict=True)]
+            parts = torch.cat(made).cpu().split([len(own) for own in rows])
+            return [part.numpy() for part in parts]
+
+        pairs = list(zip(chunks, weights, strict=True))
+        return (yield from self.batched(pairs, one_batch, length=lambda pair: len(pair[0])))
+
+    def release(self) -> None:
+        """Count one model less; the last one frees the base's memory too."""
+        super().release()
+        if self._users <= 0 and "nearness" in self.__dict__:
+            self._base.to("meta")
 
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:
         """Encode pairs and give, per pair, the result of each of its chunks. On the worker only.
@@ -84,8 +122,10 @@ class PairModel(EngineModel[Engine]):
                 for bfloat16 where the GPU or processor multiplies it, else float32;
                 `batch_tokens`, the padded size of one forward pass; `backend`, "torch" (default),
                 "onnx" or "openvino" on the CPU; `max_length`, the maximum input length in
-                tokens, by default the folder's; `model_kwargs` (such as
-                `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for transformers.
+                tokens, by default the folder's; `similarity`, whether the cosine of the untouched
+                base counts in a scorer or an evaluator that has weights for it; `model_kwargs`
+                (such as `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for
+                transformers.
 
         Raises:
             InputError: If an option is invalid.
@@ -101,6 +141,8 @@ class PairModel(EngineModel[Engine]):
     def _load(cls, folder: Path, options: Options) -> Self:
         needs = ("base", "encoder", "head")
         manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        if not options.similarity:
+            manifest = without_similarity(manifest)
         with reading(folder):
             encoder = (folder / manifest["encoder"]).resolve()
         engine = _engines.take(

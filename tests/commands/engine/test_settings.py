@@ -179,6 +179,7 @@ def test_a_run_asked_to_stop_ends_its_batch_and_says_where(tmp_path, rows, score
     _, err = run.communicate(timeout=60)
     assert run.returncode == 128 + signal.SIGTERM
     assert "asked to stop after 16 rows" in err and "Traceback" not in err
+    assert "waits for the batch under way; 0 rows are written; a second signal ends it" in err
     assert len(read(out)) == 16
     assert fitrag("score", given, out)[0] == 0
     assert len(read(out)) == 40

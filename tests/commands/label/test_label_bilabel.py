@@ -15,6 +15,7 @@ from command_fakes import FirstWord, read, write
 from fitrag_integrations.cli import main
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.label import llms
+from fitrag_integrations.values.prompt import check_shots
 
 
 @pytest.fixture
@@ -229,6 +230,26 @@ def test_an_empty_reply_of_a_local_model_is_a_wrong_answer(fitrag, monkeypatch, 
     assert "4 asked, 0 failed" in err
 
 
+def test_examples_stand_before_each_question(fitrag, monkeypatch, tmp_path):
+    llm = Mute()
+    shown = {"title": "Tirva", "text": "Ilse Marbach built it."}
+    llm.shots = check_shots(
+        "shots", [{"question": "Who built it?", "answer": "Ilse Marbach", "passages": [shown]}]
+    )
+    llm.prompts, reply = [], llm.generate
+    llm.generate = lambda prompts: llm.prompts.extend(prompts) or reply(prompts)
+    monkeypatch.setattr(llms.models, "load_llm", lambda *given, **options: llm)
+    source, out = write(tmp_path / "rows.jsonl", [row(1, 1)]), tmp_path / "out.jsonl"
+    assert fitrag("label", "bilabel", source, "--out", out, "--llm", "mute")[0] == 0
+    (prompt,) = llm.prompts
+    task, *blocks = prompt.split("Passage: ")
+    assert task == "Refer to the passage below and answer the question in a few words.\n\n"
+    assert blocks == [
+        "Tirva\nIlse Marbach built it.\n\nQuestion: Who built it?\nAnswer: Ilse Marbach\n\n",
+        "In Rome0 part 0\n\nQuestion: where is part 1?\nAnswer:",
+    ]
+
+
 LAUNCH = """
 import json, os, random, signal, sys, time
 import httpx, tenacity
@@ -303,6 +324,8 @@ def test_a_run_that_is_asked_to_stop_sends_no_more_and_says_what_is_kept(server,
     kept = sum("prompt" in entry for entry in read(tmp_path / "o.jsonl.asked"))
     assert child.returncode == 143 and 5 <= kept == server.asked.total() < 20
     assert f"stopped: asked to stop; 0 rows and {kept} answers are kept" in err
+    at_once, _, _ = err.partition("stopped:")
+    assert "waits for the batch under way; 0 rows and " in at_once and "written" in at_once
     server.pause = 0.0
     assert fitrag(*arguments)[0] == 0
     assert len(read(out)) == 3 and set(server.asked.values()) == {1}

@@ -6,10 +6,12 @@ from by_hand import asked, finished
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import PromptTemplate
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.baselines import CoT, GenRead, IterRetgen, Refeed, SelfAsk, Vanilla
 from fitrag_integrations.methods.baselines.flare import Continuation
 from fitrag_integrations.methods.baselines.refeed import in_turns
 from fitrag_integrations.methods.baselines.self_ask import read_step
+from fitrag_integrations.methods.prompts import OneInstruction
 from fitrag_integrations.methods.writing import final_answer
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Excerpt, Passage
@@ -40,6 +42,14 @@ def test_vanilla_asks_the_bare_question():
     context = finished(flow, [" Answer: Ilse Marbach\nQuestion: Who else?"])
     assert (context.draft, context.excerpts, context.notes) == ("Ilse Marbach", (), ())
     assert context.details == {"answers": True} and not context.decision.retrieve
+
+
+def test_a_prompt_that_got_nothing_is_not_sent_again():
+    prompts = []
+    ports = Ports(generate=lambda asked: prompts.extend(asked) or [""] * len(asked))
+    answered = run(Answering(Vanilla(), template=OneInstruction())(QUESTION, ports)).value
+    assert answered.text == "" and len(prompts) == 1
+    assert answered.context.notes == ("the language model wrote no answer",)
 
 
 def test_vanilla_takes_another_template():

@@ -112,12 +112,30 @@ def broken(prompts):
         (lambda _: ["I am sorry, I cannot do that."], "it wrote no list of keywords"),
         (lambda _: ["<think>" + QUESTION], "it wrote no list of keywords"),
         (broken, "TimeoutError: too slow"),
+        (lambda _: [QUESTION.lower()], "it repeated it"),
+        (lambda _: ["composer, film, music"], "its keywords lose Amarcord"),
     ],
 )
 def test_else_the_question_itself_is_searched_for(generate, why):
     note = f"the language model did not rewrite the question ({why}): the question itself was asked"
     found = run(rewrite(QUESTION, Ports(generate=generate))).value
     assert found == Rewritten(QUESTION, "question", (note,) if why else ())
+
+
+@pytest.mark.parametrize(
+    ("question", "keywords", "way"),
+    [
+        ("who sang the song lullaby of broadway", "singer, song", "question"),
+        ("who sang the song lullaby of broadway", "lullaby of broadway, singer, song", "llm"),
+        ("Which instrument did Otmar Lindner play?", "Otmar Lindner, instrument", "llm"),
+        ("Who designed the lighthouse of Corran Head in 1866?", "designer, lighthouse", "question"),
+        ("Who designed the lighthouse of Corran Head in 1866?", "Corran Head, 1866", "llm"),
+        ("Wer komponierte die Musik zu Amarcord?", "Amarcord, Musik", "llm"),
+        ("《阿玛柯德》的配乐是谁写的？", "阿玛柯德, 配乐", "llm"),
+    ],
+)
+def test_keywords_keep_what_the_question_is_about(question, keywords, way):
+    assert run(rewrite(question, Ports(generate=lambda _: [keywords]))).value.way == way
 
 
 def test_of_a_long_message_what_it_asks_is_searched_for():

@@ -13,15 +13,8 @@ from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import ITRG, Demonstration
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.itrg.prompts import document_prompt
-from fitrag_integrations.methods.prompts import (
-    ITRG_ANSWER,
-)
-from fitrag_integrations.methods.writing import (
-    cut,
-    expanded_query,
-    read_document,
-    update,
-)
+from fitrag_integrations.methods.prompts import ITRG_ANSWER
+from fitrag_integrations.methods.writing import cut, expanded_query, read_document, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -435,3 +428,22 @@ def test_details_are_plain_and_the_trace_tells_the_rounds():
     outcome = trace.to_dict(full=True)
     assert outcome["value"]["details"]["rounds"][0]["new"] == ["a", "b"]
     assert "2. generate: 1 asked" in trace.explain()
+
+
+@pytest.mark.parametrize(
+    ("written", "document"),
+    [
+        ("Klara is her mother.\n\nThe Tirva is a river.", "Klara is her mother."),
+        ("Klara is her mother.\n## Sources\nA book.", "Klara is her mother."),
+        (
+            "# Klara\n\nShe is her mother.\nShe paints.\n\n# Tirva",
+            "# Klara\n\nShe is her mother.\nShe paints.",
+        ),
+        ("Klara is her mother.\n\nQuestion: Who?\nAnswer: Klara", "Klara is her mother."),
+    ],
+)
+def test_a_document_ends_at_its_first_paragraph(written, document):
+    world = World(written=lambda prompt: written)
+    context = run(ITRG(rounds=1)(QUESTION, world.ports)).value
+    assert context.draft == document
+    assert any("first paragraph" in note for note in context.notes)

@@ -202,3 +202,21 @@ def test_wrong_leads_are_refused():
         Leads(claims=("a",))
     with pytest.raises(InputError, match="grammar` must be"):
         render(LEADS, "json")
+
+
+INVENTED = "\n\nQuestion: Who wrote Faust?\nAnswer: Goethe wrote it."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"<Claim> Oslo is in Norway <Query> Oslo{INVENTED}", [("Oslo is in Norway", "Oslo")]),
+        (f"Claim 1: Oslo is in Norway\nQuery: Oslo{INVENTED}", [("Oslo is in Norway", "Oslo")]),
+        (INVENTED, []),
+        ("Question: Who wrote Faust?", []),  # cut off before its answer
+        ("Question: Who wrote it?\nQuery: Faust author", [("Who wrote it?", "Faust author")]),
+    ],
+)
+def test_a_question_that_was_made_up_is_no_query(text, expected):
+    leads = parse_claims(text)
+    assert [(lead.text, lead.query) for lead in (*leads.questions, *leads.claims)] == expected

@@ -12,12 +12,8 @@ from training_rows import labelled_rows, last_weights, reading_rows
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer, ExtractiveReader
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.training.bilabel.fit import (
-    BilabelPlan,
-    ReaderPlan,
-    fit_bilabel,
-    fit_reader,
-)
+from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
+from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 from fitrag_integrations.training.rows import Labelled, split
 
 # what peft asks of transformers

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer
-from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.training.bilabel.fit import BilabelPlan, WeighingTrainer, fit_bilabel
-from fitrag_integrations.training.bilabel.module import HeldPairs, fit_head, losses
+from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
+from fitrag_integrations.training.bilabel.module import WeighingTrainer, losses
 from fitrag_integrations.training.losses.imbalance import (
     Imbalance,
     Weigher,
@@ -306,37 +305,6 @@ def test_other_optimizers_are_refused():
             step_change(optimizer, [p], [torch.ones(1)])
 
 
-def learnable(count):
-    """Make vectors of pairs without features, and labels that follow from them."""
-    pooled = torch.randn(count, 4, generator=torch.Generator().manual_seed(5))
-    return pooled, torch.zeros(count, 0), (pooled[:, :2] > 0).float()
-
-
-def test_fixed_at_one_half_is_plain_training():
-    pooled, features, labels = learnable(60)
-
-    def fitted(weigher):
-        torch.manual_seed(0)
-        head = BiLabelHead(4)
-        seen = fit_head(head, pooled, features, labels, [3] * 20, lists=7, weigher=weigher)
-        return head.out.weight, seen
-
-    plain, half = fitted(None), fitted(Weigher(Imbalance("fixed", 0.5), labels))
-    torch.testing.assert_close(plain[0], half[0], rtol=1e-4, atol=1e-5)
-    assert plain[1][0].keys() == {"point", "rank"}
-    assert half[1][0].keys() == {"matched", "mismatched", "unpaired", "rank", "w"}
-
-
-def test_a_head_learns_w_on_held_out_pairs():
-    pooled, features, labels = learnable(90)
-    held = HeldPairs(pooled[60:], features[60:], labels[60:])
-    weigher = Weigher(Imbalance("corrected", alpha=5.0), labels[:60])
-    rows = (pooled[:60], features[:60], labels[:60], [3] * 20)
-    head = BiLabelHead(4)
-    seen = fit_head(head, *rows, weigher=weigher, held=held)
-    assert seen[0]["w"] == 0.5 and len({step["w"] for step in seen}) > 3 and not head.training
-
-
 def mixed_rows():
     """Give the toy rows, with a mismatched pair in each."""
     return [replace(row, llm_prefer=(row.llm_prefer[0], 1, 0)) for row in labelled_rows()]
@@ -346,8 +314,7 @@ PLAN = BilabelPlan("", "lora", 50, 3, 1e-2, 0, False, 0.3, 13, False)
 
 
 @pytest.mark.parametrize(
-    ("tune", "mode"),
-    [("head", "corrected"), ("full", "corrected"), ("lora", "fixed")],
+    ("tune", "mode"), [("head", "corrected"), ("full", "corrected"), ("lora", "fixed")]
 )
 def test_training_with_weights_logs_w_and_gives_a_scorer(bert, tune, mode, tmp_path):
     plan = replace(PLAN, base=bert, tune=tune, imbalance=Imbalance(mode, alpha=50.0, pairs=2))
@@ -386,6 +353,16 @@ def weighed(folder, stop=None):
     )
     fit_module(trainer)
     return trainer
+
+
+def test_fixed_at_one_half_is_plain_training(bert, tmp_path):
+    plan = replace(PLAN, base=bert, tune="head", steps=20)
+    heads = []
+    for name, imbalance in (("plain", Imbalance()), ("half", Imbalance("fixed", 0.5))):
+        fit_bilabel(mixed_rows(), tmp_path / name, replace(plan, imbalance=imbalance))
+        scorer = BiLabelScorer.from_pretrained(tmp_path / name, device="cpu")
+        heads.append(scorer._head.out.weight)
+    torch.testing.assert_close(*heads, rtol=1e-4, atol=1e-5)
 
 
 def test_a_stopped_run_goes_on_with_its_w(tmp_path):
