@@ -265,7 +265,7 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
                 with suppress(ValueError):
                     text()
             rest = f"; nothing is read of lines {first} to {at}" if at > first else ""
-            yield _bad(name, first, ValueError(f"{error}{rest}"))
+            yield FileNote(name, f"{error}{rest}", first)
             if "text" not in head:
                 return
     if count:
@@ -295,7 +295,7 @@ def _rows(
                 else:
                     yield _passage(row, file.name, number)
             except (ValueError, RecursionError) as error:
-                yield _bad(name, number, error)
+                yield FileNote(name, str(error), number)
 
 
 def _array(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
@@ -312,11 +312,7 @@ def _array(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
                 row = {"text": row} if isinstance(row, str) else row
                 yield _passage(dict(check_is("row", row, dict, "a text or object")), name, number)
             except ValueError as error:
-                yield _bad(name, number, error)
-
-
-def _bad(name: str, number: int, error: Exception) -> FileNote:
-    return FileNote(name, str(error), number)
+                yield FileNote(name, str(error), number)
 
 
 def _page(row: Row, name: str, split: SentenceSplitter, max_words: int) -> Iterator[Passage]:
