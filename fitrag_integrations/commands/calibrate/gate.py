@@ -17,7 +17,7 @@ from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
-from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
+from fitrag_integrations.evaluation.thresholds.risk import choose_threshold
 from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 from fitrag_integrations.training.options import Rows, Seed
 
