@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import TrainerCallback
 
 from fitrag_integrations.core.progress import chunks
@@ -141,13 +140,10 @@ def losses(
         listwise: Weight of the listwise loss.
     """
     labels = labels.to(logits.device)
+    parts = group_losses(logits, labels)
+    point = parts if grouped else {"point": torch.stack(list(parts.values())).sum()}
     rank = {"rank": listwise * list_loss(logits, labels, sizes)} if listwise else {}
-    if grouped:
-        return group_losses(logits, labels) | rank
-    # masked, not chosen: how many are known is a question that waits for the device
-    known = ~labels.isnan()
-    each = F.binary_cross_entropy_with_logits(logits, labels.nan_to_num(), reduction="none")
-    return {"point": (each * known).sum() / known.sum().clamp(min=1)} | rank
+    return point | rank
 
 
 class BiLabelModule(nn.Module):
