@@ -39,8 +39,8 @@ AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learn
 class Batch:
     """Encoded pairs of some questions, their labels, and the number of pairs per question.
 
-    Labels have the shape (pairs, 2); columns are has_answer, llm_prefer; NaN is unknown. With
-    `inputs`, the head's inputs of each pair, the pairs are not encoded.
+    Labels have the shape (pairs, 2), with the columns has_answer and llm_prefer; NaN is unknown. If
+    the inputs of the head were computed before, they are in `inputs`, and `pairs` is empty.
     """
 
     pairs: list[EncodedPair]
@@ -68,7 +68,7 @@ class Lists:
 
     @property
     def lengths(self) -> list[int]:
-        """The characters of each question's longest passage."""
+        """The length of each question's longest passage, in characters."""
         return [max(len(passage.text) for passage in row.passages) for row in self.rows]
 
     @property

@@ -48,9 +48,9 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 
 
 class EligibilityNetwork(nn.Sequential):
-    """Network with the logit that a combination is enough. Shapes: (rows, inputs) to (rows, 1).
+    """Network that predicts whether a combination is enough. Shapes: (rows, inputs) to (rows, 1).
 
-    There are two `inputs` for each of `max_pairs`, and as many again if the detector sees the rest.
+    It has two inputs for each of `max_pairs`, and as many again if the detector sees the rest.
     """
 
     def __init__(self, inputs: int = 2 * MAX_PAIRS, *, hidden: int = HIDDEN, dropout: float = 0.0):

@@ -59,8 +59,8 @@ class Setting:
 class Trials:
     """Results: the outcomes of every setting by name, one entry per question.
 
-    `bare` is what came of asking without passages, `p_known` what each gate said of a question, and
-    `asked` the tokens that gate costs.
+    `bare` has the outcomes without passages, `p_known` each gate's probability of knowing the
+    answer, and `asked` the tokens that a gate spends on a question.
     """
 
     questions: list[Asked]

@@ -176,9 +176,9 @@ class Weigher(nn.Module):
         *,
         share: float = 1.0,
     ) -> dict[str, Tensor]:
-        """Return the losses to go down: twice equation 2, and what is not weighted as it is.
+        """Return the losses to minimize: twice equation 2, and the other losses unchanged.
 
-        Where w is learned, how the gradient of the parameters changes with w is kept in `push` for
+        If w is learned, the derivative of the gradients with respect to w is stored in `push`, for
         `move`.
 
         Args:
@@ -207,7 +207,7 @@ class Weigher(nn.Module):
         Args:
             optimizer: The optimizer.
             validation: Function that returns the mean loss of held-out pairs, half of them
-                mismatched; None, where there are none, leaves w.
+                mismatched; None if there are none, and w stays where it is.
             norm: Norm of the gradients before they were clipped.
             limit: Norm at which they were clipped.
         """
@@ -232,11 +232,11 @@ def _gradients(loss: Tensor, parameters: Sequence[nn.Parameter], *, keep: bool) 
 def clip_change(
     parameters: Sequence[nn.Parameter], change: Sequence[Tensor], *, norm: float, limit: float
 ) -> list[Tensor]:
-    """Return how gradients clipped to a total norm change, given u of the whole ones.
+    """Return dg/dw of gradients that were clipped to a total norm.
 
     Args:
         parameters: Parameters that hold the clipped gradients.
-        change: u of each.
+        change: dg/dw of each before clipping.
         norm: Norm that `clip_grad_norm_` returned.
         limit: Norm at which the gradients were clipped.
     """
@@ -254,13 +254,13 @@ def step_change(
 ) -> list[Tensor]:
     """Return dtheta/dw of the step just taken, while the parameters still hold its gradients.
 
-    Exact for the optimizers of training: `SGD`, where it makes the paper's inner product, and
+    The result is exact for `SGD`, where `hypergradient` is then the paper's inner product, and for
     `AdamW`, where both the mean and the scale move with the gradient.
 
     Args:
         optimizer: The optimizer.
         parameters: Parameters that train.
-        change: u of each, after clipping.
+        change: dg/dw of each, after clipping.
 
     Raises:
         InputError: For other optimizers, and for Nesterov's momentum, dampening and amsgrad.
