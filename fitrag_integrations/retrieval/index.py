@@ -20,7 +20,7 @@ from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.retrieval._store import Store, admit, checked_kind, read, write
 from fitrag_integrations.retrieval.encoder import (
@@ -299,9 +299,9 @@ def described(
     kept = check_many("texts", texts, str)
     metadata = [{} for _ in kept] if metadatas is None else [dict(each) for each in metadatas]
     named = [""] * len(kept) if ids is None else list(ids)
-    if not len(kept) == len(metadata) == len(named):
-        given = (len(kept), len(metadata), len(named))
-        raise InputError.of("texts, metadatas, ids", given=given, allowed="equal lengths")
+    sizes = len(kept), len(metadata), len(named)
+    wrong = f"`texts`, `metadatas` and `ids` must have equal lengths, got {sizes}"
+    refuse_if(len(set(sizes)) > 1, wrong)
     return list(zip(kept, metadata, named, strict=True))
 
 

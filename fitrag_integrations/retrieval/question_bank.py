@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fitrag_integrations.core.checks import check_many
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.retrieval._store import BANK, Store, read, write
 from fitrag_integrations.retrieval.encoder import (
     Encoder,
@@ -42,9 +42,9 @@ class QuestionBank(Searched):
         self, questions: Sequence[str], known: Sequence[bool], vectors: Vectors, origin: Origin
     ) -> None:
         texts, labels = checked_texts("questions", questions), check_many("known", known, bool)
-        if not texts or len(texts) != len(labels):
-            given = (len(texts), len(labels))
-            raise InputError.of("questions, known", given=given, allowed="as many of both, 1 up")
+        sizes = f"got {len(texts)} and {len(labels)}"
+        wrong = f"`questions` and `known` must have equal lengths of at least 1, {sizes}"
+        refuse_if(not texts or len(texts) != len(labels), wrong)
         self._origin = origin
         self._store = Store.empty(origin.width, BANK)
         rows = [
