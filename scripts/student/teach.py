@@ -22,20 +22,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from model import PACKAGE, batched, shipped_student  # noqa: E402
+from model import batched, shipped_student  # noqa: E402
 
-from fitrag_integrations.models.bundled import Graph, whole  # noqa: E402
-from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer  # noqa: E402
+from fitrag_integrations.models.bundled import Engine, Graph  # noqa: E402
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer  # noqa: E402
 from fitrag_integrations.models.runtime.batching import token_batches  # noqa: E402
-from fitrag_integrations.models.runtime.folder import read_arrays, read_manifest  # noqa: E402
-from fitrag_integrations.models.runtime.sources import MINILM, weights_source  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
 from fitrag_integrations.training.rows import read_jsonl  # noqa: E402
 from fitrag_integrations.types import Passage  # noqa: E402
@@ -83,19 +80,16 @@ def encoded(items: Sequence[Item], tokenizer: PairTokenizer) -> list[EncodedPair
 class Eight(nn.Module):
     """An encoder by the package's graph of whole numbers, several times as fast as by torch."""
 
-    def __init__(self, layers: dict[str, Any]) -> None:
+    def __init__(self, graph: Graph) -> None:
         super().__init__()
-        home = PACKAGE / "bundled"
-        manifest = read_manifest(home, "model.json", kind="bundled")
-        tuned = {n: a for n, a in layers.items() if n.startswith("encoder.layer.")}
-        self.graph = Graph("int8", read_arrays(home, manifest["embeddings"]) | dict(whole(tuned)))
+        self.graph = graph
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Any:
         """Return the states, as an encoder of transformers does."""
-        given = {"ids": input_ids, "mask": attention_mask, "types": token_type_ids}
-        given["text"] = attention_mask  # of the heads, which are not asked
-        found = self.graph.run(("states",), **{name: one.numpy() for name, one in given.items()})
-        return SimpleNamespace(last_hidden_state=torch.from_numpy(found[0]))
+        tokens = np.full((5, *input_ids.shape), -1, np.int32)
+        tokens[0], tokens[1] = input_ids, token_type_ids
+        (found,) = self.graph.run(("states",), Batch((), tokens, attention_mask.sum(1).numpy()))
+        return SimpleNamespace(last_hidden_state=torch.from_numpy(found))
 
 
 class Teacher:
@@ -103,9 +97,8 @@ class Teacher:
 
     def __init__(self) -> None:
         self.model, self.tokenizer = shipped_student()
-        trunk = read_manifest(PACKAGE / "trunk", "encoder.json", kind="encoder")
-        self.model.encoder = Eight(read_arrays(PACKAGE / "trunk", trunk["tuned"]))
-        self.base = Eight(load_file(Path(weights_source(MINILM)) / "model.safetensors"))
+        engine = Engine("int8")
+        self.model.encoder, self.base = (Eight(engine.over(name)[0]) for name in ("trunk", "base"))
 
     @torch.inference_mode()
     def of(self, items: Sequence[Item]) -> dict[str, Tensor]:

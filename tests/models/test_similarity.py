@@ -50,7 +50,7 @@ def cosines(scorer, items):
 def test_a_sentence_is_the_mean_over_its_tokens_in_a_pass_over_its_passage(scorer):
     question, passage, spans = ITEMS[0]
     engine = scorer._engine
-    graph, _ = engine._over("base")
+    graph, _ = engine.over("base")
     (asked,), (read,) = engine.tokenizer.alone([(question,), ("Danube", TEXT)], 384)
     one, other = (graph.run(("states",), Batch.of([each]))[0][0] for each in (asked, read))
     unit = one.mean(0) / np.linalg.norm(one.mean(0))
