@@ -103,6 +103,8 @@ def saved(option: str, value: object) -> object:
     """
     if isinstance(value, ActionThresholds):
         return value.to_dict()
+    if option == "shots":
+        return [one.to_dict() for one in cast(Any, value)]
     bundled = BUNDLED.get(option)
     if bundled is None or value is None or isinstance(value, bool | int | float | str):
         return value

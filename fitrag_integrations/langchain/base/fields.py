@@ -27,6 +27,7 @@ from fitrag_integrations.langchain.base.ports import is_language_model, is_tool
 from fitrag_integrations.methods.settings import Built, State, option_names, restored, saved
 from fitrag_integrations.ports import Detector, Scorer, check_method
 from fitrag_integrations.text.tokens import Encoder
+from fitrag_integrations.values.prompt import Shot, check_shots
 
 T = TypeVar("T")
 Kept = Annotated[T, Field(exclude=True)]
@@ -77,15 +78,17 @@ if TYPE_CHECKING:  # what a caller may pass
     Finder: TypeAlias = AnyRunnable
     Search: TypeAlias = Any
     AnyMethod: TypeAlias = Any
+    Shots: TypeAlias = tuple[Shot, ...]
     Count: TypeAlias = int
 else:  # and what reads it
-    AnyRunnable, Finder, Search, AnyMethod, Count = (
+    AnyRunnable, Finder, Search, AnyMethod, Shots, Count = (
         type(name, (_Read,), {"__module__": __name__, "read": staticmethod(read)})
         for name, read in {
             "AnyRunnable": runnable_of,
             "Finder": _finding,
             "Search": _searching,
             "AnyMethod": lambda value, _: check_method(value),
+            "Shots": lambda value, name: check_shots(name, value),
             "Count": lambda value, name: check_whole(name, value, low=1),
         }.items()
     )

@@ -8,12 +8,12 @@ in a thread, because the framework would block the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM, CustomLLM
@@ -23,6 +23,7 @@ from llama_index.core.tools import AsyncBaseTool, BaseTool, ToolOutput
 from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is, trait
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Port
 from fitrag_integrations.llama_index.base.component import has_own
@@ -32,6 +33,7 @@ from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.text.replies import astreamed, streamed
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.passage import pages_of
+from fitrag_integrations.values.prompt import Shot, check_shots
 
 Q = TypeVar("Q")
 AT_ONCE = 16
@@ -220,8 +222,10 @@ class Caller:
     search: object = None
     llm: object = None
     title_keys: Sequence[str] | None = None
+    shots: Iterable[Shot | Row] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "shots", check_shots("shots", self.shots))
         allowed = "a BaseRetriever, such as index.as_retriever()"
         refuse_if(not isinstance(self.base, BaseRetriever | Port), "base", self.base, allowed)
         if self.search is not None:
@@ -239,6 +243,7 @@ class Caller:
             retrieve=retrieve_port(self.base, bundles, title_keys=self.title_keys),
             search=None if self.search is None else search_port(self.search),
             generate=None if chosen is None else generate_port(chosen),
+            shots=cast(Any, self.shots),
         )
 
 

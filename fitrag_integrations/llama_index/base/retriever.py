@@ -147,7 +147,8 @@ class MethodOverBase(FromFitted, FlowRetriever):
     def _prepare(self) -> None:
         check_one("ids", self.ids, get_args(Ids))
         method, own = self._build(), vars(self)
-        self._caller = Caller(self.base, own.get("search"), own.get("llm"), self.title_keys)
+        asked = own.get("search"), own.get("llm"), self.title_keys, own.get("shots", ())
+        self._caller = Caller(self.base, *asked)
         self._method = method
 
     def _build(self) -> Method:
