@@ -19,7 +19,14 @@ OF_THE_OLDEST = ["-W", "ignore::pydantic.warnings.UnsupportedFieldAttributeWarni
 PINNED = Path(__file__).with_name("constraints.txt").read_text(encoding="utf-8").splitlines()
 TORCH = next(line for line in PINNED if line.startswith("torch=="))
 EXTRAS = ["langchain", "llama-index", "faiss", "web", "remote", "serve", "evaluate", "train"]
-CORE = ["tests/core", "tests/text", "tests/values", "tests/flow", "tests/methods", "tests/testing"]
+CORE = [
+    "tests/core",
+    "tests/text",
+    "tests/values",
+    "tests/flow",
+    "tests/methods",
+    "tests/contracts",
+]
 FRAMEWORKS = ["tests/adapters"]
 
 

@@ -3,24 +3,21 @@
     python benchmarks/compression.py DATA [--sets nq squad_dev] [-n 60] [--seed 7]
         [--json out.json] [--dtype bfloat16]
 
-Passages that hold an answer only. For each way: the answers kept with a bootstrap interval, the
-fraction of the words, and the accuracy of the embedded reader against reading everything
-(McNemar's test). Other libraries' ways are compared in `worth.py`.
+Passages that hold an answer only. For each way: the answers kept, the fraction of the words, and
+the accuracy of the embedded reader against reading everything (McNemar's test). Other libraries'
+ways are compared in `worth.py`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 from compression_rows import SETS, Asked, load
 
-from fitrag_integrations.evaluation.table import mcnemar, mean_interval
+from fitrag_integrations.evaluation.table import Draws, Measured, Table
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.models import ExtractiveReader
@@ -45,29 +42,23 @@ def main() -> None:
     parser.add_argument("--dtype", default=None)
     args = parser.parse_args()
     reader = ExtractiveReader.embedded(dtype=args.dtype)
-    found: dict[str, Any] = {}
+    found: list[Measured] = []
     for name in args.sets:
         rows = load(args.data, name, n=args.n, seed=args.seed)
-        whole = [[Excerpt.whole(passage) for passage in row.passages] for row in rows]
-        before = _right(rows, whole, reader)
+        kept = {"all passages": [list(map(Excerpt.whole, row.passages)) for row in rows]}
         for way, reducer in SHIPPED.items():
             flows = [reducer.context(row.question, row.passages) for row in rows]
             lots = [flows[at : at + AT_ONCE] for at in range(0, len(flows), AT_ONCE)]
-            kept = [list(one.value.excerpts) for lot in lots for one in run_many(lot)]
-            after = _right(rows, kept, reader)
-            flags = [float(row.holds(own)) for row, own in zip(rows, kept, strict=True)]
-            figures = {
-                "kept": fmean(flags),
-                "interval": mean_interval(flags, resamples=500),
-                "fraction": fmean(row.share(own) for row, own in zip(rows, kept, strict=True)),
-                "accuracy of all": fmean(before),
-                "accuracy": fmean(after),
-                "p": mcnemar(after, before),
-            }
-            found[f"{name}, {len(rows)} questions, {way}"] = figures
-            print(f"{name}, {len(rows)} questions, {way}: {figures}", flush=True)
+            kept[way] = [list(one.value.excerpts) for lot in lots for one in run_many(lot)]
+        for way, excerpts in kept.items():
+            right = _right(rows, excerpts, reader)
+            for row, own, good in zip(rows, excerpts, right, strict=True):
+                values = {"kept": float(row.holds(own)), "words": row.share(own), "accuracy": good}
+                found.append(Measured(f"{name}: {row.question}", values, way, name))
+    table = Table("Compression as it ships", found, Draws(resamples=500))
+    print(table.text())
     if args.json is not None:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        table.write(args.json)
 
 
 def _right(

@@ -11,16 +11,12 @@ many there were, the time the arithmetic takes and the peak of memory; a table o
 it, in Markdown. torch, transformers and pytest are all it needs. The exit status is 1 without a
 CUDA device, if a test fails or none ran, and if a figure could not be taken.
 --rehearse runs the same lines at tiny sizes on the CPU, to see that they run; its times mean
-nothing. Two more need no GPU and print a table: --arithmetic counts the kernels of each call at the
-papers' sizes on the simulated device of the tests (minutes) and says what they cost by arithmetic;
---host measures the processor time of calls outside the model, of the passages of --rows FILE (JSON
-Lines, or .gz, with `question` and `passages`) if given.
+nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import importlib
 import importlib.util
 import itertools
@@ -36,7 +32,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -59,16 +54,12 @@ from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.sequence_classifier import SequenceGrader
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.models.runtime.batching import token_batches
-from fitrag_integrations.models.runtime.engine import BATCH_TOKENS, Options
+from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import attending, fused, place
 from fitrag_integrations.types import Passage
 
 ROOT = Path(__file__).resolve().parents[1]
 T5 = {"decoder_start_token_id": 0, "d_kv": 64, "pad_token_id": 1, "eos_token_id": 0}
-LAUNCH, PEAK, SHARE, READ = 14e-6, 790e12, 0.6, 4.3e12
-"""Of an H200: seconds a launch, bfloat16 products a second, the share reached, bytes a second."""
-T5_BASE_FREE = 40_000  # `free_tokens` of its encoder
 PLUGINS = ("pytest_asyncio", "pytest_socket")
 TESTS = ("tests/gpu/test_on_cuda.py", "tests/models/test_precision.py")
 
@@ -505,192 +496,6 @@ class Bench:
         return Figure(name, of, wall, worked, events, host, floor, peak)
 
 
-def tokens_of(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the ids and the mask that a trunk or a model of transformers was called with."""
-    return named.get("input_ids", given[0] if given else None), named.get(
-        "attention_mask", given[1] if len(given) > 1 else None
-    )
-
-
-@dataclass
-class Passes:
-    """Record the forward passes of a model: padded and real tokens, and processor time."""
-
-    model: torch.nn.Module
-    seen: list[tuple[int, Any]] = field(default_factory=list)
-    seconds: float = 0.0
-    start: float = 0.0
-
-    def __enter__(self) -> Passes:
-        """Listen to the model."""
-        before = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
-        self.hooks = before, self.model.register_forward_hook(self._after)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop listening."""
-        for hook in self.hooks:
-            hook.remove()
-
-    def _before(self, _: object, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        ids, mask = tokens_of(given, named)
-        self.seen.append((ids.numel(), mask))
-        self.start = time.process_time()
-
-    def _after(self, *_: object) -> None:
-        self.seconds += time.process_time() - self.start
-
-    @property
-    def padded(self) -> float:
-        """Divide the padded tokens by those that are there."""
-        real = sum(int(mask.sum()) for _, mask in self.seen)
-        return sum(padded for padded, _ in self.seen) / real
-
-
-class Arithmetic(Bench):
-    """Count kernels on the simulated device, which computes nothing of size."""
-
-    WRITTEN = 4  # tokens, of which each takes as many kernels
-
-    def __init__(self) -> None:
-        sys.path.append(str(ROOT / "benchmarks"))
-        self.simulated: Any = importlib.import_module("pretended")
-        super().__init__(self.simulated.NAME, replace(FULL, new_tokens=self.WRITTEN), 3600)
-        self.rows = list[str]()
-
-    def _options(self, dtype: str = "bfloat16") -> Options:
-        return Options(self.device, dtype, BATCH_TOKENS["cuda"])
-
-    def table(self) -> Iterator[str]:
-        """Yield the table's lines."""
-        yield "| call | kernels | launched in, ms | multiplied in, ms | padded / real tokens |"
-        yield "| --- | --- | --- | --- | --- |"
-        with self.simulated.hollow():
-            for measure in (self.scorer, self.reranker, self.evaluator, self.language_model):
-                for _ in measure():
-                    yield from self.rows
-                    self.rows.clear()
-
-    def _timed(
-        self, name: str, of: str, run: Callable[[], Any], work: Any = None, **given: Any
-    ) -> Figure:
-        other = ("callers", "known", f"{self.sizes.prompts} prompts")
-        peers = ("CrossEncoder", "transformers'", "vLLM")
-        if not any(each in of for each in other) and not name.startswith(peers):
-            with (
-                self.simulated.ledger() as seen,
-                Passes(work[0]) as passes,
-                one_kernel(seen),
-                torch.inference_mode(),
-            ):
-                run()
-            # of logits that are all zero the first token may end the text
-            times = FULL.new_tokens // len(passes.seen) if name == "generate" else 1
-            weights = sum(p.numel() for p in work[0].parameters())
-            multiplied = sum(
-                max(2 * weights * padded / (SHARE * PEAK), 2 * weights / READ)
-                for padded, _ in passes.seen
-            )
-            kernels = times * sum(seen.kernels.values())
-            ms = f"{kernels * LAUNCH * 1e3:.1f} | {times * multiplied * 1e3:.1f}"
-            padding = "" if times > 1 else f"{passes.padded:.2f}"
-            of = of.replace(f" {self.WRITTEN} tokens", f" {FULL.new_tokens} tokens")
-            self.rows.append(f"| {name}, {of} | {kernels:,} | {ms} | {padding} |")
-        return Figure(name, of, (1.0, 1.0, 1.0))
-
-
-@contextmanager
-def one_kernel(ledger: Any) -> Iterator[None]:
-    """Count attention and a norm as the one kernel each that they are on a GPU.
-
-    Attention with a mask whose last dimension is not contiguous stays in parts, as it is there.
-    """
-    names = ("scaled_dot_product_attention", "rms_norm", "layer_norm")
-    plain = {name: getattr(torch.nn.functional, name) for name in names}
-
-    def counted(name: str) -> Callable[..., Any]:
-        def run(*given: Any, **named: Any) -> Any:
-            mask, before = named.get("attn_mask"), ledger.kernels.copy()
-            made = plain[name](*given, **named)
-            if mask is None or mask.stride(-1) == 1:
-                ledger.kernels.clear()
-                ledger.kernels.update(before)
-                ledger.kernels[name] += 1
-            return made
-
-        return run
-
-    try:
-        for name in names:
-            setattr(torch.nn.functional, name, counted(name))
-        yield
-    finally:
-        for name in names:
-            setattr(torch.nn.functional, name, plain[name])
-
-
-class Host(Bench):
-    """Measure the processor's time outside the model, of small models on the CPU."""
-
-    def __init__(self, rows: Path | None) -> None:
-        sizes = replace(TINY, words=8000, passages=100, batches=(1,), new_tokens=32, callers=1)
-        small = {"d_model": 16, "d_ff": 16, "num_layers": 1, "num_heads": 1}
-        super().__init__("cpu", replace(sizes, t5_base=small, repeats=5, warm=2), 3600)
-        self.rows, self.lists = list[str](), list[list[tuple[str, Passage]]]()
-        if rows is not None:
-            opened = gzip.open if rows.suffix == ".gz" else open
-            with opened(rows, "rt", encoding="utf-8") as lines:
-                given = [json.loads(line) for line in lines]
-            found = [Passage("", p["text"], p["title"]) for row in given for p in row["passages"]]
-            starts = range(0, len(found) - 100, 100)
-            self.lists = [
-                [(given[n // 100]["question"], p) for p in found[n : n + 100]] for n in starts
-            ]
-
-    def table(self) -> Iterator[str]:
-        """Yield the table's lines."""
-        yield "| call | processor, ms | of it outside the model |"
-        yield "| --- | --- | --- |"
-        for measure in (self.scorer, self.language_model):
-            for _ in measure():
-                yield from self.rows
-                self.rows.clear()
-        tokenizer, padded, real = PairTokenizer(self.tokenizer), 0, 0
-        for pairs in self.lists or [self.pairs[:100]]:
-            lengths = [len(chunk) for (chunk, *_) in tokenizer.encode(pairs)]
-            for batch in token_batches(lengths, budget=BATCH_TOKENS["cuda"], free=T5_BASE_FREE):
-                padded, real = (
-                    padded + len(batch) * lengths[batch[0]],
-                    real + sum(lengths[i] for i in batch),
-                )
-        yield f"\nPadded over real tokens of 100 pairs on a GPU, T5-base: {padded / real:.2f}"
-
-    def _fresh(self, count: int) -> Iterator[list[tuple[str, Passage]]]:
-        return iter(self.lists) if self.lists and count == 100 else super()._fresh(count)
-
-    def _options(self, dtype: str = "float32") -> Options:
-        return Options(self.device, "float32", BATCH_TOKENS["cuda"])
-
-    def _timed(
-        self, name: str, of: str, run: Callable[[], Any], work: Any = None, **given: Any
-    ) -> Figure:
-        figure = Figure(name, of, (1.0, 1.0, 1.0))
-        if name.startswith("transformers'") or "callers" in of or "3 prompts" in of:
-            return figure
-        each = self.sizes.new_tokens if name == "generate" else 1
-        whole, host = list[float](), list[float]()
-        for _ in range(self.sizes.repeats + self.sizes.warm):
-            with Passes(work[0]) as passes, torch.inference_mode():
-                start = time.process_time()
-                run()
-                whole.append(1e3 * (time.process_time() - start) / each)
-            host.append(whole[-1] - 1e3 * passes.seconds / each)
-        found = [statistics.median(some[self.sizes.warm :]) for some in (whole, host)]
-        of += ", a token" if each > 1 else ""
-        self.rows.append(f"| {name}, {of} | {found[0]:.2f} | {found[1]:.2f} |")
-        return figure
-
-
 def rates() -> tuple[float, float]:
     """Measure products a second of a large matrix in bfloat16, and bytes read a second."""
     one = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
@@ -786,14 +591,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--seconds", type=float, default=520.0)
     parser.add_argument("--rehearse", action="store_true")
-    parser.add_argument("--arithmetic", action="store_true")
-    parser.add_argument("--host", action="store_true")
-    parser.add_argument("--rows", type=Path, default=None)
     args = parser.parse_args()
-    if args.arithmetic or args.host:
-        for line in (Arithmetic() if args.arithmetic else Host(args.rows)).table():
-            print(line, flush=True)
-        return
     if not args.rehearse and not torch.cuda.is_available():
         sys.exit("no CUDA device: unmeasured")
     started = time.monotonic()

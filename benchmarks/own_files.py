@@ -14,7 +14,7 @@ Markdown as its title, and of all chunks of the project (for every second questi
 two other projects) the 25 first by fusion of MiniLM and BM25. The lists are kept in FOLDER.
 
 The questions were written before anything was measured. By those of `choose` defects were found and
-weights were set, by those of `report` nothing was. Counted is how many answers are left in what a
+weights were set, by those of `report` nothing was. Measured is whether the answer is left in what a
 prompt shows, within the budget; lists without the answer are left out and named. Static vectors are
 a way where `wordllama` is installed; `--alone` leaves the rivals out, which is fast. `--show`
 prints what is kept at the second budget, to be looked at.
@@ -29,7 +29,6 @@ from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,7 +42,7 @@ from fitrag_integrations import rerank
 from fitrag_integrations.core.jsonl import dump, read_jsonl
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.ranking import reciprocal_rank
-from fitrag_integrations.evaluation.table import paired_interval
+from fitrag_integrations.evaluation.table import Measured, Table
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.models.bundled import BundledScorer
@@ -60,7 +59,6 @@ OURS = "ours"
 FUSION = 60  # the constant of reciprocal rank fusion (Cormack et al., 2009)
 DEPTH = 25
 Near: TypeAlias = Callable[[str, Sequence[str]], Any]
-Table: TypeAlias = dict[str, dict[tuple[str, int], list[float]]]
 
 
 class Asked(NamedTuple):
@@ -91,8 +89,7 @@ def main() -> None:
     vectors, scorer = Vectors(Encoder.embedded()), Scores(BundledScorer(args.dtype))
     near = {} if args.alone else {"MiniLM": vectors.near, **static()}
     found = packages(args, vectors) if args.set == "packages" else written(args, vectors)
-    kept: Table = defaultdict(lambda: defaultdict(list))
-    ranks: dict[str, list[float]] = defaultdict(list)
+    kept, ranks = list[Measured](), list[Measured]()
     missed, unanswered, shown = [], 0, 0
     for asked in found:
         row = asked.row
@@ -102,24 +99,25 @@ def main() -> None:
         if not any(asked.right(titled(one)) for one in asked.passages):
             missed.append(f"{row['file']}: {row['question']}")
             continue
-        for name, order in orders(asked, near, scorer).items():
-            ranks[name].append(reciprocal_rank([asked.right(titled(one)) for one in order]))
+        name = f"{row['file']}: {row['question']}"
+        for system, order in orders(asked, near, scorer).items():
+            rank = reciprocal_rank([asked.right(titled(one)) for one in order])
+            ranks.append(Measured(name, {"MRR": rank}, system))
+        found_by: dict[str, dict[str, float]] = defaultdict(dict)
         for budget in args.budgets:
             for way, excerpts in ways(asked, budget, near, scorer).items():
                 text = render_excerpts(excerpts)
                 assert approximate_tokens(text) <= budget, (way, text)
                 right = asked.right(text)
-                for kind in (row["kind"], "all"):
-                    kept[kind][way, budget].append(float(right))
+                found_by[way][f"kept at {budget} tokens"] = float(right)
                 if way == OURS and budget == args.budgets[1] and shown < args.show:
                     shown += 1
                     mark = "kept" if right else "lost"
                     print(f"--- {row['file']}, {mark}: {row['question']}\n{text}\n")
-    print(table(kept, args.budgets))
-    print("\n| order of the passages | MRR | ours less it |\n| --- | --- | --- |")
-    for name, values in ranks.items():
-        print(f"| {name} | {fmean(values):.3f} | {less(ranks[OURS], values)} |")
-    print(f"\n{unanswered} questions have no answer.\nNot retrieved: {'; '.join(missed) or 'none'}")
+        kept += [Measured(name, own, way, row["kind"]) for way, own in found_by.items()]
+    for title, rows in (("Answers kept, by kind", kept), ("Order of the passages", ranks)):
+        print(f"{Table(title, rows).text()}\n")
+    print(f"{unanswered} questions have no answer.\nNot retrieved: {'; '.join(missed) or 'none'}")
 
 
 def written(args: argparse.Namespace, vectors: Vectors) -> Iterator[Asked]:
@@ -274,29 +272,6 @@ def filled(excerpts: Sequence[Excerpt], budget: int) -> list[Excerpt]:
         if not kept or kept[-1].end < one.end or kept[-1].passage is not one.passage:
             break
     return kept
-
-
-def table(kept: Table, budgets: Sequence[int]) -> str:
-    """Return the counts in Markdown, and for all the difference to each other way."""
-    names = list(dict.fromkeys(way for way, _ in kept["all"]))
-    lines = ["| kind | tokens | " + " | ".join(names) + " |", "| --- " * (len(names) + 2) + "|"]
-    for kind, cells in kept.items():
-        for budget in budgets:
-            of = len(cells[OURS, budget])
-            counts = [f"{sum(cells[way, budget]):.0f}" for way in names]
-            lines.append(f"| {kind} ({of}) | {budget} | " + " | ".join(counts) + " |")
-    for budget in budgets:
-        cells = kept["all"]
-        for way in names[1:]:
-            difference = less(cells[OURS, budget], cells[way, budget])
-            lines.append(f"\n{budget} tokens, less {way}: {difference}")
-    return "\n".join(lines)
-
-
-def less(ours: Sequence[float], other: Sequence[float]) -> str:
-    """Return the mean difference with its paired interval."""
-    low, high = paired_interval(ours, other)
-    return f"{fmean(ours) - fmean(other):+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 if __name__ == "__main__":

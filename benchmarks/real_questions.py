@@ -3,15 +3,14 @@
     python benchmarks/real_questions.py [DATA] [MODEL...] [-n 10] [--half report] [--out FILE]
 
 DATA is the folder of shared sets (../shared/data). A MODEL is measured beside what ships:
-"float32", or the folder of a run of `scripts/student/train.py` or `fit.py`; beside a run,
+"float32", or the folder of a run of `scripts/student/fit.py` or of a training; beside a run,
 "./shipped" is what ships by the same code. A kind is a set: headings of FAQ pages, tables,
 meetings, chats, government and policy pages, papers, abstracts, Wikipedia. Its lists lie in two
 halves by project, page, table or meeting: `choose` picks models and settings, `report` is for
 figures alone. Prints for each kind MRR, recall@1, the calibration error of has_answer, and where
 the answer's words are known the fraction of lists that still hold it when .1 to .4 of the words are
-kept, the best sentences first; in brackets 95 % of bootstrap samples of the lists. "Prior" is the
-order by default, over lists in dense order. What FILE has is not measured again, so that a run goes
-on where it was stopped.
+kept, the best sentences first, each beside what ships. "Prior" is the order by default, over lists
+in dense order. What FILE has is not measured again, so that a run goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -36,9 +34,8 @@ from worth_rows import Vectors, titled
 
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.outcomes import calibration_error
 from fitrag_integrations.evaluation.ranking import recall_at, reciprocal_rank
-from fitrag_integrations.evaluation.table import paired_interval
+from fitrag_integrations.evaluation.table import Measured, Table
 from fitrag_integrations.methods.fitrag.ranking import ranked
 from fitrag_integrations.models.bundled import DTYPES, BundledScorer
 from fitrag_integrations.models.encoder.items import of_logits
@@ -57,6 +54,7 @@ LISTED = (
 TRAINING = {"faq_docs", "meetings_qmsum", "tables_tatqa"}  # MIT, BSD, Apache, ISC, CC BY
 READ = ("clapnq_dev", "qed_dev", "quoref", "timeqa_human")
 FRACTIONS = (0.1, 0.2, 0.3, 0.4)
+SHORTENED = ("dense order, cut", "sentence cosine", "sentence BM25")
 OURS, PRIOR = "shipped", ", prior"
 WORDS, DEPTH, LEAST = 150, 14, 6  # of a stretch of a paper; of a list
 GENERAL = {"", "scene", "chat"}  # titles that name no page
@@ -95,7 +93,7 @@ def main() -> None:
             own[model] = known[model, one.name]
         found.append({"list": one, "kind": one.kind, "gold": one.gold, **own})
         print(f"\r{at} of {len(rows)}", end="", file=sys.stderr, flush=True)
-    print("\n".join(page(found, list(scorers))))
+    print(Table(f"{len(found)} lists", [*measured(found, list(scorers))]).text())
 
 
 def drawn(data: Path, half: str, count: int, seed: int) -> list[Listed]:
@@ -269,8 +267,8 @@ def cheap(one: Listed, vectors: Vectors, shorten: Any) -> dict[str, Any]:
     return {
         "dense": near.tolist(),
         "BM25": [score(row.question, text) for text in texts],
-        "dense order, cut": kept(one, lambda _, f: shorten["dense order, cut"]([dense], f)),
-        **{way: kept(one, shorten[way]) for way in ("sentence cosine", "sentence BM25")},
+        SHORTENED[0]: kept(one, lambda _, f: shorten[SHORTENED[0]]([dense], f)),
+        **{way: kept(one, shorten[way]) for way in SHORTENED[1:]},
     }
 
 
@@ -282,77 +280,41 @@ def kept(one: Listed, way: Any) -> list[float]:
     return [float(each.answer) for (each,) in way([one.row], FRACTIONS)]
 
 
-def page(found: Sequence[dict[str, Any]], models: Sequence[str]) -> Iterator[str]:
-    """Return the tables in Markdown: a line for each kind and for all, and what each keeps."""
-    kinds = {"all": found} | {
-        kind: [each for each in found if each["kind"] == kind]
-        for kind in dict.fromkeys(each["kind"] for each in found)
-    }
-    orders = ("dense", "BM25", *models, *(f"{model}{PRIOR}" for model in models))
-    mean = f"mean of {len(kinds) - 1} kinds"
-    yield from ("", "MRR (recall@1)", "", line("kind", "lists", *orders))
-    yield line(*["---"] * (len(orders) + 2))
-    for kind, rows in kinds.items():
-        cells = [f"{fmean(mrr(rows, o)):.3f} ({fmean(mrr(rows, o, 1)):.3f})" for o in orders]
-        yield line(kind, str(len(rows)), *cells)
-    each = [[fmean(mrr(rows, o)) for k, rows in kinds.items() if k != "all"] for o in orders]
-    yield line(mean, "", *(f"{fmean(values):.3f}" for values in each))
-    for model in models:
-        others = [other for other in orders if other != model]
-        yield from ("", f"{model}: MRR less others', calibration error", "")
-        yield line("kind", *others, "calibration error", "says, of")
-        yield line(*["---"] * (len(others) + 3))
-        for kind, rows in kinds.items():
-            less = [gain(mrr(rows, model), mrr(rows, other)) for other in others]
-            pairs = [
-                (x[0], g) for r in rows for x, g in zip(r[model]["labels"], r["gold"], strict=True)
-            ]
-            chances, gold = map(list, zip(*pairs, strict=True))
-            says = f"{fmean(chances):.3f}, {fmean(gold):.3f}"
-            yield line(kind, *less, f"{calibration_error(chances, gold):.3f}", says)
-    shorten = ("dense order, cut", "sentence cosine", "sentence BM25", *models)
-    yield from ("", "Answers kept at " + ", ".join(map(str, FRACTIONS)), "")
-    yield line("kind", "lists", *shorten)
-    yield line(*["---"] * (len(shorten) + 2))
-    for kind, rows in kinds.items():
-        some = [r for r in rows if r["peers"]["sentence BM25"]]
-        if some:
-            flags = [
-                [r[w]["kept"] if w in models else r["peers"][w] for r in some] for w in shorten
-            ]
-            cells = [" ".join(f"{x:.3f}" for x in np.mean(each, axis=0)) for each in flags]
-            yield line(kind, str(len(some)), *cells)
+def measured(found: Sequence[dict[str, Any]], models: Sequence[str]) -> Iterator[Measured]:
+    """Yield what each order and each way to shorten is worth, list by list."""
+    for each in found:
+
+        def ranks(system: str, each: dict[str, Any] = each) -> dict[str, Any]:
+            gold = [each["gold"][i] for i in order(each, system)]
+            return {"MRR": reciprocal_rank(gold), "recall@1": recall_at(gold, 1)}
+
+        own = {model: ranks(model) | left(each[model]["kept"]) for model in models}
+        for model, values in own.items():
+            said = [has_answer for has_answer, _ in each[model]["labels"]]
+            values["calibration error"] = list(zip(said, each["gold"], strict=True))
+        own |= {other: ranks(other) for other in (*(m + PRIOR for m in models), "dense", "BM25")}
+        own |= {way: left(each["peers"][way]) for way in SHORTENED}
+        for system, values in own.items():
+            yield Measured(each["list"].name, values, system, each["kind"])
 
 
-def mrr(rows: Sequence[dict[str, Any]], order: str, first: int = 0) -> list[float]:
-    """Return each list's reciprocal rank, or its recall among the `first`."""
-    values = []
-    for row in rows:
-        own = row["peers"].get(order)
-        if own is None:
-            both = row[order.removesuffix(PRIOR)]["labels"]
-            own = [BiLabelScore(*labels).relevance(DEFAULTS.weight) for labels in both]
-        places = np.argsort([-x for x in own], kind="stable").tolist()
-        if order.endswith(PRIOR):
-            given = np.argsort([-x for x in row["peers"]["dense"]], kind="stable").tolist()
-            passages = row["list"].row.passages
-            wholes = [Excerpt.whole(passages[i], score=own[i]) for i in given]
-            best = ranked(row["list"].row.question, wholes, DEFAULTS.prior)
-            places = [int(one.passage.id) for one in best]
-        ordered = [row["gold"][i] for i in places]
-        values.append(recall_at(ordered, first) if first else reciprocal_rank(ordered))
-    return values
+def left(flags: Sequence[float]) -> dict[str, float]:
+    """Name whether the answer is left at each fraction; nothing where its words are unknown."""
+    return {f"kept at {part:g}": flag for part, flag in zip(FRACTIONS, flags, strict=False)}
 
 
-def gain(values: Sequence[float], others: Sequence[float]) -> str:
-    """Return the difference of two means, and where 95 % of bootstrap samples of it lie."""
-    low, high = paired_interval(values, others)
-    return f"{fmean(values) - fmean(others):+.3f} [{low:+.3f}, {high:+.3f}]"
-
-
-def line(*cells: str) -> str:
-    """Return a line of a table."""
-    return f"| {' | '.join(cells)} |"
+def order(each: dict[str, Any], system: str) -> list[int]:
+    """Return the places of a list's passages, best first, in an order."""
+    scores = each["peers"].get(system)
+    if scores is None:
+        labels = each[system.removesuffix(PRIOR)]["labels"]
+        scores = [BiLabelScore(*both).relevance(DEFAULTS.weight) for both in labels]
+    if not system.endswith(PRIOR):
+        return np.argsort([-x for x in scores], kind="stable").tolist()  # type: ignore[no-any-return]
+    row = each["list"].row
+    given = np.argsort([-x for x in each["peers"]["dense"]], kind="stable").tolist()
+    wholes = [Excerpt.whole(row.passages[i], score=scores[i]) for i in given]
+    return [int(one.passage.id) for one in ranked(row.question, wholes, DEFAULTS.prior)]
 
 
 if __name__ == "__main__":

@@ -81,16 +81,16 @@ VERBS = {
     "label necessity": Home("label.known:LabelNecessity", "Label drafts by the answers in them."),
     "label claims": Home("label.known:LabelClaims", "Split answers into claims."),
     "calibrate reader": Home(
-        "calibrate.gate:CalibrateReader", "Fit the reader's threshold of no answer."
+        "calibrate:CalibrateReader", "Fit the reader's threshold of no answer."
     ),
-    "calibrate gate": Home("calibrate.gate:CalibrateGate", "Fit the threshold of a gate."),
+    "calibrate gate": Home("calibrate:CalibrateGate", "Fit the threshold of a gate."),
     "calibrate scores": Home(
-        "calibrate.passages:CalibrateScores",
+        "calibrate:CalibrateScores",
         "Fit a correction of the scorer's probabilities.",
         TORCH,
     ),
     "calibrate evaluator": Home(
-        "calibrate.passages:CalibrateEvaluator",
+        "calibrate:CalibrateEvaluator",
         "Fit the thresholds of the evaluator's actions.",
         TORCH,
     ),

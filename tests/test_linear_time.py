@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from fitrag_integrations import text
-from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.core.show import shortened, visible
+from fitrag_integrations.core.show import escaped, marked, shortened, visible
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, exact_match, token_f1
 from fitrag_integrations.evaluation.judging import chosen

@@ -26,7 +26,7 @@ from typing import (
     get_type_hints,
 )
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 T = TypeVar("T")
 Check: TypeAlias = Callable[[str, Any], object]
@@ -80,8 +80,9 @@ def check_whole(field: str, value: Any, *, low: int, high: int | None = None) ->
 
 def check_label(field: str, value: object) -> int:
     """Require 0 or 1, booleans among them."""
-    if value is None or isinstance(value, str) or value not in (0, 1):
-        raise InputError.of(field, given=value, allowed="0 or 1")
+    refuse_if(
+        value is None or isinstance(value, str) or value not in (0, 1), field, value, "0 or 1"
+    )
     return int(value == 1)
 
 
@@ -112,8 +113,8 @@ def check_many(field: str, values: object, kind: type[T]) -> tuple[T, ...]:
 
 def check_callable(field: str, value: object) -> object:
     """Require a callable, or None."""
-    if value is not None and (isinstance(value, type) or not callable(value)):
-        raise InputError.of(field, given=value, allowed="a callable")
+    wrong = isinstance(value, type) or not callable(value)
+    refuse_if(value is not None and wrong, field, value, "a callable")
     return value
 
 

@@ -23,11 +23,7 @@ def require_extra(module: str, *, extra: str, feature: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        package = module.partition(".")[0]
-        raise MissingExtraError(
-            f'{package} is needed for {feature}: pip install "fitrag-integrations[{extra}]"',
-            name=error.name,
-        ) from error
+        raise _missing({extra: module.partition(".")[0]}, feature, error.name) from error
 
 
 SEARCH = {"faiss": "faiss", "offline": "torch"}
@@ -38,12 +34,7 @@ def require_extras(needs: Mapping[str, str], *, feature: str) -> None:
     """Raise `MissingExtraError` that names all missing extras; `needs` has a module of each."""
     missing = {extra: module for extra, module in needs.items() if not installed(module)}
     if missing:
-        names = " and ".join(missing.values())
-        verb, extras = "is" if len(missing) == 1 else "are", ",".join(missing)
-        raise MissingExtraError(
-            f'{names} {verb} needed for {feature}: pip install "fitrag-integrations[{extras}]"',
-            name=next(iter(missing.values())),
-        )
+        raise _missing(missing, feature, next(iter(missing.values())))
 
 
 def torch_needed(error: ModuleNotFoundError, feature: str) -> Exception:
@@ -52,8 +43,14 @@ def torch_needed(error: ModuleNotFoundError, feature: str) -> Exception:
     """
     if error.name not in ("torch", "transformers", "peft"):
         return error
-    wording = f'{error.name} is needed for {feature}: pip install "fitrag-integrations[torch]"'
-    return MissingExtraError(wording, name=error.name)
+    return _missing({"torch": error.name}, feature, error.name)
+
+
+def _missing(missing: Mapping[str, str], feature: str, name: str) -> MissingExtraError:
+    """Return the error for extras that are missing, each with the package that it brings."""
+    names, verb = " and ".join(missing.values()), "is" if len(missing) == 1 else "are"
+    install = f'pip install "fitrag-integrations[{",".join(missing)}]"'
+    return MissingExtraError(f"{names} {verb} needed for {feature}: {install}", name=name)
 
 
 def lazy_names(

@@ -160,12 +160,9 @@ def storage_error(
         known = error.needed is not None or needed is None
         return error if known else StorageError.of(error.reason, path or error.path, needed)
     code = error.errno if isinstance(error, OSError) else None
-    if code is not None:
-        reason = os.strerror(code) if code in DISK_ERRORS else ""
-        path = path or (error.filename if isinstance(error, OSError) else None)
-    else:
-        words = str(error)
-        reason = next((said for said in map(os.strerror, DISK_ERRORS) if said in words), "")
+    words = str(error) if code is None else os.strerror(code)
+    reason = next((said for said in map(os.strerror, DISK_ERRORS) if said in words), "")
+    path = path or getattr(error, "filename", None)
     return StorageError.of(reason, path, needed) if reason else None
 
 

@@ -1,27 +1,18 @@
-"""Compute the cost of answers: in money, and of a slim proxy relative to its large model.
-
-`Prices` turn tokens and queries into an amount. The rest is SlimPLM's (section 4.6, Table 4), in
-tokens of the large model: a token that a small model writes counts as `ratio` of one. The paper
-counts a token of a 7B model as a tenth of a 70B model's token, and counts only generated tokens.
-"""
+"""Count what a question costs, in calls and tokens, and compute its price."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypeAlias
 
 from fitrag_integrations.core.checks import Checked, check_number, trait
-from fitrag_integrations.core.record import Record, Row
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.core.record import Record
 from fitrag_integrations.flow import Step
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.types import Passage
 
-RATIO = 0.1
-SLIM = ("proxy", "rewrite", "judge")
 Price: TypeAlias = Annotated[float, partial(check_number, low=0.0)]
 
 
@@ -62,77 +53,6 @@ class Prices(Record, Checked):
             **{name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")},
             retriever_calls=counts.get("retriever_calls", 0.0),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CostAccount(Record):
-    """Row of Table 4: average tokens per question, in tokens of the large model.
-
-    Args:
-        chat: Tokens the large model itself writes.
-        proxy: Tokens of the heuristic answer.
-        rewrite: Tokens of the rewriting.
-        judge: Tokens of the judge.
-        rows: Number of questions, including known ones, which have nothing to rewrite.
-        ratio: Cost of a small model's token.
-    """
-
-    chat: float
-    proxy: float
-    rewrite: float
-    judge: float
-    rows: int
-    ratio: float = RATIO
-
-    @property
-    def total(self) -> float:
-        """Tokens that SlimPLM adds."""
-        return self.proxy + self.rewrite + self.judge
-
-    @property
-    def share(self) -> float | None:
-        """`total` as a fraction of `chat`; None if the large model writes nothing."""
-        return self.total / self.chat if self.chat else None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return every field, and `total` and `share`."""
-        return {**Record.to_dict(self), "total": self.total, "share": self.share}
-
-
-def cost_account(
-    contexts: Iterable[Context | Row],
-    chat: Sequence[float],
-    *,
-    ratio: float = RATIO,
-) -> CostAccount:
-    """Compute the mean number of tokens that each of SlimPLM's models wrote.
-
-    Args:
-        contexts: Contexts of `SlimPLM`, or their `details["tokens"]`.
-        chat: Tokens the large model wrote on each question.
-        ratio: Cost of a small model's token, in [0, 1].
-
-    Raises:
-        InputError: If the two differ in length or are empty.
-    """
-    rate = check_number("ratio", ratio, low=0.0, high=1.0)
-    written: dict[str, list[float]] = {name: [] for name in SLIM}
-    for each in contexts:
-        tokens = each.details.get("tokens", {}) if isinstance(each, Context) else each
-        if not isinstance(tokens, Mapping):
-            raise InputError.of("tokens", given=tokens, allowed="a mapping of counts")
-        for name, counts in written.items():  # a model that was not called wrote nothing
-            counts.append(check_number(name, tokens.get(name, 0), low=0.0))
-    rows = len(written[SLIM[0]])
-    refuse_if(
-        not rows or rows != len(chat),
-        "chat",
-        len(chat),
-        f"{rows} numbers, one per context and at least one",
-    )
-    spent = math.fsum(check_number("chat", count, low=0.0) for count in chat) / rows
-    slim = {name: rate * (math.fsum(counts) / rows) for name, counts in written.items()}
-    return CostAccount(chat=spent, **slim, rows=rows, ratio=rate)
 
 
 RETRIEVING = frozenset(("retrieve", "search"))

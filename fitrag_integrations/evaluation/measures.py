@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fitrag_integrations.core.checks import check_label, check_number, check_text
-from fitrag_integrations.core.record import Row
+from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.compression import KEPT, SHARE, THERE, Compressed, tokens_of
@@ -56,6 +56,27 @@ def answers(row: Row, prices: Prices | None = None) -> Values:
             refuse_if(name not in values, name, None, "a count, where prices are given")
         values[COST] = prices.of_counts(values)
     return values
+
+
+def slim_cost(row: Row, ratio: float = 0.1) -> Values:
+    """Count what SlimPLM adds to a question, in tokens of the large model (section 4.6, Table 4).
+
+    Only generated tokens count, as in the paper.
+
+    Args:
+        row: Row of `chat`, the tokens that the large model wrote, and `tokens`, those of the small
+            models as `details["tokens"]` of a context of `SlimPLM` has them.
+        ratio: Cost of a small model's token; the paper counts one of a 7B model as a tenth of a 70B
+            model's.
+    """
+    rate = check_number("ratio", ratio, low=0.0, high=1.0)
+    written = check_mapping("tokens", row.get("tokens", {}))
+    added = {  # a model that was not called wrote nothing
+        name: rate * check_number(name, written.get(name, 0), low=0.0)
+        for name in ("proxy", "rewrite", "judge")
+    }
+    chat = check_number("chat", row.get("chat"), low=0.0)
+    return {"chat": chat, **added, "added": sum(added.values())}
 
 
 def compressed(row: Compressed, count_tokens: TokenCounter = approximate_tokens) -> Values:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_label, check_number
-from fitrag_integrations.core.record import Record, Row
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.plots import Plot
 from fitrag_integrations.evaluation.ranking import auc
@@ -169,80 +169,40 @@ def calibration_error(scores: Sequence[float], labels: Sequence[int], *, bins: i
     return sum(map(abs, sums)) / len(scores) if scores else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class SweepPoint(Record):
-    """One threshold with its fraction of retrieval and its accuracy, both in [0, 1]."""
-
-    threshold: float
-    share: float
-    accuracy: float
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep(Record):
-    """Curve of a gate, with the baselines that it is compared with.
-
-    ``points`` run from always retrieving to the minimum of retrieval, one for each threshold that
-    changes a decision. ``never``, ``always`` and ``oracle`` are accuracies, None for rows without
-    ``right_with``: the accuracy of a point is then that of the gate about ``known``.
-    """
-
-    _nested: ClassVar = {"points": SweepPoint}
-
-    points: tuple[SweepPoint, ...]
-    rows: int
-    never: float | None = None
-    always: float | None = None
-    oracle: float | None = None
-    area: float | None = None
-
-    @classmethod
-    def of(cls, rows: Rows) -> Sweep:
-        """Compute the sweep over labeled rows, as ``choose_threshold`` takes them.
-
-        ``area`` measures how well the gate orders the questions, at all thresholds: the area
-        between its curve and the straight line from never to always, divided by the same area for
-        the oracle's order. It is 1 for the oracle, 0 for a random gate, and negative for a worse
-        one. The curve joins its points by straight lines over fractions from 0 to 1. The oracle
-        retrieves first for questions that only retrieval answers, then for those where it makes no
-        difference, and last for those that are right only without retrieval. ``area`` is None if
-        retrieval changes no answer, or all in the same way.
-        """
-        outcomes = Outcomes.of(rows)
-        curve = Curve.of(outcomes)
-        columns = (curve.thresholds, curve.share, curve.accuracy)
-        points = tuple(SweepPoint(*map(float, row)) for row in zip(*columns, strict=True))
-        if outcomes.right_with is None:
-            return cls(points, len(outcomes))
-        return cls(
-            points,
-            len(outcomes),
-            float(np.mean(outcomes.without)),
-            float(np.mean(outcomes.right_with)),
-            float(np.mean(np.maximum(outcomes.without, outcomes.right_with))),
-            area(outcomes, curve),
-        )
-
-
 def sweep_plot(outcomes: Outcomes, threshold: float) -> Plot:
     """Build the plot of the sweep (IK, Figure 1), with the threshold in use marked."""
-    sweep = Sweep.of(outcomes)
-    levels = {"no retrieval": sweep.never, "always": sweep.always, "oracle": sweep.oracle}
-    used = outcomes.share(threshold), outcomes.accuracy(threshold)
+    curve, levels = Curve.of(outcomes), dict[str, float]()
+    if outcomes.right_with is not None:
+        lines = {
+            "no retrieval": outcomes.without,
+            "always": outcomes.right_with,
+            "oracle": np.maximum(outcomes.without, outcomes.right_with),
+        }
+        levels = {name: float(np.mean(right)) for name, right in lines.items()}
+    points = zip(curve.share.tolist(), curve.accuracy.tolist(), strict=True)
     return Plot(
         "sweep",
         "share of questions retrieved for",
         "accuracy",
-        {"gate": [[point.share, point.accuracy] for point in sweep.points]},
-        {name: value for name, value in levels.items() if value is not None},
-        {f"threshold {threshold:g}": used},
+        {"gate": [list(point) for point in points]},
+        levels,
+        {f"threshold {threshold:g}": (outcomes.share(threshold), outcomes.accuracy(threshold))},
     )
 
 
-def area(outcomes: Outcomes, curve: Curve | None = None) -> float | None:
-    """Compute ``Sweep.area`` alone; ``curve`` saves computing it again."""
-    drops, without = outcomes.drops, float(np.mean(outcomes.without))
-    curve = Curve.of(outcomes) if curve is None else curve
+def area(outcomes: Outcomes) -> float | None:
+    """Measure how well a gate orders the questions, at all thresholds.
+
+    It is the area between the gate's curve and the straight line from never to always retrieving,
+    divided by the same area for the oracle's order: 1 for the oracle, 0 for a random gate, and
+    negative for a worse one. The curve joins its points by straight lines over fractions from 0 to
+    1. The oracle retrieves first for questions that only retrieval answers, then for those where it
+    makes no difference, and last for those that are right only without retrieval.
+
+    Returns:
+        The area; None if retrieval changes no answer, or all in the same way.
+    """
+    drops, without, curve = outcomes.drops, float(np.mean(outcomes.without)), Curve.of(outcomes)
     helped, hurt = float(np.mean(drops > 0)), float(np.mean(drops < 0))
     room = (helped * (1 - helped) + hurt * (1 - hurt)) / 2  # the oracle's area less the line's
     if not room:

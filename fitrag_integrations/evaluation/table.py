@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.extras import installed, require_extra
 from fitrag_integrations.core.files import write_whole
-from fitrag_integrations.core.html import escaped, folded, table
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.core.record import Row, plain
-from fitrag_integrations.core.show import shortened, visible
+from fitrag_integrations.core.show import escaped, folded, shortened, table, visible
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.outcomes import (
     Curve,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from fitrag_integrations.errors import InputError, RefusedError
+from fitrag_integrations.errors import RefusedError, refuse_if
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -60,11 +60,9 @@ class Port(Generic[Q, A]):
         """
         if acall is None and iscoroutinefunction(call):
             call, acall = None, call
-        for given in (call, acall):
-            if given is not None and not callable(given):
-                raise InputError.of(f"port {name!r}", given=given, allowed="a callable")
-        if call is None and acall is None:
-            raise InputError.of(f"port {name!r}", given=None, allowed="a callable")
+        given = [one for one in (call, acall) if one is not None]
+        wrong = next((one for one in given if not callable(one)), None)
+        refuse_if(not given or wrong is not None, f"port {name!r}", wrong, "a callable")
         asked = acall if call is None else call
         return cls(name, call, acall, owner=owner or getattr(asked, "__self__", asked))
 

@@ -22,7 +22,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -34,24 +34,20 @@ from fitrag_integrations.flow.trace import Step, Traced
 __all__ = ["Ask", "Flow", "Port", "Step", "Traced", "arun", "arun_many", "run", "run_many"]
 
 R = TypeVar("R")
-T = TypeVar("T")
 Reply: TypeAlias = tuple[Answers, float]  # and seconds
 OnStep: TypeAlias = Callable[[int, Step], None]
 
 
 class Rounds(Generic[R]):
-    """Rounds of several flows in lock step, advanced from any thread, one thread at a time.
+    """Rounds of flows in lock step, advanced from any thread, one thread at a time.
 
-    Closing never waits: the flows are closed at once or, if a thread is running one of them, by
-    that thread as soon as it is done. If a ``context`` is given, all of every flow's code runs in
-    it.
+    All code of the flows runs in one copy of the context. Closing never waits: the flows are closed
+    at once or, if a thread is running one of them, by that thread as soon as it is done.
     """
 
-    def __init__(
-        self, flows: Sequence[Flow[R]], on_step: OnStep | None, context: Context | None = None
-    ) -> None:
+    def __init__(self, flows: Sequence[Flow[R]], on_step: OnStep | None) -> None:
         self._rounds = lock_step(flows, on_step)
-        self._context = context
+        self.context = copy_context()
         self._working = Lock()
         self._closed = False
         self.traces: list[Traced[R]] = []
@@ -64,29 +60,23 @@ class Rounds(Generic[R]):
         """
         try:
             with self._working:
-                return self._within(self._rounds.send, replies)
+                return self.context.run(self._rounds.send, replies)
         except StopIteration as done:
             self.traces = done.value or []
             return None
         finally:
             if self._closed:
-                self._close_unless_working()
+                self.close()
 
     def close(self) -> None:
         """Close all flows; flows that have ended are not changed."""
         self._closed = True
-        self._close_unless_working()
-
-    def _close_unless_working(self) -> None:
         # Whoever holds the lock looks at _closed after letting it go, so one of the two closes.
         if self._working.acquire(blocking=False):
             try:
-                self._within(self._rounds.close)
+                self.context.run(self._rounds.close)
             finally:
                 self._working.release()
-
-    def _within(self, call: Callable[..., T], *arguments: object) -> T:
-        return call(*arguments) if self._context is None else self._context.run(call, *arguments)
 
 
 def lock_step(
@@ -103,8 +93,8 @@ def lock_step(
             answered = yield from _round(asks)
             for i, ask in asks.items():
                 answers, seconds = answered[i]
-                steps[i].append(_step(ask, answers, seconds))
-                replies[i] = _reply(ask, answers)
+                replies[i] = reply = _reply(ask, answers)
+                steps[i].append(_step(ask, answers, reply, seconds))
                 if on_step is not None:
                     on_step(i, steps[i][-1])
     return [Traced(outcomes[i], tuple(steps[i])) for i in range(len(flows))]
@@ -144,9 +134,14 @@ def _round(
     answered: dict[int, Reply] = {}
     again: list[int] = []
     replies = (yield joined) or []
-    for members, reply in zip(groups.values(), replies, strict=True):
-        answered.update(_shared(members, asks, reply))
-        if isinstance(reply[0], Exception) and len(members) > 1:
+    for members, (answers, seconds) in zip(groups.values(), replies, strict=True):
+        at, total = 0, sum(len(asks[i].items) for i in members)
+        for i in members:  # to each its own answers, and its fraction of the seconds
+            count = len(asks[i].items)
+            mine = answers if isinstance(answers, Exception) else answers[at : at + count]
+            answered[i] = mine, seconds * count / total if total else 0.0
+            at += count
+        if isinstance(answers, Exception) and len(members) > 1:
             again.extend(members)
     if again:
         repeated = (yield [asks[i] for i in again]) or []
@@ -155,31 +150,15 @@ def _round(
     return answered
 
 
-def _shared(members: Sequence[int], asks: dict[int, Ask], reply: Reply) -> dict[int, Reply]:
-    """Split a joined reply into each member's answers and its fraction of the seconds."""
-    answers, seconds = reply
-    total = sum(len(asks[i].items) for i in members)
-    shares: dict[int, Reply] = {}
-    at = 0
-    for i in members:
-        count = len(asks[i].items)
-        mine = answers if isinstance(answers, Exception) else answers[at : at + count]
-        shares[i] = mine, seconds * count / total if total else 0.0
-        at += count
-    return shares
-
-
-def _step(ask: Ask, answers: list[object] | Exception, seconds: float) -> Step:
-    name, items = ask.port.name, tuple(ask.items)
-    if isinstance(answers, Exception):
-        return Step(name, items, (), seconds, None, describe_error(answers))
+def _step(ask: Ask, answers: Answers, reply: Answers, seconds: float) -> Step:
+    """Record a call: what it answered, and the error that the flow receives of it."""
+    got = () if isinstance(answers, Exception) else tuple(answers)
+    error = describe_error(reply) if isinstance(reply, Exception) else None
     tokens = None
-    if ask.port.tokens is not None:
+    if ask.port.tokens is not None and got:
         with contextlib.suppress(Exception):  # a miscount must not cost the answer
-            tokens = int(ask.port.tokens(items, answers))
-    failed = _reply(ask, answers)
-    error = describe_error(failed) if isinstance(failed, Exception) else None
-    return Step(name, items, tuple(answers), seconds, tokens, error)
+            tokens = int(ask.port.tokens(ask.items, got))
+    return Step(ask.port.name, tuple(ask.items), got, seconds, tokens, error)
 
 
 def _reply(ask: Ask, answers: Answers) -> Answers:
@@ -222,11 +201,15 @@ def run_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list
     Returns:
         One trace per flow, in the order of the flows.
     """
-    with contextlib.closing(Rounds(_checked(flows), on_step)) as rounds:
-        replies: list[Reply] | None = None
-        while (joined := rounds.advance(replies)) is not None:
+    replies: list[Reply] | None = None
+    with contextlib.closing(lock_step(_checked(flows), on_step)) as rounds:
+        while True:
+            try:
+                joined = rounds.send(replies)
+            except StopIteration as done:
+                traces: list[Traced[R]] = done.value
+                return traces
             replies = [_answer(ask) for ask in joined]
-        return rounds.traces
 
 
 async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list[Traced[R]]:
@@ -248,12 +231,14 @@ async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) 
     Returns:
         One trace per flow, in the order of the flows.
     """
-    context = copy_context()
-    with contextlib.closing(Rounds(_checked(flows), on_step, context)) as rounds:
+    with contextlib.closing(Rounds(_checked(flows), on_step)) as rounds:
         replies: list[Reply] | None = None
         while (joined := await asyncio.to_thread(rounds.advance, replies)) is not None:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_aanswer(ask), context=context.copy()) for ask in joined]
+                tasks = [
+                    group.create_task(_aanswer(ask), context=rounds.context.copy())
+                    for ask in joined
+                ]
             replies = [task.result() for task in tasks]
         return rounds.traces
 

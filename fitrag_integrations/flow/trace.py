@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from fitrag_integrations.core.html import Html, card, table
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.core.show import Visible, lines_html, shortened
+from fitrag_integrations.core.show import Html, Visible, card, lines_html, shortened, table
 from fitrag_integrations.types import BiLabelScore, Context
 from fitrag_integrations.values.context import explained_lines
 from fitrag_integrations.values.prompt import cut_note
@@ -120,8 +119,17 @@ class Traced(Visible, Generic[R]):
 
     def _repr_html_(self) -> str:
         """Show the steps and the outcome in a notebook; every text is escaped."""
-        numbered = enumerate(self.steps, start=1)
-        rows = [(n, step.port, *_counted(step), _back(step)) for n, step in numbered]
+        rows = [
+            (
+                number,
+                step.port,
+                step.count,
+                f"{1000 * step.seconds:.1f}",
+                "" if step.tokens is None else step.tokens,
+                _back(step),
+            )
+            for number, step in enumerate(self.steps, start=1)
+        ]
         asked = table(("", "port", "asked", "ms", "tokens", "came back"), rows)
         shown = getattr(self.outcome, "_repr_html_", None)
         end = Html(shown()) if callable(shown) else lines_html(_outcome_lines(self.outcome))
@@ -144,11 +152,6 @@ class Explained(Protocol):
     @property
     def question(self) -> str: ...
     def trace_lines(self, *, dropped: bool = False) -> Iterable[str]: ...
-
-
-def _counted(step: Step) -> tuple[str, ...]:
-    tokens = "" if step.tokens is None else str(step.tokens)
-    return str(len(step.items)), f"{1000 * step.seconds:.1f}", tokens
 
 
 def _back(step: Step) -> str:

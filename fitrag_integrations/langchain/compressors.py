@@ -37,13 +37,13 @@ from fitrag_integrations.langchain.base.runnable import (
 )
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.refiner import Refiner
-from fitrag_integrations.methods.explaining import Compression, Step, explained
+from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
 from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.methods.metadata import own_noted
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.cleaning import has_text
-from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.types import Context
 from fitrag_integrations.values.score import labels_of
 
 
@@ -53,14 +53,6 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
     title_keys: Sequence[str] | None = None
     """Metadata keys whose values are read as a document's title, in this order; None are those of
     `TITLE_KEYS`."""
-
-    def flow(self, query: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the excerpts of ``passages`` kept for ``query``."""
-        return own_noted((yield from self.step().context(query, passages)))
-
-    def step(self) -> Step:
-        """Return the step, built with the current options."""
-        return cast(Step, self.built())
 
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
         """Run on `query`, and return what was kept and dropped, with the reasons.
@@ -75,7 +67,7 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
 
     def _explained(self, documents: Sequence[Document], query: str) -> Flow[Compression]:
         passages = to_passages(documents, self.title_keys)
-        return explained(self.step(), check_text("query", query, blank=False), passages)
+        return explained(self.built(), check_text("query", query, blank=False), passages)
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -118,7 +110,7 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
         configs: Sequence[RunnableConfig],
         **options: object,
     ) -> list[Flow[Context]]:
-        """Return one flow per input."""
+        """Return one flow per input of ``inputs``; ``configs`` and ``options`` are not used."""
         return list(map(self._flow, inputs))
 
     def result(self, traced: Traced[Context]) -> object:
@@ -128,7 +120,8 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
     def _flow(self, given: dict[str, object]) -> Flow[Context]:
         passages = documents_of(given, self.compressor.title_keys)
         others = {name: value for name, value in given.items() if name != "documents"}
-        return (yield from self.compressor.flow(question_of(others), passages))
+        context = yield from self.compressor.built().context(question_of(others), passages)
+        return own_noted(context)
 
 
 class BiLabelCrossEncoder(BaseCrossEncoder):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import field_validator
 
 from fitrag_integrations.flow import Flow, Traced
-from fitrag_integrations.langchain.base.conversation import Condensing, noted, standalone
+from fitrag_integrations.langchain.base.conversation import Condensing, standalone
 from fitrag_integrations.langchain.base.fields import (
     AnyMethod,
     AnyRunnable,
@@ -23,7 +24,7 @@ from fitrag_integrations.langchain.base.runnable import Source, StreamedRunnable
 from fitrag_integrations.langchain.prompts import as_template
 from fitrag_integrations.methods.answering import Answered, Answering, own_answer, read_port
 from fitrag_integrations.methods.compose.fitted import FromFitted
-from fitrag_integrations.ports import Ports
+from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context, Excerpt
 
 
@@ -156,26 +157,31 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         if self.llm is None or self.reader is not None:
             return (yield from self._reply(given, self._offer(), config))
         question, notes = yield from standalone(given, self.question_key, self.condense, config)
-        context = yield from self.method(question, self._offer().to(internal(config)))
-        context = noted(context, notes)
+        context = yield from self._noting(notes, self._offer(), config)(question, Ports())
         if answer := own_answer(context):
             return answer
         llm = Backend(runnable_of(self.llm), text_of)
         return Source(llm, context.prompt(as_template(self.template)), config)
 
     def _reply(self, given: object, offer: Offer, config: RunnableConfig) -> Flow[Any]:
-        """Run the method, whose calls are internal, and have the answer to its context written."""
+        """Run the method, and have the answer to its context written."""
         question, notes = yield from standalone(given, self.question_key, self.condense, config)
-        within = offer.to(internal(config))
+        method = self._noting(notes, offer, config)
         if self.llm is None and self.reader is None:
-            return noted((yield from self.method(question, within)), notes)
-
-        def method(asked: str, ports: Ports) -> Flow[Context]:
-            return noted((yield from self.method(asked, within)), notes)
-
+            return (yield from method(question, Ports()))
         template = as_template(self.template)
         answering = Answering(method, reader=self.reader, template=template)
         return (yield from answering(question, offer.to(config)))
+
+    def _noting(self, notes: Sequence[str], offer: Offer, config: RunnableConfig) -> Method:
+        """Return the method over ports whose calls are internal; its context begins with notes."""
+        within = offer.to(internal(config))
+
+        def method(question: str, _: Ports) -> Flow[Context]:
+            context: Context = yield from self.method(question, within)
+            return replace(context, notes=(*notes, *context.notes))
+
+        return method
 
     def _offer(self) -> Offer:
         return Offer.of(self.retriever, self.search, self.llm)

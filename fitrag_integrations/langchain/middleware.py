@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 
 from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.langchain.routers import RetrievalGate
 from fitrag_integrations.methods.compose.fitted import FromFitted
 
@@ -190,11 +190,10 @@ def _known(state: Any) -> bool:
     return decision is not None and not decision["retrieve"]
 
 
-def _names(tools: object) -> frozenset[str]:
+def _names(tools: Any) -> frozenset[str]:
     given = [tools] if isinstance(tools, str | BaseTool) else tools
     allowed = "the names of retrieval tools, or the tools"
-    if not isinstance(given, Iterable):
-        raise InputError.of("tools", given=tools, allowed=allowed)
+    refuse_if(not isinstance(given, Iterable), "tools", tools, allowed)
     names = frozenset(map(_name, given))
     refuse_if(not names or "" in names, "tools", tools, allowed)
     return names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -75,11 +75,6 @@ class FitRagRetriever(FromFitted, ReducerOptions, MethodOverBase):
     """A `Recognizer`, called with the scores of all retrieved documents as in the paper; or a
     `Gate` or `Decider`, called before anything is retrieved: a question that is known is not
     retrieved for. None always retrieves."""
-
-    def method_now(self, **options: Any) -> Method:
-        """Return FIT-RAG with the current values of the fields."""
-        method = cast(FitRag, self.built())
-        return method if self.most(**options) is None else method.one_each
 
 
 class CorrectiveRetriever(FromFitted, Searching):
@@ -275,9 +270,9 @@ class MethodRetriever(FromFitted, Searching):
     """Method of this package or of your own: `method(question, ports)` returns the flow that ends
     in a context."""
 
-    def method_now(self, **options: object) -> Method:
-        """Return the method."""
-        return cast(Method, self.method)
+    def methods(self, configs: Sequence[RunnableConfig], **options: Any) -> list[Method]:
+        """Return the method, for each of ``configs``; ``options`` are not used."""
+        return [self.method] * len(configs)
 
 
 class CompressingRetriever(FlowRetriever):

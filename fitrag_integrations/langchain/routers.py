@@ -12,12 +12,18 @@ from pydantic import BaseModel, Field, model_validator
 
 from fitrag_integrations.core.checks import check_is, check_many, check_number, check_text
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
 from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, Finder, Kept, runnable_of
-from fitrag_integrations.langchain.base.models import check_model, is_language_model
-from fitrag_integrations.langchain.base.ports import Backend, internal, role_ports, text_of
+from fitrag_integrations.langchain.base.ports import (
+    Backend,
+    check_model,
+    internal,
+    is_language_model,
+    role_ports,
+    text_of,
+)
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import (
     DocumentsInput,
@@ -73,9 +79,9 @@ class GateFields(FromFitted, Condensing):
         Raises ``InputError`` if the gate is a language model.
         """
         asked = {**role_ports(self, ROLES, [RunnableConfig()])[0], **given}
-        if is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder):
-            allowed = "an object with a 'p_known' method; a language model goes in llm="
-            raise InputError.of("gate", given=self.gate, allowed=allowed)
+        is_model = is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder)
+        allowed = "an object with a 'p_known' method; a language model goes in llm="
+        refuse_if(is_model, "gate", self.gate, allowed)
         return super().settings(**asked)
 
 
@@ -241,8 +247,8 @@ class KnowledgeRouter(GateFields, Router):
 
     @model_validator(mode="after")
     def _check_known(self) -> Self:
-        if self.known is None and self.llm is None:
-            raise InputError.of("known", given=None, allowed="a Runnable, or give an llm")
+        unanswered = self.known is None and self.llm is None
+        refuse_if(unanswered, "known", None, "a Runnable, or give an llm")
         return self
 
     def _known(self, options: dict[str, object]) -> Backend:

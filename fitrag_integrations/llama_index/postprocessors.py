@@ -2,20 +2,231 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
+from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr
 from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.tools import FunctionTool
 
-from fitrag_integrations.core.show import name_of
+from fitrag_integrations.core.checks import check_is, check_keywords, check_text
+from fitrag_integrations.core.show import Named, name_of
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.llama_index.base.events import dispatcher
-from fitrag_integrations.llama_index.base.postprocessor import Model, Postprocessor
+from fitrag_integrations.errors import InputError, refuse_if, shown
+from fitrag_integrations.flow import Flow, Traced, arun, run
+from fitrag_integrations.llama_index.base.component import is_sync_only
+from fitrag_integrations.llama_index.base.convert import (
+    media_nodes,
+    noted,
+    passages_of,
+    piece_node,
+    whole_node,
+)
+from fitrag_integrations.llama_index.base.events import CompressionEvent, dispatcher
+from fitrag_integrations.llama_index.base.prompts import tool_of
+from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.refiner import Refiner
+from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
+from fitrag_integrations.methods.settings import Built, State, option_names, restored, saved
+from fitrag_integrations.types import Context
+
+Model: TypeAlias = Annotated[Any, Field(exclude=True)]
+"""A model or a function, which `to_dict` writes only if it is a bundled one."""
+
+
+class TextsArguments(BaseModel):
+    """Arguments of a postprocessor's tool."""
+
+    question: str = Field(description="The question, as the user asks it.")
+    documents: list[str] = Field(description="The texts to work on, best first.")
+
+
+class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
+    """Node postprocessor whose fields are the options of the step ``made``.
+
+    LlamaIndex's own pickling silently drops values that cannot be pickled. Here everything except
+    the callback manager is pickled, and a value that cannot be pickled raises an error.
+    """
+
+    title_keys: Sequence[str] | None = None
+    """Metadata keys whose values are read as a node's title, in this order; None are those that an
+    embedder reads."""
+    _state: State = PrivateAttr(default_factory=State)
+
+    def __init__(self, **options: Any) -> None:
+        check_keywords(type(self).__name__, options, type(self).model_fields)
+        options = {name: restored(name, value) for name, value in options.items()}
+        own = option_names(self.made)
+        self.made(**{name: value for name, value in options.items() if name in own})  # checks them
+        super().__init__(**options)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name of the component in serialized form."""
+        return cls.__name__
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the options in plain values, from which `from_dict` builds an equal component.
+
+        A bundled model is written as "embedded". Raises `InputError` for any other model and for
+        functions, which have no plain form.
+        """
+        values = super().to_dict(**kwargs)
+        for name, value in self._set().items():
+            if name not in values:
+                values[name] = saved(name, value)
+                if not isinstance(values[name], dict | str | bool | int | float):
+                    raise InputError(
+                        f"`{name}` cannot be written: only a bundled model has a name, and this is "
+                        f"{shown(value)}. Leave it out, and pass it again when you load the rest."
+                    )
+        return values
+
+    @property
+    def last_run(self) -> Traced[Context] | None:
+        """The trace of the last run of this object that ended, or None."""
+        return cast("Traced[Context] | None", self._state.traced)
+
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str = "Keep what matters in documents for a question.",
+    ) -> FunctionTool:
+        """Return a tool for agents that returns the numbered passages kept.
+
+        Args:
+            name: Name of the tool; None is that of the class.
+            description: When an agent is to call it.
+
+        Returns:
+            A tool whose ``raw_output`` is the list of nodes.
+        """
+
+        def nodes(documents: list[str]) -> list[NodeWithScore]:
+            return [NodeWithScore(node=TextNode(text=text)) for text in documents]
+
+        return tool_of(
+            self,
+            TextsArguments,
+            lambda question, documents: self.postprocess_nodes(
+                nodes(documents), query_str=question
+            ),
+            lambda question, documents: self.apostprocess_nodes(
+                nodes(documents), query_str=question
+            ),
+            name=name,
+            description=description,
+        )
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        flow = self._flow(nodes, query_bundle)
+        with self._reporting(nodes, query_bundle) as kept:
+            kept.extend(self._kept(nodes, run(flow)))
+        return kept
+
+    @dispatcher.span
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if is_sync_only(self, "_postprocess_nodes", Postprocessor):  # as the framework's own does
+            return await asyncio.to_thread(self._postprocess_nodes, nodes, query_bundle)
+        flow = self._flow(nodes, query_bundle)
+        with self._reporting(nodes, query_bundle) as kept:
+            kept.extend(self._kept(nodes, await arun(flow)))
+        return kept
+
+    def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
+        return noted(
+            self.built().context(question_of(query_bundle), passages_of(nodes, self.title_keys))
+        )
+
+    def _reporting(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
+    ) -> AbstractContextManager[list[NodeWithScore]]:
+        """Report a run around it; what it keeps is put into the list given out."""
+        return nullcontext([])
+
+    def _kept(self, nodes: list[NodeWithScore], traced: Traced[Context]) -> list[NodeWithScore]:
+        """Write what was kept, and behind it the media that nobody judged."""
+        self._state.traced, context = traced, traced.value
+        kept = [
+            whole_node(one, context.method)
+            if context.method == "rerank" and one.text == one.passage.text
+            else piece_node(one, context.method)
+            for one in context.excerpts
+        ]
+        if context.method != "rerank":
+            dispatcher.event(
+                CompressionEvent(
+                    nodes_in=len(nodes),
+                    nodes_out=len(kept),
+                    tokens_in=context.details.get("tokens_in", 0),
+                    tokens_out=context.details.get("tokens_out", 0),
+                )
+            )
+        return [*kept, *media_nodes(nodes, context, kept)]
+
+    def explain(
+        self,
+        nodes: list[NodeWithScore],
+        query_bundle: QueryBundle | None = None,
+        query_str: str | None = None,
+    ) -> Compression:
+        """Run on `nodes` for a query, and return what was kept and dropped, with the reasons.
+
+        The query is `query_bundle` or, as in `postprocess_nodes`, a text `query_str`. The
+        `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
+        """
+        return run(self._explained(nodes, query_bundle, query_str)).value
+
+    async def aexplain(
+        self,
+        nodes: list[NodeWithScore],
+        query_bundle: QueryBundle | None = None,
+        query_str: str | None = None,
+    ) -> Compression:
+        """Async version of `explain`, for `nodes` and `query_str`."""
+        return (await arun(self._explained(nodes, query_bundle, query_str))).value
+
+    def _explained(
+        self, nodes: list[NodeWithScore], bundle: QueryBundle | None, text: str | None
+    ) -> Flow[Compression]:
+        both = text is not None and bundle is not None
+        refuse_if(both, "`query_bundle` and `query_str` were both given: pass one of them")
+        asked = bundle if text is None else QueryBundle(check_text("query_str", text))
+        return explained(self.built(), question_of(asked), passages_of(nodes, self.title_keys))
+
+    def _set(self) -> dict[str, Any]:
+        """Return the options that are not the default."""
+        fields, own = type(self).model_fields, dict(self)
+        return {
+            name: own[name]
+            for name, spec in fields.items()
+            if name != "callback_manager" and own[name] != spec.default
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), **self._set()), ()
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in self._set().items():
+            yield name, value if type(self).model_fields[name].exclude is None else Named(value)
+
+
+def question_of(query_bundle: QueryBundle | None) -> str:
+    """Require a query with a visible character."""
+    refuse_if(query_bundle is None, "there is no question: pass `query_str` or `query_bundle`")
+    bundle = check_is("query_bundle", query_bundle, QueryBundle)
+    return check_text("query_str", bundle.query_str, blank=False)
 
 
 class RankingOptions(Postprocessor):

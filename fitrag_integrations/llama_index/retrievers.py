@@ -17,7 +17,7 @@ from fitrag_integrations.core.checks import can, check_many, check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import name_of
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage, web_node
 from fitrag_integrations.llama_index.base.ports import Caller, search_port
@@ -32,8 +32,8 @@ from fitrag_integrations.ports import Method, Missing, check_method
 from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import Encoder
 from fitrag_integrations.types import Context, Passage
+from fitrag_integrations.values.passage import made_id
 from fitrag_integrations.values.prompt import PromptTemplate
-from fitrag_integrations.values.search_results import made_id
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 
@@ -244,8 +244,8 @@ class FaissRetriever(FlowRetriever):
         verbose: bool = False,
     ) -> None:
         is_folder = isinstance(index, str | Path)
-        if not is_folder and not can(index, "search"):
-            raise InputError.of("index", given=index, allowed="a FaissIndex or the folder of one")
+        is_index = is_folder or can(index, "search")
+        refuse_if(not is_index, "index", index, "a FaissIndex or the folder of one")
         self._folder = str(index) if is_folder else None
         self._index = None if is_folder else index
         self.similarity_top_k = similarity_top_k

@@ -7,9 +7,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar
 
 from fitrag_integrations.core.checks import trait
-from fitrag_integrations.core.html import Html, card
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Html, card, lines_html, shortened
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.prompts import OneInstruction
 from fitrag_integrations.methods.writing import bare_reply
@@ -101,9 +100,8 @@ class Answering:
         if template is None and trait(ports.generate.owner, "is_chat", bool) is False:
             own = default_template(context)  # of which many are instructions
             template = own if own.one_line else OneInstruction()
-        shots = trait(ports.generate, "shots", tuple) or ()
         plain = context.prompt(template)
-        prompt = with_shots(plain, shots)
+        prompt = with_shots(plain, trait(ports.generate, "shots", tuple) or ())
         answer = own_answer(context)
         if answer or plain == context.details.get("asked"):  # which the method's notes tell of
             return Answered(answer, context, prompt)

@@ -18,9 +18,16 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 from fitrag_integrations.core.checks import Checked, check_many, check_text
-from fitrag_integrations.core.html import block, card, folded, marked
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.core.show import lines_html, shortened, visible
+from fitrag_integrations.core.show import (
+    block,
+    card,
+    folded,
+    lines_html,
+    marked,
+    shortened,
+    visible,
+)
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -166,8 +173,7 @@ class Cited(Record, Checked):
 
     def explain(self) -> str:
         """Return answer, citations, unknown numbers and uncited passages, one per line."""
-        cited = map(str, self.citations)
-        return "\n".join([f"answer: {self.answer}", *cited, *self._unresolved()])
+        return "\n".join([f"answer: {self.answer}", *map(str, self.citations), *self._unresolved()])
 
     def _unresolved(self) -> Iterator[str]:
         if self.unknown:
@@ -215,8 +221,7 @@ def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = F
             own, as in `Context.prompt`.
     """
     check_text("answer", answer)
-    given = shown.excerpts if isinstance(shown, Context) else shown
-    excerpts = check_many("shown", given, Excerpt)
+    excerpts = check_many("shown", shown.excerpts if isinstance(shown, Context) else shown, Excerpt)
     groups = by_number(excerpts)
     if by_source:
         sources = grouped(excerpts, lambda one: (origin_of(one.passage)[0], one.passage.title))
@@ -262,8 +267,7 @@ def _numbers(mark: str, shown: int) -> Iterator[int]:
     """Yield the numbers of a mark; of a range, its ends and those between that were `shown`."""
     for found in _RANGE.finditer(mark):
         low, high = sorted((int(found[1]), int(found[2] or found[1])))
-        between = range(max(low, 1), min(high, shown) + 1)
-        yield from dict.fromkeys((low, *between, high))
+        yield from dict.fromkeys((low, *range(max(low, 1), min(high, shown) + 1), high))
 
 
 def restored(

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Annotated, ClassVar, Protocol, Self
 
 from fitrag_integrations.core.checks import Checked, Strings, check_many
-from fitrag_integrations.core.html import Html, block, card, folded, marked
 from fitrag_integrations.core.record import Record, Row
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Html, block, card, folded, lines_html, marked, shortened
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Passage

@@ -253,8 +253,7 @@ class OneInstruction:
         """Render the prompt."""
         shown = context
         if "template" in context.details and context.draft:
-            document = Excerpt.whole(Passage("document", context.draft))
-            shown = Context(context.question, (document,))
+            shown = Context(context.question, (Excerpt.whole(Passage("document", context.draft)),))
         return (self.read if shown.excerpts else self.plain).render(shown)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.ports import model_name
@@ -20,31 +20,60 @@ BUNDLED: Mapping[str, object] = {
 """The bundled model that "embedded" names, by the option that takes it."""
 
 
+T = TypeVar("T")
+
+
 @dataclass(eq=False)
 class State:
-    """State of a component between its calls: its last run, and the method built from its options.
+    """State of a component between its calls: its last run, and what was made of its fields.
 
     Excluded from equality and pickling: all states are equal.
     """
 
     traced: Any = None
-    _built: tuple[Mapping[str, object], Any] = ({}, None)
-
-    def built(self, made: Any, options: Mapping[str, object]) -> Any:
-        """Return the object built from options; the previous one if the options are the same
-        objects.
-        """
-        before, method = self._built
-        if method is None or any(before.get(name, self) is not options[name] for name in options):
-            method = made(**options)
-            self._built = options, method
-        return method
+    made: dict[str, Any] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State)
 
     def __reduce__(self) -> tuple[object, ...]:
         return State, ()
+
+
+class Built:
+    """Mixin of components of pydantic whose fields are the options of a method or a step.
+
+    What is made of the fields is made once, and anew after a field was set.
+    """
+
+    made: ClassVar[Any] = None
+    """The dataclass of the method or step, or None."""
+    _state: State
+
+    def settings(self, **given: object) -> dict[str, Any]:
+        """Return the current options of `made`, replaced by those in ``given``."""
+        return {**{name: getattr(self, name) for name in option_names(self.made)}, **given}
+
+    def built(self) -> Any:
+        """Return the method or the step with the current options."""
+        return self._once("method", lambda: self.made(**self.settings()))
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what was made of the current fields under this name, or make it."""
+        made = self._state.made  # another after a field was set
+        if name not in made:
+            made[name] = make()
+        return cast(T, made[name])
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_"):
+            self._state.made = {}
+
+    def __copy__(self) -> Self:
+        copied = cast(Any, super()).__copy__()
+        copied._state = State()  # the copy may get other fields
+        return cast(Self, copied)
 
 
 def option_names(made: Any) -> list[str]:

@@ -186,8 +186,7 @@ class Rounds:
         draft: str | None = None,
     ) -> str:
         """Write a prompt with the passages given, or with those kept so far."""
-        shown = self.passages if passages is None else passages
-        excerpts = tuple(map(Excerpt.whole, shown))
+        excerpts = tuple(map(Excerpt.whole, self.passages if passages is None else passages))
         return Context(self.question, excerpts, draft=draft).prompt(template)
 
     def write(self, prompt: str, what: str = "answer", tokens: int = 0) -> Flow[str]:
@@ -206,7 +205,6 @@ class Rounds:
     ) -> Context:
         """Return the context: `excerpts`, or the passages whole, and the answer as its draft."""
         kept = tuple(map(Excerpt.whole, self.passages) if excerpts is None else excerpts)
-        answers = {"answers": True} if answer else {}
         return Context(
             self.question,
             kept,
@@ -215,7 +213,7 @@ class Rounds:
             draft=answer or None,
             notes=tuple(self.notes),
             method=self.name,
-            details={**(details or {}), **answers},
+            details={**(details or {}), **({"answers": True} if answer else {})},
             selection=self.selection.rows(kept),
         )
 

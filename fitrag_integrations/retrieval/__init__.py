@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.retrieval._encoding import TextEncoder, passage_text
     from fitrag_integrations.retrieval.corpus.documents import read_corpus
     from fitrag_integrations.retrieval.corpus.files import FileNote
-    from fitrag_integrations.retrieval.encoder import Encoder
+    from fitrag_integrations.retrieval.encoder import Encoder, TextEncoder, passage_text
     from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever
     from fitrag_integrations.retrieval.question_bank import QuestionBank
 
@@ -23,8 +22,8 @@ _MODULE_OF = {
     "FileNote": "corpus.files",
     "IndexRetriever": "index",
     "QuestionBank": "question_bank",
-    "TextEncoder": "_encoding",
-    "passage_text": "_encoding",
+    "TextEncoder": "encoder",
+    "passage_text": "encoder",
     "read_corpus": "corpus.documents",
 }
 

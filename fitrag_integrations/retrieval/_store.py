@@ -1,36 +1,65 @@
-"""Passages and their vectors in a FAISS index, exact or at half the size."""
+"""Passages and their vectors in a FAISS index, in memory and as a folder.
+
+A folder has the vectors, the passages, and a manifest that names both. The manifest is replaced
+last and in one step, and a save over an older index writes its files under names the old manifest
+does not use. So a save that is interrupted at any moment leaves either the old index or the new
+one, complete.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import struct
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_one
+from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.checks import check_one, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.record import plain, remade
+from fitrag_integrations.core.files import only_writer, read_file, replacing, sha256_of, write_whole
+from fitrag_integrations.core.record import check_mapping, plain, remade
 from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
-from fitrag_integrations.retrieval._encoding import Vectors
+from fitrag_integrations.models.runtime.sources import verify
+from fitrag_integrations.retrieval.encoder import Vectors
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Passage
 
 ON_BAD = ("raise", "skip")
 MOST_ON_GPU = 2048  # neighbours that FAISS finds there in one search
-Kind = Literal["flat", "fp16"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-MARKS: dict[Kind, bytes] = {"flat": b"IxFI", "fp16": b"IxSQ"}
+KINDS = ("flat", "fp16")  # exact, or at half the size
+BANK = "l2"  # of Euclidean distances
+MARKS = {"flat": b"IxFI", "fp16": b"IxSQ", BANK: b"IxF2"}
 """By what FAISS begins a file of each."""
+FORMAT = 1
+# How FAISS writes a flat index: its name, width and count, then other fields, and before the
+# numbers how many there are.
+_HEAD, _COUNT = struct.Struct("<4siq"), struct.Struct("<Q")
+_BEFORE = _HEAD.size + 8 + 8 + 1 + 4
+MANIFEST = "manifest.json"
+READINGS = 20  # of an index that others save anew meanwhile
+_NAMES = {
+    "index": ("index.faiss", "index.2.faiss"),
+    "passages": ("passages.jsonl", "passages.2.jsonl"),
+}
 
 
-def checked_kind(name: str) -> Kind:
-    """Return the kind of index of that name; raises `InputError` for an unknown name."""
-    for kind in KINDS:
-        if kind == name:
-            return kind
-    raise InputError.of("kind", given=name, allowed=", ".join(KINDS))
+def checked_kind(name: str) -> str:
+    """Return the kind of a `FaissIndex`; raises `InputError` for an unknown name."""
+    refuse_if(name not in KINDS, "kind", name, ", ".join(KINDS))
+    return name
+
+
+def metric_of(kind: str) -> str:
+    """Return the name of what is compared in an index of this kind."""
+    return "euclidean" if kind == BANK else "inner_product"
 
 
 def faiss() -> Any:
@@ -38,9 +67,11 @@ def faiss() -> Any:
     return require_extra("faiss", extra="faiss", feature="FaissIndex")
 
 
-def empty(kind: Kind, width: int) -> Any:
-    """Return an empty index of inner products."""
+def empty(kind: str, width: int) -> Any:
+    """Return an empty index."""
     home = faiss()
+    if kind == BANK:
+        return home.IndexFlatL2(width)
     if kind == "fp16":
         quantizer = home.ScalarQuantizer.QT_fp16
         return home.IndexScalarQuantizer(width, quantizer, home.METRIC_INNER_PRODUCT)
@@ -55,7 +86,7 @@ class Store:
         flat: Any,
         passages: Sequence[Passage] = (),
         *,
-        kind: Kind = "flat",
+        kind: str = "flat",
         turned: Mapping[str, str] | None = None,
     ) -> None:
         self.flat = flat
@@ -68,7 +99,7 @@ class Store:
         self._lock = threading.Lock()  # faiss moves its vectors when some are added
 
     @classmethod
-    def empty(cls, width: int, kind: Kind = "flat") -> Store:
+    def empty(cls, width: int, kind: str = "flat") -> Store:
         """Return a store without passages."""
         return cls(empty(kind, width), kind=kind)
 
@@ -130,7 +161,7 @@ def _scored(passage: Passage, score: float) -> Passage:
     return replace(passage, metadata={**passage.metadata, "retrieval_score": score})
 
 
-def on_gpu(flat: Any, kind: Kind) -> Any:
+def on_gpu(flat: Any, kind: str) -> Any:
     """Copy a flat index to a GPU if this build of FAISS supports it; else return it unchanged.
 
     Vectors stay in float32 as on the CPU, so scores are equal up to rounding.
@@ -186,3 +217,182 @@ def _fault(field: str, item: object, other: Passage | None) -> InputError | None
         allowed = "the text that is stored under this id, or another id"
         return InputError.of(named, given=item.text, allowed=allowed)
     return None
+
+
+def write(
+    folder: Path,
+    flat: Any,
+    passages: Sequence[Passage],
+    encoder: dict[str, object],
+    *,
+    kind: str = "flat",
+    turned: Mapping[str, str],
+    read_as: str = "",
+) -> str:
+    """Write an index, replacing an older one in one step; returns its `version`.
+
+    `encoder` has name, width and settings. `read_as` is the version of the index in this folder
+    that the passages came from. If another index has replaced it since, or another process is
+    writing, `InputError` is raised and nothing is written, because the other's additions would be
+    lost.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError.of("folder", given=str(folder), allowed="a folder, or a path not in use")
+    folder.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder):
+        if read_as and version(folder) not in ("", read_as):
+            allowed = "the index as it was read; load it anew, then add to it"
+            raise InputError.of("folder", given=f"{folder}, changed since", allowed=allowed)
+        used = set[str]()
+        with suppress(ModelLoadError):  # no index yet, or none that could be read
+            used = {file["name"] for file in read_manifest(folder, MARKS)["files"].values()}
+        files = {}
+        for part, choice in _NAMES.items():
+            name = next(name for name in choice if name not in used)
+            with replacing(folder / name) as beside:
+                if part == "index":
+                    faiss().write_index(flat, str(beside))
+                else:
+                    with beside.open("wb") as file:
+                        file.writelines(_line(passage.to_dict()) for passage in passages)
+                digest = sha256_of(beside)
+            files[part] = {"name": name, "sha256": digest}
+        manifest = {
+            "format": FORMAT,
+            "encoder": encoder,
+            "metric": metric_of(kind),
+            "kind": kind,
+            "count": len(passages),
+            "files": files,
+            "turned": turned,
+        }
+        write_whole(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        kept = {file["name"] for file in files.values()}
+        older = {name for names in _NAMES.values() for name in names} - kept
+        for left in (*map(folder.joinpath, older), *folder.glob(".fitrag-*.partial")):
+            left.unlink(missing_ok=True)
+        return version(folder)
+
+
+def version(folder: Path) -> str:
+    """Return an identifier of the saved index in a folder; empty without one."""
+    try:
+        return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def read(
+    folder: Path, *, mapped: bool = False, kinds: Sequence[str] = KINDS
+) -> tuple[Any, list[Passage], dict[str, Any], str]:
+    """Read an index and verify it; reads again if it is replaced meanwhile.
+
+    Args:
+        folder: Folder that `write` wrote.
+        mapped: Whether to map the vectors from disk instead of loading them.
+        kinds: Kinds of index that the caller reads.
+
+    Returns:
+        Its vectors, its passages, its manifest and its `version`.
+
+    Raises:
+        ChecksumError: If a file is not the one that was saved.
+        ModelLoadError: If a file is missing or was not written by this package.
+    """
+    for attempt in range(READINGS):
+        seen = version(folder)
+        try:
+            found = _read(folder, mapped, kinds)
+        except ModelLoadError:
+            if version(folder) == seen:
+                raise
+        else:
+            if version(folder) == seen:
+                return *found, seen
+        time.sleep(0.01 * attempt)
+    raise ModelLoadError(f"{folder} was saved anew during each of {READINGS} readings: try again")
+
+
+def _read(
+    folder: Path, mapped: bool, kinds: Sequence[str]
+) -> tuple[Any, list[Passage], dict[str, Any]]:
+    manifest = read_manifest(folder, kinds)
+    paths = {part: folder / manifest["files"][part]["name"] for part in _NAMES}
+    try:
+        for part, path in paths.items():
+            verify(path, manifest["files"][part]["sha256"])
+        _check_head(paths["index"], manifest)
+        how = (faiss().IO_FLAG_MMAP_IFC,) if mapped else ()
+        flat = faiss().read_index(str(paths["index"]), *how)
+        with paths["passages"].open("rb") as file:  # in text mode other characters end a line too
+            passages = [Passage.from_dict(jsonl.loads(line)) for line in file]
+        sizes = {flat.ntotal, len(passages), manifest["count"]}
+        if len(sizes) > 1 or flat.d != manifest["encoder"]["width"]:
+            raise ValueError(f"sizes {sorted(sizes)} and width {flat.d} do not agree with it")
+        _check_index(flat, manifest["kind"])
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError, struct.error) as error:
+        raise ModelLoadError(f"{folder / MANIFEST}: its files cannot be read: {error}") from error
+    return flat, passages, manifest
+
+
+def _check_index(flat: Any, kind: str) -> None:
+    """Require what FAISS does not check of a file: with other values it fails or finds nothing."""
+    home = faiss()
+    wanted = home.METRIC_L2 if kind == BANK else home.METRIC_INNER_PRODUCT
+    fits = flat.metric_type == wanted and flat.is_trained
+    if fits and kind == "fp16":
+        fits = flat.sq.qtype == home.ScalarQuantizer.QT_fp16
+    if not fits:
+        raise ValueError(f"the index is not of the kind {kind!r}")
+
+
+def _check_head(path: Path, manifest: dict[str, Any]) -> None:
+    """Require the kind of index that the manifest names, and of a flat one the very size.
+
+    FAISS takes any kind, trusts the sizes a file states, and ends the process over some of them.
+    """
+    count, width, kind = manifest["count"], manifest["encoder"]["width"], manifest["kind"]
+    with path.open("rb") as file:
+        if _HEAD.unpack(file.read(_HEAD.size)) != (MARKS[kind], width, count):
+            raise ValueError(f"{path.name} is no {kind} index of {count} vectors of {width}")
+        if kind == "fp16":
+            return
+        file.seek(_BEFORE)
+        (numbers,) = _COUNT.unpack(file.read(_COUNT.size))
+    size, found = _BEFORE + _COUNT.size + 4 * count * width, path.stat().st_size
+    if (numbers, found) != (count * width, size):
+        raise ValueError(f"{path.name} has {found} bytes, not {size}")
+
+
+def read_manifest(folder: Path, kinds: Iterable[str] = KINDS) -> dict[str, Any]:
+    """Read the manifest of an index of some kinds; raises `ModelLoadError` naming it."""
+    path = folder / MANIFEST
+    try:
+        manifest: dict[str, Any] = dict(check_mapping("manifest", jsonl.loads(read_file(path))))
+        kind = manifest.setdefault("kind", "flat")
+        if kind not in tuple(kinds):
+            raise ValueError(f"an index of the kind {kind!r} is not one of {', '.join(kinds)}")
+        if (manifest["format"], manifest["metric"]) != (FORMAT, metric_of(kind)):
+            found = f"format {manifest['format']!r} and metric {manifest['metric']!r}"
+            raise ValueError(f"it has {found} in place of {FORMAT} and {metric_of(kind)!r}")
+        if any(manifest["files"][part]["name"] not in _NAMES[part] for part in _NAMES):
+            raise ValueError(f"its files are {manifest['files']!r}, which no index has")
+        manifest["turned"] = check_mapping("turned", manifest.get("turned", {}))
+        about = manifest["encoder"]
+        for field, value in (("count", manifest["count"]), ("width", about["width"])):
+            check_whole(field, value, low=0)
+        check_text("encoder.name", about["name"], blank=False)
+        if about["settings"] is not None:
+            check_mapping("encoder.settings", about["settings"])
+    except FileNotFoundError:
+        raise ModelLoadError(f"{path} is missing: is this the folder of a saved index?") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelLoadError(f"{path} is not an index manifest: {error!r}") from error
+    return manifest
+
+
+def _line(row: dict[str, object]) -> bytes:
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can hold
+        return json.dumps(row).encode() + b"\n"

@@ -22,16 +22,15 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.retrieval import _storage
-from fitrag_integrations.retrieval._encoding import (
+from fitrag_integrations.retrieval._store import Store, admit, checked_kind, read, write
+from fitrag_integrations.retrieval.encoder import (
+    Encoder,
     Origin,
     TextEncoder,
     async_query,
     checked_texts,
 )
-from fitrag_integrations.retrieval._encoding import passage_text as written
-from fitrag_integrations.retrieval._store import Store, admit, checked_kind
-from fitrag_integrations.retrieval.encoder import Encoder
+from fitrag_integrations.retrieval.encoder import passage_text as written
 from fitrag_integrations.types import Context, Excerpt, Passage
 
 
@@ -130,7 +129,7 @@ class FaissIndex:
             ModelLoadError: If a file is missing or damaged.
             ChecksumError: If a file is not the one that was saved.
         """
-        flat, passages, manifest, read_as = _storage.read(Path(folder), mapped=memory_map)
+        flat, passages, manifest, read_as = read(Path(folder), mapped=memory_map)
         origin = Origin.read(manifest["encoder"], encoder)
         index = cls.__new__(cls)
         store = Store(flat, passages, kind=manifest["kind"], turned=manifest["turned"])
@@ -151,7 +150,7 @@ class FaissIndex:
         with self._adding:
             store, place = self._store, os.path.realpath(folder)
             read_as = self._read[1] if place == self._read[0] else ""
-            saved = _storage.write(
+            saved = write(
                 Path(folder),
                 store.flat,
                 store.passages,

@@ -1,25 +1,20 @@
 """Questions labeled "answered correctly without retrieval", with a search for the nearest ones.
 
 FIT-RAG (section 4.3) measures the Euclidean distance between vectors of the T5 encoder; here any
-encoder with `name`, `width` and `encode` can be used. A bank is a folder of `bank.json`,
-`vectors.safetensors` and `questions.jsonl`, with the checksums of the last two in the first.
+encoder with `name`, `width` and `encode` can be used. A bank is saved as an index is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_many, check_whole
-from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.files import only_writer, read_file, replacing, sha256_of, write_whole
-from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
-from fitrag_integrations.errors import InputError, ModelLoadError
-from fitrag_integrations.models.runtime.sources import verify
-from fitrag_integrations.retrieval._encoding import (
+from fitrag_integrations.errors import InputError
+from fitrag_integrations.retrieval._store import BANK, Store, read, write
+from fitrag_integrations.retrieval.encoder import (
+    Encoder,
     Origin,
     TextEncoder,
     Vectors,
@@ -27,12 +22,7 @@ from fitrag_integrations.retrieval._encoding import (
     checked_texts,
     encode_as,
 )
-from fitrag_integrations.retrieval._store import Store
-from fitrag_integrations.retrieval.encoder import Encoder
 from fitrag_integrations.types import Passage
-
-FORMAT, KIND = 1, "question_bank"
-_MANIFEST, _VECTORS, _QUESTIONS = "bank.json", "vectors.safetensors", "questions.jsonl"
 
 
 class QuestionBank:
@@ -54,9 +44,8 @@ class QuestionBank:
         if not texts or len(texts) != len(labels):
             given = (len(texts), len(labels))
             raise InputError.of("questions, known", given=given, allowed="as many of both, 1 up")
-        faiss = require_extra("faiss", extra="faiss", feature="QuestionBank")
         self._origin = origin
-        self._store = Store(faiss.IndexFlatL2(origin.width))
+        self._store = Store.empty(origin.width, BANK)
         rows = [
             Passage(str(i), text, metadata={"known": label})
             for i, (text, label) in enumerate(zip(texts, labels, strict=True))
@@ -92,27 +81,13 @@ class QuestionBank:
             ModelLoadError: If a file is missing or damaged.
             ChecksumError: If a file is not the one that was saved.
         """
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        folder = Path(folder)
-        try:
-            manifest = jsonl.loads(read_file(folder / _MANIFEST))
-            if (manifest["format"], manifest["kind"]) != (FORMAT, KIND):
-                raise ValueError("it is of another format or kind")
-            for name in (_VECTORS, _QUESTIONS):
-                verify(folder / name, manifest["files"][name])
-            lines = read_jsonl(folder / _QUESTIONS)
-            rows = [(row["question"], row["known"]) for row in lines]
-            vectors = load_file(folder / _VECTORS)["vectors"]
-            described = {key: manifest["encoder"][key] for key in ("name", "width", "settings")}
-        except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-            raise ModelLoadError(f"{folder} is not a question bank: {error!r}") from error
-        texts, known = [text for text, _ in rows], [label for _, label in rows]
-        return cls(texts, known, vectors, Origin.read(described, encoder))
+        flat, rows, manifest, _ = read(Path(folder), kinds=(BANK,))
+        origin = Origin.read(manifest["encoder"], encoder)
+        known = check_many("known", [row.metadata.get("known") for row in rows], bool)
+        return cls([row.text for row in rows], known, flat.reconstruct_n(0, len(rows)), origin)
 
     def save(self, folder: str | Path) -> None:
-        """Save the bank in a folder; `bank.json`, which names the other files, is written last.
+        """Save the bank in a folder, replacing an older one.
 
         Args:
             folder: Folder to write.
@@ -120,21 +95,10 @@ class QuestionBank:
         Raises:
             InputError: If another thread or process is writing it.
         """
-        from safetensors.numpy import save_file
-
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = zip(self.questions, self.known, strict=True)
-        asked = ({"question": text, "known": label} for text, label in rows)
-        with only_writer(folder):
-            with replacing(folder / _VECTORS) as beside:
-                save_file({"vectors": self._store.first()[1]}, beside)
-            write_jsonl(folder / _QUESTIONS, asked)
-            names = (_VECTORS, _QUESTIONS)
-            files = {n: sha256_of(folder / n) for n in names}
-            manifest = {"format": FORMAT, "kind": KIND, "encoder": self._origin.describe()}
-            text = json.dumps({**manifest, "files": files}, indent=2)
-            write_whole(folder / _MANIFEST, text + "\n")
+        store = self._store
+        write(
+            Path(folder), store.flat, store.passages, self._origin.describe(), kind=BANK, turned={}
+        )
 
     def neighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
         """Find the nearest questions by Euclidean distance.

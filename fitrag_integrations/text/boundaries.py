@@ -67,7 +67,7 @@ _HELD_BEFORE = (
     (re.compile(r"\]\Z"), re.compile(r"\(")),  # a link
     (re.compile(r"[」』]\Z"), re.compile(r"[とっ]")),  # he said
 )
-_ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\"'.,;:!?)\]]|`[^`\n]+`")
+_ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\"'.,;:!?)\]]|(?<!`)(`+)[^`\n]+\1(?!`)")
 _CLOSERS = re.compile(r"\s*[»”’)\]」』›]+(?=\s|\Z)")
 _ITEM = re.compile(r"\s*[(\[]?\d{1,3}(?:\.\d{1,3})*[.)]\s*")  # the number of an item
 _LETTER = re.compile(r"\w")

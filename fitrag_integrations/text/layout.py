@@ -60,7 +60,10 @@ _EMPTY = re.compile(
     r"[\W_]+|\.\. [\w:+-]+::\s*|(?:>\s*)?\[![A-Za-z]+\]\s*|:::+\s*\w*\s*|!!!\s*\w+\s*"
 )
 _TERM = re.compile(r"\s*\.\. [\w:+-]+::\s*\S")  # a directive that names something
-_NAME = re.compile(r"[#=~^*\s]*`?[-/$@.]*\w[\w.:/@$()\[\]-]*`?[#=~^*\s-]*|[^`]*`[^`\n]+`[^`]*")
+_NAME = re.compile(
+    r"[#=~^*\s]*`?[-/$@.]*\w[\w.:/@$()\[\]-]*`?(?:\s?[(=<\[,][^\n]{0,60})?[#=~^*\s-]*"
+    r"|[^`]*`[^`\n]+`[^`]*"
+)
 _VALUE = re.compile(r"\W{0,3}[A-Za-z][\w ]{0,24}\W{0,3}:\W{0,3}\s.{1,60}", re.DOTALL)
 _REVERSES = re.compile(
     r"\W*(?:But|However|Instead|Otherwise|Unless|Except|Nevertheless|Yet|Still|Aber|Jedoch"
@@ -126,7 +129,7 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
     that takes back the one before ("However, ...") stays with it.
     """
     given = tuple(spans)
-    units, above = list[tuple[Span, Lead | None]](), list[Span]()
+    units, above, opener = list[tuple[Span, Lead | None]](), list[Span](), Lead()
     for span, (lead, role) in zip(given, _walked(text, given), strict=True):
         words = text[slice(*span)]
         if not has_text(words) or (_EMPTY.fullmatch(words) and len(given) > 1):
@@ -135,13 +138,15 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
             above.append(span)
             if lead is None:  # it is shown with what it leads
                 units += [(one, None) for one in above]
+                opener = (*above,)
                 above.clear()
         elif role == JOINED and units and not above and span[1] - units[-1][0][0] <= MOST_JOINED:
             units[-1] = (units[-1][0][0], span[1]), units[-1][1]
         elif role != TORN or len(given) == 1:
             start = above[0][0] if above else span[0]
             before = lead and tuple(one for one in lead if one[1] <= start)
-            units.append(((start, span[1]), before))
+            units.append(((start, span[1]), opener if before == () else before))
+            opener = ()
             above.clear()
     marked = [span for span in above if _MARKED.search(text[slice(*span)])]
     last = [span for span in above if span not in marked or not units]

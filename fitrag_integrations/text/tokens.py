@@ -17,9 +17,10 @@ from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
 TokenCounter: TypeAlias = Callable[[str], int]
 APPROXIMATE = "approximate"
 # Latin words of up to nine letters mostly are one token to a byte-pair vocabulary, other
-# alphabets about one per two letters; ideographs, marks and signs count one each.
+# alphabets about one per two letters; ideographs, marks and signs count one each, equal signs in a
+# row, as in a ruler, one together.
 _PIECE = re.compile(
-    r"[A-Za-z]{1,9}|\d{1,3}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]{1,2}|[^\s]"
+    r"[A-Za-z]{1,9}|\d{1,3}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]{1,2}|([!-~])\1*|\S"
 )
 _ALLOWED = (
     "None, 'approximate', the name of a tiktoken encoding such as 'o200k_base', a tiktoken "

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Protocol
 
 from fitrag_integrations.core.checks import Checked, Strings, Text, check_is, check_many
-from fitrag_integrations.core.html import Html, card, folded
 from fitrag_integrations.core.record import Record, check_mapping
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Html, card, folded, lines_html, shortened
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.values.decision import Action, RetrievalDecision
 from fitrag_integrations.values.excerpt import Excerpt, by_number, place, sources_html
@@ -134,13 +133,10 @@ class Context(Record, Checked):
     def _repr_html_(self) -> Html:
         """Show every passage whole with what was kept marked; drops unfold; all is escaped."""
         head, tail = lines_html(decided(self)), lines_html(f"note: {note}" for note in self.notes)
-        return card(self.question, head, sources_html(self.excerpts), tail, dropped_html(self))
-
-
-def dropped_html(context: Context) -> Html:
-    """Return what was dropped as HTML, folded under a count of it."""
-    summary = dropped_summary(context.selection)
-    return folded(summary, lines_html(dropped_lines(context.selection))) if summary else Html("")
+        parts = [head, sources_html(self.excerpts), tail]
+        if summary := dropped_summary(self.selection):
+            parts.append(folded(summary, lines_html(dropped_lines(self.selection))))
+        return card(self.question, *parts)
 
 
 def explained_lines(context: Context, *answer: str, dropped: bool = False) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 
 from fitrag_integrations.core.checks import Checked, Number, Share, Strings, Text, check_numbers
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 
 Numbers: TypeAlias = tuple[float, ...]
 Logprobs: TypeAlias = Annotated[Numbers, partial(check_numbers, high=0.0)]
@@ -94,8 +94,8 @@ class Continuation(Record, Checked):
         tokens, count = self.tokens, len(self.logprobs)
         allowed = f"one per token, {len(tokens)}"
         refuse_if(len(tokens) != count, "Continuation.logprobs", count, allowed)
-        if tokens and "".join(tokens) != self.text:
-            raise InputError.of("Continuation.tokens", given=tokens, allowed="the text in pieces")
+        wrong = tokens and "".join(tokens) != self.text
+        refuse_if(wrong, "Continuation.tokens", tokens, "the text in pieces")
 
     def probabilities(self, start: int, end: int) -> list[tuple[str, float]]:
         """Return the tokens that overlap `text[start:end]`, cut to it, with their probabilities.

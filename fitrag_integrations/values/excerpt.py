@@ -9,9 +9,8 @@ from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 from fitrag_integrations.core.checks import check_is, check_number, check_whole
-from fitrag_integrations.core.html import Html, block, card, folded, marked
 from fitrag_integrations.core.record import Record, remade
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Html, block, card, folded, lines_html, marked, shortened
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.text.spans import gap_between, joined, merge_spans
 from fitrag_integrations.values.passage import Passage, named

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.core.html import Html, block, card, escaped
 from fitrag_integrations.core.record import Record, check_mapping, remade
-from fitrag_integrations.core.show import lines_html, shortened
+from fitrag_integrations.core.show import Html, block, card, escaped, lines_html, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +119,17 @@ def derived_id(*parts: object) -> str:
     """Return an id, a UUID because some vector stores take no other; equal for equal parts."""
     name = "\0".join(map(str, parts))
     return str(UUID(bytes=sha256(name.encode("utf-8", "surrogatepass")).digest()[:16]))
+
+
+def made_id(text: str) -> str:
+    """Return an id for a text that has none."""
+    return f"text-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def first_text(values: Mapping[str, object], keys: Iterable[str]) -> str:
+    """Return the first value under these keys that is a text and not empty."""
+    for key in keys:
+        value = values.get(key)
+        if value and isinstance(value, str):
+            return value
+    return ""

@@ -214,8 +214,7 @@ def check_shots(field: str, given: Iterable[Shot | Row]) -> tuple[Shot, ...]:
         answers, passages = row.get("answers") or (None,), row.get("passages") or ()
         try:
             shown = [{"id": str(i), **passage} for i, passage in enumerate(passages)]
-            own = {"answer": answers[0], **row, "passages": shown}
-            found.append(Shot.from_dict(own))
+            found.append(Shot.from_dict({"answer": answers[0], **row, "passages": shown}))
         except (InputError, TypeError, LookupError) as error:
             raise InputError(f"`{field}[{at}]`: {error}") from error
     return tuple(found)

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.text.cleaning import has_text
-from fitrag_integrations.values.passage import Passage
+from fitrag_integrations.values.passage import Passage, first_text, made_id
 
 URL_KEYS = ("url", "link", "href", "source")
 TEXT_KEYS = ("snippet", "content", "text", "body", "page_content")
 LIST_KEYS = ("results", "organic", "organic_results", "items")
-
-
-def made_id(text: str) -> str:
-    """Return an id for a text that has none."""
-    return f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-
-
-def first_text(values: Mapping[str, object], keys: Iterable[str]) -> str:
-    """Return the first value under these keys that is a text and not empty."""
-    for key in keys:
-        value = values.get(key)
-        if value and isinstance(value, str):
-            return value
-    return ""
 
 
 def pages_of(

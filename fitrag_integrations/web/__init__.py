@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from fitrag_integrations.text.cleaning import clean_text
     from fitrag_integrations.web.google import GoogleSearch
     from fitrag_integrations.web.guard import NetworkGuard
-    from fitrag_integrations.web.hits import SearchHit
     from fitrag_integrations.web.pages import Page, PageCache, PageReader
-    from fitrag_integrations.web.search import SearchProvider, WebSearch
+    from fitrag_integrations.web.search import SearchHit, SearchProvider, WebSearch
     from fitrag_integrations.web.searxng import SearxngSearch
 
 _MODULE_OF = {
@@ -21,7 +20,7 @@ _MODULE_OF = {
     "Page": "pages",
     "PageCache": "pages",
     "PageReader": "pages",
-    "SearchHit": "hits",
+    "SearchHit": "search",
     "SearchProvider": "search",
     "SearxngSearch": "searxng",
     "WebSearch": "search",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Limits, Meter, read_body, retry_after
+from fitrag_integrations.core.http import Meter, read_body, retry_after
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, shown
 
@@ -22,14 +22,18 @@ if TYPE_CHECKING:
     import httpx
 
 
+EXTRACTIONS = 1  # concurrent threads: they share one interpreter with the event loop
+
+
 class Slots:
-    """Limit on the number of concurrent requests, in total and per host, in one event loop."""
+    """Limits of one event loop: requests at once, in total and per host, and extractions."""
 
     def __init__(self, total: int, per_host: int) -> None:
         self._total = asyncio.Semaphore(total)
         self._per_host = per_host
         self._hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.extracting = asyncio.Semaphore(EXTRACTIONS)
 
     @asynccontextmanager
     async def of(self, host: str) -> AsyncIterator[None]:
@@ -204,8 +208,7 @@ class Fetcher:
             if 200 <= response.status < 300:
                 try:
                     _check_type(headers, types)
-                    limits = Limits(guard.max_bytes, guard.max_decoded_bytes, guard.max_ratio)
-                    meter = Meter(headers.get("content-encoding", ""), limits, cut)
+                    meter = Meter(headers.get("content-encoding", ""), guard, cut)
                     body = await read_body(response.aiter_stream(), meter)
                 except SearchError as error:
                     raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error
@@ -330,25 +333,24 @@ class Robots:
     async def _asked(self, site: str, fetcher: Fetcher, allowance: Allowance) -> Any:
         """Return the site's rules, or the error that they cannot be read."""
         was_short = allowance.left < fetcher.guard.page_seconds / 2
-        answer: Any
 
         async def get() -> Fetched:
             url, cut = f"{site}/robots.txt", ROBOTS_BYTES
             return await fetcher.get(url, types=(), cut=cut, allowance=allowance)
 
+        answer: Any
         try:
             found = await persist(get, self._retries)
-            answer = SearchError(f"the robots.txt of {site} cannot be read", kind="blocked")
-            if found.status < 500:  # without a 2xx there is no body
-                text = found.body.decode("utf-8-sig", "replace")
-                answer = await asyncio.to_thread(parse_rules, text)
+            if found.status >= 500:  # of other refusals there is no body, and so no rule
+                raise SearchError(f"the robots.txt of {site} cannot be read", kind="blocked")
+            text = found.body.decode("utf-8-sig", "replace")
+            answer, open_for = await asyncio.to_thread(parse_rules, text), DAY
         except SearchError as error:
-            answer = SearchError(str(error), kind=error.kind)
+            answer, open_for = SearchError(str(error), kind=error.kind), MINUTE
             if was_short and allowance.left <= 0:
                 return answer  # the page had no time left: no reason to close the site
-        open_for = MINUTE if isinstance(answer, SearchError) else DAY
         self._known.pop(site, None)
-        self._known[site] = (time.monotonic() + open_for, answer)
+        self._known[site] = time.monotonic() + open_for, answer
         if len(self._known) > KEPT:
             del self._known[next(iter(self._known))]
         return answer

@@ -18,22 +18,14 @@ from http.client import HTTPException, HTTPResponse
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import (
-    Checked,
-    Count,
-    Seconds,
-    check_number,
-    check_text,
-    check_whole,
-)
+from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter
 from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import InputError, SearchError
-from fitrag_integrations.values.search_results import first_text
-from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchService, retry_options, spread
+from fitrag_integrations.values.passage import first_text
+from fitrag_integrations.web.search import SearchHit, SearchService, spread
 
 ENDS = date(2027, 1, 1)
 INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."
@@ -49,7 +41,7 @@ _QUOTA = (
 
 
 @dataclass(frozen=True)
-class GoogleSearch(SearchService, Checked):
+class GoogleSearch(SearchService):
     """Search provider for a Google Programmable Search Engine.
 
     Google has closed the service to new customers and ends it for everybody on 2027-01-01; the
@@ -77,10 +69,6 @@ class GoogleSearch(SearchService, Checked):
     engine_id: str | None = None
     _: KW_ONLY
     max_results: Annotated[int, partial(check_whole, low=1, high=10)] = 10
-    timeout: Seconds = 10.0
-    tries: Count = 3
-    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
-    at_once: Count = 8
     endpoint: str | None = None
     name = "google"
 
@@ -107,9 +95,8 @@ class GoogleSearch(SearchService, Checked):
     def _answer(self, query: str) -> list[SearchHit]:
         from tenacity import Retrying
 
-        options = retry_options(self.tries, self.wait, feature="GoogleSearch", extra="google")
         try:
-            return Retrying(**options)(self._found, query)
+            return Retrying(**self.retries())(self._found, query)
         except SearchError as error:  # a new one, without the client's own errors as its cause
             refused = SearchError(self.api_key.redact(str(error))[:600], kind=error.kind)
         raise refused

@@ -42,6 +42,7 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.http import Limits
 from fitrag_integrations.errors import InputError, SearchError, refuse_if
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ _Networks: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkGuard(Checked):
+class NetworkGuard(Checked, Limits):
     """Limits of every fetch; the defaults suit the open web.
 
     Only public addresses are connected to: a name is refused if one of its addresses is private,
@@ -259,9 +260,22 @@ class NetworkGuard(Checked):
             known = parsed.copy_with(host=host, fragment=None)
         except (library.InvalidURL, ValueError) as error:
             raise SearchError("not a URL that can be fetched", kind="blocked") from error
-        why = self._objection(known, host)
-        if why:
-            raise SearchError(f"{shown(known)} is not fetched: {why}", kind="blocked")
+        usual = 443 if known.scheme == "https" else 80
+        port = usual if known.port is None else known.port
+        networks = map(ip_network, self.allow_addresses)
+        why = refusal(host, networks) if is_address(host) else None
+        objections = {
+            "neither http nor https": known.scheme not in ("http", "https"),
+            "it carries a user name": known.userinfo,
+            "its port is not allowed": port not in self.ports,
+            "its host is denied": host in METADATA_NAMES or within(host, self.deny_domains),
+            "its host is not among those allowed": self.allow_domains
+            and not within(host, self.allow_domains),
+            f"its host is {why}": why,
+        }
+        for objection, holds in objections.items():
+            if holds:
+                raise SearchError(f"{shown(known)} is not fetched: {objection}", kind="blocked")
         return known
 
     def follow(self, origin: httpx.URL, location: str) -> httpx.URL:
@@ -299,21 +313,6 @@ class NetworkGuard(Checked):
         if not found:
             raise SearchError(f"{host}: the name does not resolve", kind="transient")
         return found
-
-    def _objection(self, url: httpx.URL, host: str) -> str | None:
-        usual = 443 if url.scheme == "https" else 80
-        networks = map(ip_network, self.allow_addresses)
-        why = refusal(host, networks) if is_address(host) else None
-        objections = {
-            "neither http nor https": url.scheme not in ("http", "https"),
-            "it carries a user name": url.userinfo,
-            "its port is not allowed": (usual if url.port is None else url.port) not in self.ports,
-            "its host is denied": host in METADATA_NAMES or within(host, self.deny_domains),
-            "its host is not among those allowed": self.allow_domains
-            and not within(host, self.allow_domains),
-            f"its host is {why}": why,
-        }
-        return next((reason for reason, holds in objections.items() if holds), None)
 
     async def _resolved(self, host: str) -> Sequence[str]:
         if is_address(host):

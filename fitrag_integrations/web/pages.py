@@ -174,7 +174,6 @@ class PageCache:
 
 
 EXTRACT_SECONDS = 20.0
-EXTRACTIONS = 1  # concurrent threads: they share one interpreter with the event loop
 LOGIN_CHARS = 600  # a page with a password field and less text than this is a login page
 _LOGIN = re.compile(r"/(log|sign)[-_]?(in|on)\b|/sso\b|/oauth2?/|/session/new\b", re.IGNORECASE)
 
@@ -214,9 +213,7 @@ class PageReader:
         self._retries = check_whole("retries", retries, low=0, high=10)
         self._robots = Robots(self._retries)
         self._lock = threading.Lock()
-        self._loops: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, tuple[Slots, asyncio.Semaphore]
-        ] = WeakKeyDictionary()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Slots] = WeakKeyDictionary()
         for module in ("httpx", "httpcore", "protego", "tenacity", "trafilatura"):
             require_extra(module, extra="web", feature="PageReader")
 
@@ -232,20 +229,15 @@ class PageReader:
         with self._lock:  # drop the limits of closed loops
             for other in [other for other in self._loops if other.is_closed()]:
                 del self._loops[other]
-            if loop not in self._loops:
-                limits = Slots(self._max_concurrency, self._guard.per_host)
-                self._loops[loop] = limits, asyncio.Semaphore(EXTRACTIONS)
-            slots, turns = self._loops[loop]
+            slots = self._loops.setdefault(loop, Slots(self._max_concurrency, self._guard.per_host))
         async with Fetcher(self._guard, slots) as fetcher, asyncio.TaskGroup() as group:
             tasks = {
-                url: group.create_task(self._read_page(url, fetcher, turns))
+                url: group.create_task(self._read_page(url, fetcher))
                 for url in dict.fromkeys(given)
             }
         return [tasks[url].result() for url in given]
 
-    async def _read_page(
-        self, url: str, fetcher: Fetcher, turns: asyncio.Semaphore
-    ) -> Page | SearchError:
+    async def _read_page(self, url: str, fetcher: Fetcher) -> Page | SearchError:
         """Read one page: from the cache, else fetched, extracted, checked and kept."""
         guard, cache = self._guard, self._cache
         permit = partial(self._robots.permit, fetcher=fetcher) if guard.robots else None
@@ -264,7 +256,7 @@ class PageReader:
             fetched = await persist(fetch, self._retries)
             where = shown(fetched.url)
             content_type = fetched.headers.get("content-type", "")
-            async with turns:
+            async with fetcher.slots.extracting:
                 try:
                     async with asyncio.timeout(EXTRACT_SECONDS):
                         found = await asyncio.to_thread(extract, fetched.body, content_type)

@@ -7,13 +7,18 @@ by its own snippet, so no result changes its rank.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import (
+    TYPE_CHECKING,
+    Annotated,
     Any,
+    ClassVar,
     Literal,
     Protocol,
     Self,
@@ -26,26 +31,149 @@ from typing import (
 from fitrag_integrations.core.checks import (
     Checked,
     Count,
+    Seconds,
+    Text,
     Texts,
     can,
     check_many,
+    check_number,
     check_text,
     trait,
 )
-from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
-from fitrag_integrations.errors import InputError, PortError, SearchError
-from fitrag_integrations.text.cleaning import site_of
+from fitrag_integrations.core.record import Record, check_mapping, plain
+from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
+from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
-from fitrag_integrations.web.hits import (
-    SearchHit,
-    hits_of,
-    web_passage,
-)
+from fitrag_integrations.values.passage import made_id
+from fitrag_integrations.values.search_results import pages_of
+
+if TYPE_CHECKING:
+    pass
+
+_SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # never taken from the service
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit(Record, Checked):
+    """One search result as its service returned it.
+
+    Args:
+        title: Title; may be empty.
+        url: Address; may be empty.
+        snippet: Text shown for the result; may be empty.
+        metadata: Further fields of the service, such as a score or an engine.
+    """
+
+    title: Text
+    url: Text
+    snippet: Text
+    metadata: Annotated[Mapping[str, Any], check_mapping] = field(default_factory=dict, hash=False)
+
+
+def hits_of(found: object) -> list[SearchHit]:
+    """Parse what a provider or a tool returned for one query, in its order.
+
+    Args:
+        found: Hits, passages, texts, ``{title, url, snippet}`` dicts under the usual names,
+            LangChain Documents and tool messages, LlamaIndex nodes and tool outputs, or objects
+            with a ``url``; one or several, also under ``results`` and the like, or JSON of them.
+
+    Raises:
+        SearchError: If a tool reports an error.
+        InputError: For anything else.
+    """
+    found = _unwrapped(found)
+    if isinstance(found, Mapping) and found.get("error") and not found.get("results"):
+        raise SearchError(f"the search tool reported: {found['error']}", kind="transient")
+    if isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping):
+        found = [_readable(item) for item in found]
+    pages = pages_of(
+        found,
+        (SearchHit,),
+        lambda hit: Passage(
+            hit.url or made_id(hit.snippet), hit.snippet, hit.title, hit.url, hit.metadata
+        ),
+    )
+    return [
+        SearchHit(
+            page.title,
+            page.source,
+            page.text,
+            {
+                key: value
+                for key, value in page.metadata.items()
+                if not (isinstance(value, str) and value in (page.title, page.source))
+            },
+        )
+        for page in pages
+    ]
+
+
+def web_passage(hit: SearchHit, about: Mapping[str, object], page: Any = None) -> Passage:
+    """Build the passage of a hit from its page's cleaned paragraphs, separated by blank lines.
+
+    Without a page it is the snippet, and ``metadata["snippet"]`` is True. The id is the URL, or
+    derived from the text if there is none. ``metadata`` holds the fields of the service, ``about``,
+    ``web``, ``url``, ``trust`` (always ``"untrusted"``) and ``retrieved_at`` (the day the page was
+    fetched, else today, in UTC as YYYY-MM-DD); with a page that moved also ``final_url``.
+    """
+    title, paragraphs, own = hit.title, [hit.snippet], dict[str, object](snippet=True)
+    if page is not None:
+        own = {} if page.final_url == hit.url else {"final_url": page.final_url}
+        own["retrieved_at"] = page.fetched_at[:10]  # a page may come from the cache
+        title, paragraphs = hit.title or page.title, page.paragraphs
+    cleaned = (clean_text(paragraph).strip() for paragraph in paragraphs)
+    text = "\n\n".join(paragraph for paragraph in cleaned if paragraph)
+    metadata = {
+        **{key: value for key, value in plain(hit.metadata).items() if key not in _SET_HERE},
+        "retrieved_at": datetime.now(UTC).date().isoformat(),
+        **about,
+        **own,
+        "web": True,
+        "url": hit.url,
+        "trust": "untrusted",
+    }
+    heading = " ".join(clean_text(title).split())
+    return Passage(hit.url or made_id(text), text, heading, hit.url, metadata)
+
+
+def _unwrapped(found: Any) -> Any:
+    """Return the content of a LlamaIndex tool output, a tool message or a reply object."""
+    if trait(found, "is_error", bool) or trait(found, "status", str) == "error":
+        raise SearchError(f"the search tool failed: {_content(found)}", kind="transient")
+    if hasattr(found, "raw_output"):
+        raw = found.raw_output
+        return _unwrapped(_content(found) if raw is None else raw)
+    if hasattr(found, "tool_call_id"):
+        return _content(found)
+    if (results := trait(found, "results", list)) is not None:
+        return results
+    return [found] if _is_result(found) else found
+
+
+def _content(found: object) -> object:
+    return getattr(found, "content", found)
+
+
+def _is_result(item: object) -> bool:
+    return any(hasattr(item, name) for name in ("page_content", "get_content", "node", "url"))
+
+
+def _readable(item: Any) -> Any:
+    """Convert a Document, a node or an object with a ``url`` to a dict; return others unchanged."""
+    if isinstance(item, SearchHit | Passage | str | Mapping) or not _is_result(item):
+        return item
+    item = item.node if hasattr(item, "node") else item
+    if hasattr(item, "get_content"):
+        return {**(item.metadata or {}), "snippet": item.get_content()}
+    if hasattr(item, "page_content"):
+        return {**(item.metadata or {}), "snippet": item.page_content}
+    return dict(vars(item))
+
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-T = TypeVar("T")
 
 
 async def spread(
@@ -82,22 +210,6 @@ async def spread(
         return await asyncio.gather(*map(guarded, items))
     finally:
         pool.shutdown(wait=False)
-
-
-def retry_options(tries: int, wait: float, *, feature: str, extra: str) -> dict[str, Any]:
-    """Return tenacity's options for up to ``tries`` attempts; only temporary failures are retried.
-
-    The wait between two attempts is random, below ``wait`` seconds, then twice that, and so on.
-    """
-    tenacity = require_extra("tenacity", extra=extra, feature=feature)
-    return {
-        "stop": tenacity.stop_after_attempt(tries),
-        "wait": tenacity.wait_random_exponential(multiplier=wait, max=30),
-        "retry": tenacity.retry_if_exception(
-            lambda error: isinstance(error, SearchError) and error.kind == "transient"
-        ),
-        "reraise": True,
-    }
 
 
 CALLS = ("ahits", "hits", "asearch", "search")  # the first that is there is used
@@ -214,11 +326,11 @@ class WebSearch(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pages is not None and not isinstance(self.pages, PageReading):
-            raise InputError.of("pages", given=self.pages, allowed="an object with 'aread'")
-        if not any(can(self.provider, name) for name in CALLS):
-            allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
-            raise InputError.of("provider", given=self.provider, allowed=allowed)
+        reads = self.pages is None or isinstance(self.pages, PageReading)
+        refuse_if(not reads, "pages", self.pages, "an object with 'aread'")
+        finds = any(can(self.provider, name) for name in CALLS)
+        allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
+        refuse_if(not finds, "provider", self.provider, allowed)
 
     @classmethod
     def from_tool(cls, tool: object, *, at_once: int = 16, **options: Any) -> Self:
@@ -328,8 +440,15 @@ class WebSearch(Checked):
         return web_passage(hit, about)
 
 
-class SearchService:
-    """Mixin of the providers over a service; each is also a search port, as ``WebSearch`` is."""
+@dataclass(frozen=True, kw_only=True)
+class SearchService(Checked):
+    """Base of the providers over a service; each is also a search port, as ``WebSearch`` is."""
+
+    timeout: Seconds = 10.0
+    tries: Count = 3
+    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
+    at_once: Count = 8
+    name: ClassVar[str]
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works inside a running event loop."""
@@ -338,6 +457,22 @@ class SearchService:
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query concurrently."""
         raise NotImplementedError
+
+    def retries(self) -> dict[str, Any]:
+        """Return tenacity's options: only temporary failures are tried again, up to ``tries``.
+
+        The wait between two attempts is random, below ``wait`` seconds, then twice that, and so on.
+        """
+        import tenacity
+
+        return {
+            "stop": tenacity.stop_after_attempt(self.tries),
+            "wait": tenacity.wait_random_exponential(multiplier=self.wait, max=30),
+            "retry": tenacity.retry_if_exception(
+                lambda error: isinstance(error, SearchError) and error.kind == "transient"
+            ),
+            "reraise": True,
+        }
 
     def search(self, queries: Sequence[str], /) -> list[Answer]:
         """Return passages, made of snippets, for each query, as ``WebSearch(self)`` does."""

@@ -9,31 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import (
-    Checked,
-    Count,
-    Seconds,
-    Text,
-    Texts,
-    check_number,
-    check_text,
-)
+from fitrag_integrations.core.checks import Text, Texts, check_text
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import (
-    Limits,
-    Meter,
-    parse_reply,
-    read_body,
-    retry_after,
-)
+from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
 from fitrag_integrations.errors import InputError, SearchError
-from fitrag_integrations.values.search_results import first_text
-from fitrag_integrations.web.hits import SearchHit
-from fitrag_integrations.web.search import SearchService, retry_options, spread
+from fitrag_integrations.values.passage import first_text
+from fitrag_integrations.web.search import SearchHit, SearchService, spread
 
 if TYPE_CHECKING:
     import httpx
@@ -46,7 +30,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class SearxngSearch(SearchService, Checked):
+class SearxngSearch(SearchService):
     """Search provider for a SearXNG instance whose settings allow the format ``json``.
 
     Redirects are not followed.
@@ -74,10 +58,6 @@ class SearxngSearch(SearchService, Checked):
     language: Text = ""
     categories: Texts = ()
     engines: Texts = ()
-    timeout: Seconds = 10.0
-    tries: Count = 3
-    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
-    at_once: Count = 8
     name = "searxng"
 
     def __post_init__(self) -> None:
@@ -103,19 +83,21 @@ class SearxngSearch(SearchService, Checked):
             ``SearchError``: "auth" (refused, or no JSON), "quota" (its limiter, or its engines'
             limits if no other engine found anything) or "transient".
         """
-        httpx = require_extra("httpx", extra="web", feature="SearxngSearch")
-        options = retry_options(self.tries, self.wait, feature="SearxngSearch", extra="web")
-        from tenacity import AsyncRetrying
-
+        httpx, tenacity = (
+            require_extra(module, extra="web", feature="SearxngSearch")
+            for module in ("httpx", "tenacity")
+        )
+        retrying = tenacity.AsyncRetrying(**self.retries())
         # a client belongs to one event loop, so each call creates its own
         async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
 
             async def answer(query: str) -> list[SearchHit]:
-                return await AsyncRetrying(**options)(self._ask, client, query)
+                found: list[SearchHit] = await retrying.copy()(self._found, client, query)
+                return found
 
             return await spread(answer, queries, self.at_once)
 
-    async def _ask(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
+    async def _found(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
         import httpx
 
         chosen = {
@@ -137,9 +119,9 @@ class SearxngSearch(SearchService, Checked):
                 meter = Meter(reply.headers.get("content-encoding", ""), Limits())
                 body = await read_body(reply.aiter_raw(), meter)
         except (TimeoutError, httpx.RequestError) as error:
-            raise SearchError(
-                f"{self.base_url} did not answer: {type(error).__name__}: {error}", kind="transient"
-            ) from error
+            why = str(error) or "no whole answer in time"
+            told = f"{self.base_url} did not answer: {type(error).__name__}: {why}"
+            raise SearchError(told, kind="transient") from error
         except SearchError as error:
             raise SearchError(
                 f"the answer of {self.base_url} was not read: {error}", kind=error.kind
@@ -149,7 +131,7 @@ class SearxngSearch(SearchService, Checked):
         if not isinstance(found, dict):
             message = f"{self.base_url} answered, but not in JSON: is it behind a login page?"
             raise SearchError(message, kind="auth")
-        return _read(found)
+        return _hits(found)
 
     def _check_status(self, reply: httpx.Response) -> None:
         status = reply.status_code
@@ -168,7 +150,7 @@ class SearxngSearch(SearchService, Checked):
         raise SearchError(f"{answer}: {_REFUSALS.get(status, 'it refuses the call')}", kind="auth")
 
 
-def _read(found: dict[str, object]) -> list[SearchHit]:
+def _hits(found: dict[str, object]) -> list[SearchHit]:
     """Parse the results; failed engines are an error only if no other engine found anything."""
     hits = []
     for item in (item for item in _list(found.get("results")) if isinstance(item, dict)):

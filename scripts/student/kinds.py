@@ -37,6 +37,7 @@ from reference import sigmoid  # noqa: E402
 from fitrag_integrations.evaluation.answers import contains_answer  # noqa: E402
 from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E402
 from fitrag_integrations.evaluation.ranking import reciprocal_rank  # noqa: E402
+from fitrag_integrations.evaluation.table import bootstrap  # noqa: E402
 from fitrag_integrations.text.sentences import split_sentences  # noqa: E402
 from fitrag_integrations.training.negatives import searching  # noqa: E402
 from fitrag_integrations.training.rows import read_jsonl  # noqa: E402
@@ -205,10 +206,8 @@ def line(kind: str, figures: dict[str, list[Any]], first: dict[str, Any]) -> str
 
 
 def ends(value: Callable[[Any], float], size: int, times: int = 1000) -> str:
-    """Return where 95 % of bootstrap samples lie."""
-    chance = np.random.default_rng(0)
-    found = [value(chance.integers(0, size, size)) for _ in range(times)]
-    low, high = np.percentile(found, [2.5, 97.5])
+    """Write where 95 % of bootstrap samples lie."""
+    low, high = bootstrap(value, size, resamples=times) or (0.0, 0.0)
     return f"[{low:+.3f}, {high:+.3f}]"
 
 

@@ -23,13 +23,8 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 
+from fitrag_integrations import langchain as lc
 from fitrag_integrations import llama_index as li
-from fitrag_integrations.langchain import (
-    FaissRetriever,
-    FitRagRetriever,
-    RetrievalGateMiddleware,
-    RetrievalJudge,
-)
 from fitrag_integrations.methods import FitRag
 
 pytest.importorskip("torch", reason="the indexes and the reader of these hosts need it")
@@ -44,8 +39,8 @@ BRIDGE, LIGHTHOUSE = "When was the bridge over the Tirva opened?", "Who built th
 
 
 @pytest.fixture(scope="module")
-def retriever() -> FitRagRetriever:
-    return FitRagRetriever(base=FaissRetriever.from_texts(TEXTS, k=3), max_tokens=60)
+def retriever() -> lc.FitRagRetriever:
+    return lc.FitRagRetriever(base=lc.FaissRetriever.from_texts(TEXTS, k=3), max_tokens=60)
 
 
 def test_a_graph_fans_out_waits_for_a_person_and_goes_on(retriever):
@@ -62,7 +57,7 @@ def test_a_graph_fans_out_waits_for_a_person_and_goes_on(retriever):
 
     def judge(state: State) -> dict[str, Any]:
         given = {"question": state["parts"][0], "documents": state["documents"]}
-        return {"action": RetrievalJudge().invoke(given)["action"]}
+        return {"action": lc.RetrievalJudge().invoke(given)["action"]}
 
     def answer(state: State) -> dict[str, Any]:
         approved = interrupt({"action": state["action"], "found": len(state["documents"])})
@@ -108,7 +103,7 @@ class Planner(ToolChat):
 @pytest.mark.parametrize("host", ["langchain", "deepagents"])
 def test_a_planner_hands_parts_to_a_finder_with_a_gate(retriever, host):
     search = create_retriever_tool(retriever, "search", "Search the pages.")
-    gate = RetrievalGateMiddleware(FixedGate(0.1), tools=[search])
+    gate = lc.RetrievalGateMiddleware(FixedGate(0.1), tools=[search])
     if host == "deepagents":
         finder = {"name": "finder", "description": "Answers one question.", "tools": [search]}
         finder |= {"system_prompt": "Search.", "middleware": [gate]}

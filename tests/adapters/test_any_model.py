@@ -16,12 +16,11 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.llms.mock import MockLLMWithNonyieldingChatStream
 from pydantic import BaseModel
 
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run, run_many
 from fitrag_integrations.langchain import RetrievalGate
 from fitrag_integrations.langchain.base.ports import Writer
 from fitrag_integrations.llama_index import KnowledgeSelector
-from fitrag_integrations.methods import AskGate, Decider, PTrueGate, SlimPLM
+from fitrag_integrations.methods import AskGate, Decider, SlimPLM
 from fitrag_integrations.ports import Ports, model_name, port_of, writer_of
 
 QUESTION = "Who wrote the score of Amarcord?"
@@ -156,11 +155,6 @@ def test_the_name_of_a_model_is_found_behind_a_binding():
     llm = Named(responses=["Yes"])
     for each in (llm, llm.bind(stop=["x"]), llm | StrOutputParser(), llm.invoke):
         assert model_name(AskGate(each).judged) == "small-1"
-
-
-def test_a_runnable_gives_no_probability():
-    with pytest.raises(InputError, match="AskGate asks a model without one"):
-        PTrueGate(chat().bind(stop=["x"]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import Document as LlamaDocument
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from fitrag_integrations import InputError, langchain, llama_index
+from fitrag_integrations import langchain, llama_index
 from fitrag_integrations.methods import FitRag, cite, highlight
 
 QUESTION = QUESTIONS[0]
@@ -175,15 +175,6 @@ def test_an_explanation_uses_the_settings_of_the_component():
     ):
         assert len(told.kept) == 2
         assert {one.reason for one in told.dropped} == {"detector", "per_passage"}
-
-
-def test_an_explanation_needs_a_query():
-    component = made(llama_index, "SubDocumentCompressor")
-    for query in ({}, {"query_str": " "}, {"query_str": "a", "query_bundle": QueryBundle("a")}):
-        with pytest.raises(InputError, match="query"):
-            component.explain(nodes(), **query)
-    with pytest.raises(InputError, match="query"):
-        made(langchain, "KnowledgeRefiner").explain(documents(), "")
 
 
 def test_an_answer_of_a_whole_method_cites_its_context():

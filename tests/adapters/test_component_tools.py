@@ -14,20 +14,8 @@ from langchain_fakes import OverlapBase, documents
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools.calling import call_tool_with_selection
 
+from fitrag_integrations import langchain as lc
 from fitrag_integrations import llama_index as llama
-from fitrag_integrations.langchain import (
-    BiLabelReranker,
-    CompressingRetriever,
-    CorrectiveRouter,
-    FitRagRetriever,
-    KnowledgeRouter,
-    MethodRetriever,
-    MethodRunnable,
-    RetrievalGate,
-    RetrievalJudge,
-    SubDocumentCompressor,
-    WebSearchRetriever,
-)
 from fitrag_integrations.methods import ActionThresholds, FitRag
 
 QUESTION = QUESTIONS[0]
@@ -43,29 +31,29 @@ def grade(pairs: Any) -> list[float]:
     return [1.0 if "Rota" in passage.text else -1.0 for _, passage in pairs]
 
 
-def branches(**fields: Any) -> CorrectiveRouter:
+def branches(**fields: Any) -> lc.CorrectiveRouter:
     given = {"correct": lambda g: f"correct: {len(g['documents'])}", "incorrect": lambda g: "web"}
-    return CorrectiveRouter(evaluator=grade, thresholds=LIMITS, **given, **fields)
+    return lc.CorrectiveRouter(evaluator=grade, thresholds=LIMITS, **given, **fields)
 
 
 SCORED = {"scorer": OverlapScorer()}
 PARTS: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "fitrag": (FitRagRetriever(base=OverlapBase(), **SCORED), SEARCH, "Nino Rota wrote"),
+    "fitrag": (lc.FitRagRetriever(base=OverlapBase(), **SCORED), SEARCH, "Nino Rota wrote"),
     "method retriever": (
-        MethodRetriever(base=OverlapBase(), method=FitRag(**SCORED)),
+        lc.MethodRetriever(base=OverlapBase(), method=FitRag(**SCORED)),
         SEARCH,
         "Nino Rota wrote",
     ),
     "compressing": (
-        CompressingRetriever(base=OverlapBase(), compressors=[BiLabelReranker(**SCORED)]),
+        lc.CompressingRetriever(base=OverlapBase(), compressors=[lc.BiLabelReranker(**SCORED)]),
         SEARCH,
         "Nino Rota wrote",
     ),
-    "web": (WebSearchRetriever(search=OverlapBase()), SEARCH, "Nino Rota wrote"),
-    "gate": (RetrievalGate(gate=FixedGate(0.9)), ASK, '"retrieve": false'),
-    "judge": (RetrievalJudge(evaluator=grade, thresholds=LIMITS), JUDGE, '"action": "correct"'),
+    "web": (lc.WebSearchRetriever(search=OverlapBase()), SEARCH, "Nino Rota wrote"),
+    "gate": (lc.RetrievalGate(gate=FixedGate(0.9)), ASK, '"retrieve": false'),
+    "judge": (lc.RetrievalJudge(evaluator=grade, thresholds=LIMITS), JUDGE, '"action": "correct"'),
     "router": (
-        KnowledgeRouter(
+        lc.KnowledgeRouter(
             gate=FixedGate(0.1), known=lambda g: "", unknown=lambda g: g["question"].upper()
         ),
         ASK,
@@ -74,20 +62,20 @@ PARTS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "corrective router": (branches(), JUDGE, "correct: 3"),
     "corrective router with a base": (branches(base=OverlapBase()), ASK, "correct: 6"),
     "a branch to a message": (
-        KnowledgeRouter(
+        lc.KnowledgeRouter(
             gate=FixedGate(0.1), known=lambda g: "", unknown=lambda g: AIMessage("hello")
         ),
         ASK,
         "hello",
     ),
     "answer": (
-        MethodRunnable(
+        lc.MethodRunnable(
             method=FitRag(**SCORED), retriever=OverlapBase(), reader=LongestWordReader()
         ),
         ASK,
         "Amarcord",
     ),
-    "compressor": (SubDocumentCompressor(**SCORED).as_runnable(), JUDGE, "Nino Rota wrote"),
+    "compressor": (lc.SubDocumentCompressor(**SCORED).as_runnable(), JUDGE, "Nino Rota wrote"),
 }
 
 

@@ -8,12 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_fakes import OverlapBase, Recorder
 
-from fitrag_integrations.langchain import (
-    CorrectiveRouter,
-    KnowledgeRouter,
-    MethodRunnable,
-    RetrievalGate,
-)
+from fitrag_integrations import langchain as lc
 from fitrag_integrations.langchain.base.conversation import LEFT_OUT
 from fitrag_integrations.methods import ActionThresholds, FitRag
 
@@ -38,11 +33,11 @@ def condense(prompt: str) -> str:
 
 def method(**fields):
     scorer = OverlapScorer()
-    return MethodRunnable(method=FitRag(scorer=scorer), retriever=OverlapBase(), **fields)
+    return lc.MethodRunnable(method=FitRag(scorer=scorer), retriever=OverlapBase(), **fields)
 
 
 def corrective(**fields):
-    return CorrectiveRouter(
+    return lc.CorrectiveRouter(
         evaluator=lambda pairs: [1.0 for _ in pairs],
         thresholds=ActionThresholds(0.5, -0.5),
         correct=lambda given: given["question"],
@@ -57,7 +52,7 @@ def test_condense_makes_one_question(form):
     found = method(condense=condense).invoke(FORMS[form]).value
     assert found.question == ALONE and LEFT_OUT not in found.notes
     assert corrective(condense=condense).invoke(FORMS[form]) == ALONE
-    decided = RetrievalGate(gate=FixedGate(0.9), condense=condense).invoke(FORMS[form])
+    decided = lc.RetrievalGate(gate=FixedGate(0.9), condense=condense).invoke(FORMS[form])
     assert LEFT_OUT not in decided["why"]
 
 
@@ -67,7 +62,7 @@ def test_without_it_a_note_says_that_messages_were_left_out(form):
     assert found.question == "Who wrote its score?" and found.notes[0] == LEFT_OUT
     answer = method(reader=LongestWordReader()).invoke(FORMS[form])
     assert answer.context.notes[0] == LEFT_OUT
-    assert LEFT_OUT in RetrievalGate(gate=FixedGate(0.9)).invoke(FORMS[form])["why"]
+    assert LEFT_OUT in lc.RetrievalGate(gate=FixedGate(0.9)).invoke(FORMS[form])["why"]
     recorder = Recorder()
     corrective().invoke(FORMS[form], {"callbacks": [recorder]})
     branch = [run for run in recorder.runs.values() if "fitrag" in (run.get("metadata") or {})]
@@ -81,7 +76,7 @@ def test_one_question_needs_neither(form):
 
     found = method(condense=never).invoke(ONE[form]).value
     assert found.question == ALONE and "messages" not in str(found.notes)
-    assert LEFT_OUT not in RetrievalGate(gate=FixedGate(0.9)).invoke(ONE[form])["why"]
+    assert LEFT_OUT not in lc.RetrievalGate(gate=FixedGate(0.9)).invoke(ONE[form])["why"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +96,7 @@ def test_a_router_condenses_for_its_gate_and_hands_the_conversation_on():
             seen.extend(questions)
             return super().p_known(questions, drafts)
 
-    router = KnowledgeRouter(
+    router = lc.KnowledgeRouter(
         gate=Gate(0.1), known=lambda _: "", unknown=RunnableLambda(len), condense=condense
     )
     assert router.invoke(TURNS) == 3 and seen == [ALONE]

@@ -1,16 +1,16 @@
 """What a new user of either framework meets, with the models that ship and no fakes of ours."""
 
+import math
 import pickle
 import pydoc
 import sys
-from dataclasses import fields
-from inspect import signature
+from dataclasses import MISSING, fields
+from inspect import Parameter, signature
 
 import pytest
 from first_contact import (
     LANGCHAIN,
     LLAMA_INDEX,
-    LLMS,
     NAMES,
     QUESTION,
     ROWS,
@@ -21,9 +21,11 @@ from first_contact import (
     retrievers,
 )
 from frameworks import BOTH
+from langchain_core.vectorstores import InMemoryVectorStore
 
 from fitrag_integrations.errors import MissingExtraError
-from fitrag_integrations.methods import FitRag
+from fitrag_integrations.methods import Decider
+from fitrag_integrations.methods.crag.evaluator import ActionJudge
 
 COMPRESSORS = ("BiLabelReranker", "SubDocumentCompressor", "KnowledgeRefiner")
 
@@ -84,31 +86,6 @@ def test_one_scale_on_every_drop_in(framework):
     assert all(0 <= score <= 1 for score in made.score([(QUESTION, row[2]) for row in ROWS]))
 
 
-@pytest.mark.parametrize(
-    ("framework", "name", "options"),
-    [
-        *((each, name, {}) for each in BOTH for name in COMPRESSORS),
-        (LANGCHAIN, "FitRagRetriever", {"base": SHELVES[LANGCHAIN]()}),
-        (LANGCHAIN, "RetrievalGate", {"llm": str.upper}),
-        (LANGCHAIN, "KnowledgeRouter", {"llm": str.upper, "unknown": str.upper}),
-        (LANGCHAIN, "MethodRunnable", {"method": FitRag()}),
-        (LANGCHAIN, "BiLabelCrossEncoder", {}),
-        (LLAMA_INDEX, "CorrectiveRetriever", {"base": SHELVES[LLAMA_INDEX]()}),
-        (LLAMA_INDEX, "KnowledgeSelector", {}),
-        (LLAMA_INDEX, "EncoderEmbedding", {}),
-        (
-            LLAMA_INDEX,
-            "MethodQueryEngine",
-            {"method": FitRag(), "retriever": SHELVES[LLAMA_INDEX](), "llm": LLMS[LLAMA_INDEX]},
-        ),
-    ],
-)
-def test_what_there_is_not_cannot_be_set(framework, name, options):
-    made = getattr(framework.ours, name)(**options)
-    with pytest.raises((ValueError, AttributeError), match="max_token"):
-        made.max_token = 20
-
-
 @pytest.mark.parametrize(("name", "least"), list(zip(COMPRESSORS, (0.5, 0.5, 0.4), strict=True)))
 def test_a_least_score_leaves_out_what_says_nothing(framework, name, least):
     kind = getattr(framework.ours, name)
@@ -166,3 +143,46 @@ def test_a_notebook_completes_all_options_before_the_first_instance(framework, n
     assert options <= {*signature(kind).parameters} and options <= shown
     help_page = pydoc.render_doc(kind, renderer=pydoc.plaintext)
     assert all(option in help_page for option in options)
+
+
+DECIDED = {"KnowledgeRouterQueryEngine": Decider, "KnowledgeSelector": Decider}
+DECIDED |= {"CorrectiveRouterQueryEngine": ActionJudge}
+OPTIONED = [
+    (each, name, getattr(getattr(each.ours, name), "made", DECIDED.get(name)))
+    for each in BOTH
+    for name in each.ours.__all__
+]
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "made"), [row for row in OPTIONED if row[2]], ids=str
+)
+def test_the_options_of_a_method_are_spelled_out_with_its_defaults(framework, name, made):
+    kind, options = getattr(framework.ours, name), [one for one in fields(made) if one.init]
+    shown = signature(kind).parameters
+    assert len(options) >= 3
+    for one in options:
+        expected = (MISSING, Parameter.empty) if one.default is MISSING else (one.default,)
+        assert shown[one.name].default in expected
+    if framework is LLAMA_INDEX and name not in DECIDED:
+        component = kind(SHELVES[framework]()) if "base" in shown else kind()
+        assert all(getattr(component, one.name) == one.default for one in options)
+
+
+async def test_the_encoder_that_ships_is_an_embedding():
+    one, other = LANGCHAIN.ours.EncoderEmbeddings(), LLAMA_INDEX.ours.EncoderEmbedding()
+    vector, both = one.embed_query(QUESTION), [QUESTION, "Otters."]
+    assert math.isclose(math.hypot(*vector), 1, rel_tol=1e-4)
+    for again in (
+        one.embed_documents(both)[0],
+        await one.aembed_query(QUESTION),
+        other.get_query_embedding(QUESTION),
+        other.get_text_embedding(QUESTION),
+        await other.aget_query_embedding(QUESTION),
+        other.get_text_embedding_batch(both)[0],
+    ):
+        assert again == pytest.approx(vector, abs=1e-5)
+    assert await one.aembed_documents([]) == one.embed_documents([]) == []
+    store = InMemoryVectorStore(one)
+    store.add_documents(SHELVES[LANGCHAIN]().invoke(QUESTION))
+    assert store.similarity_search(QUESTION, k=1)[0].id == "page-0"

@@ -1,9 +1,6 @@
 """What a new user of LlamaIndex meets, with the models that ship and no fakes of ours."""
 
 import asyncio
-import inspect
-import math
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -20,25 +17,12 @@ from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import Document, ImageNode, MediaResource, Node, NodeWithScore
 
+from fitrag_integrations import llama_index as li
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.llama_index import (
-    BiLabelReranker,
-    CompressionEvent,
-    CorrectiveRetriever,
-    EncoderEmbedding,
-    FitRagRetriever,
-    ITRGRetriever,
-    KnowledgeRefiner,
-    KnowledgeRouterQueryEngine,
-    KnowledgeSelector,
-    MethodQueryEngine,
-    SlimPLMRetriever,
-    SubDocumentCompressor,
-)
 from fitrag_integrations.methods import FitRag
 
-RETRIEVERS = [FitRagRetriever, CorrectiveRetriever, SlimPLMRetriever, ITRGRetriever]
-COMPRESSORS = [BiLabelReranker, SubDocumentCompressor, KnowledgeRefiner]
+RETRIEVERS = [li.FitRagRetriever, li.CorrectiveRetriever, li.SlimPLMRetriever, li.ITRGRetriever]
+COMPRESSORS = [li.BiLabelReranker, li.SubDocumentCompressor, li.KnowledgeRefiner]
 
 
 # --- 3, 7, 8 and 13: what stands on a node
@@ -64,20 +48,17 @@ async def test_an_evaluator_that_matches_by_id(name):
 
 
 def test_what_is_set_afterwards_counts():
-    made = FitRagRetriever(Shelf())
-    before = made.retrieve(QUESTION)
-    made.max_tokens = 25
-    assert made.max_tokens == 25
-    assert sum(len(n.text) for n in made.retrieve(QUESTION)) < sum(len(n.text) for n in before)
+    retriever = li.FitRagRetriever(Shelf())
+    before = retriever.retrieve(QUESTION)
+    retriever.max_tokens = 25
+    after = retriever.retrieve(QUESTION)
+    assert sum(len(n.text) for n in after) < sum(len(n.text) for n in before)
     with pytest.raises(InputError, match="max_tokens"):
-        made.max_tokens = 0
+        retriever.max_tokens = 0
     with pytest.raises(AttributeError, match=r"no option 'max_token', but .*max_tokens"):
-        made.max_token = 20
-    assert made.max_tokens == 25
-
-
-def test_what_is_set_on_routers_and_engines_counts():
-    selector = KnowledgeSelector(llm=MockLLM())
+        retriever.max_token = 20
+    assert retriever.max_tokens == 25
+    selector = li.KnowledgeSelector(llm=MockLLM())
     selector.threshold = 0.01
     choices = ["from memory", "from the pages"]
     assert selector.select(choices, QUESTION).selections
@@ -86,15 +67,17 @@ def test_what_is_set_on_routers_and_engines_counts():
         selector.threshold = 2
     with pytest.raises(AttributeError, match="no option 'treshold'"):
         selector.treshold = 0.5
-    engine = MethodQueryEngine(FitRag(), Shelf(), llm=MockLLM())
+    engine = li.MethodQueryEngine(FitRag(), Shelf(), llm=MockLLM())
     engine.template = "{context_str}\nMy own words: {query_str}"
     assert "My own words" in str(engine.query(QUESTION))
-    router = KnowledgeRouterQueryEngine(FixedGate(0.1), retrieve=engine, llm=MockLLM())
-    router.retrieve = MethodQueryEngine(FitRag(), Shelf(), llm=MockLLM(), template="{context_str}!")
+    router = li.KnowledgeRouterQueryEngine(FixedGate(0.1), retrieve=engine, llm=MockLLM())
+    router.retrieve = li.MethodQueryEngine(
+        FitRag(), Shelf(), llm=MockLLM(), template="{context_str}!"
+    )
     assert str(router.query(QUESTION)).endswith("!")
     with pytest.raises(InputError, match="retrieve"):
         router.retrieve = 3
-    compressor = SubDocumentCompressor()
+    compressor = li.SubDocumentCompressor()
     compressor.max_tokens = 20
     kept = compressor.postprocess_nodes(Shelf().retrieve(QUESTION), query_str=QUESTION)
     assert sum(len(node.text.split()) for node in kept) < 25
@@ -103,7 +86,7 @@ def test_what_is_set_on_routers_and_engines_counts():
 async def test_a_language_model_drafts_for_a_gate():
     gate = FixedGate(0.1)
     gate.draft_tokens = 8
-    selector = KnowledgeSelector(gate, drafter=MockLLM())
+    selector = li.KnowledgeSelector(gate, drafter=MockLLM())
     choices = ["from memory", "from the pages"]
     assert "p_known" in selector.select(choices, QUESTION).selections[0].reason
     assert "p_known" in (await selector.aselect(choices, QUESTION)).selections[0].reason
@@ -164,7 +147,7 @@ def test_a_subclass_runs_its_own_postprocessing(kind):
 
 
 def test_a_subclass_answers_by_its_own_query():
-    class Own(MethodQueryEngine):
+    class Own(li.MethodQueryEngine):
         def _query(self, query_bundle):
             return Response(f"own: {query_bundle.query_str}")
 
@@ -176,7 +159,7 @@ def test_a_subclass_answers_by_its_own_query():
 # --- 14: offsets of the hierarchical parser
 
 
-@pytest.mark.parametrize("kind", [SubDocumentCompressor, KnowledgeRefiner])
+@pytest.mark.parametrize("kind", [li.SubDocumentCompressor, li.KnowledgeRefiner])
 def test_offsets_over_the_hierarchical_parser(kind):
     whole = Document(text="\n\n".join(text for _, _, text in ROWS), id_="whole")
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[128, 64, 32], chunk_overlap=4)
@@ -193,35 +176,10 @@ def test_offsets_over_the_hierarchical_parser(kind):
 
 def test_a_fitrag_retriever_reports_reranking_and_compression():
     with Events() as events:
-        found = FitRagRetriever(Shelf()).retrieve(QUESTION)
+        found = li.FitRagRetriever(Shelf()).retrieve(QUESTION)
     (start,), (end,) = events.of(ReRankStartEvent), events.of(ReRankEndEvent)
-    (told,) = events.of(CompressionEvent)
+    (told,) = events.of(li.CompressionEvent)
     assert len(start.nodes) == len(ROWS) >= len(end.nodes)
     assert [node.score for node in start.nodes] == [0.7] * len(ROWS)  # the retriever's
     assert end.nodes[0].node.node_id == "page-0"
     assert told.nodes_out == len(found) and told.tokens_out < told.tokens_in
-
-
-async def test_the_encoder_that_ships_is_an_embedding():
-    embedding = EncoderEmbedding()
-    vector = embedding.get_query_embedding(QUESTION)
-    assert math.isclose(math.hypot(*vector), 1, rel_tol=1e-4)
-    assert embedding.get_text_embedding(QUESTION) == pytest.approx(vector, abs=1e-5)
-    assert await embedding.aget_query_embedding(QUESTION) == pytest.approx(vector, abs=1e-5)
-    batch = embedding.get_text_embedding_batch([QUESTION, "Otters."])
-    assert batch[0] == pytest.approx(vector, abs=1e-5)
-
-
-# --- the options are the methods' own
-
-
-@pytest.mark.parametrize("kind", RETRIEVERS + COMPRESSORS)
-def test_options_are_those_of_the_method_before_the_first_instance(kind):
-    shown = inspect.signature(kind).parameters
-    theirs = {each.name: each.default for each in fields(kind.made) if each.init}
-    assert theirs.items() <= {name: each.default for name, each in shown.items()}.items()
-    given = {"base": Shelf()} if "base" in shown else {}
-    made = kind(**given)
-    assert {name: getattr(made, name) for name in theirs} == theirs
-    with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
-        kind(**given, nothing=1)

@@ -19,15 +19,8 @@ from langchain_fakes import Recorder, ToolChat, called
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, ValidationError
 
+from fitrag_integrations import langchain as lc
 from fitrag_integrations.errors import InputError, MissingExtraError
-from fitrag_integrations.langchain import (
-    CorrectiveRetriever,
-    DecisionEvaluator,
-    DecisionGate,
-    KnowledgeRouter,
-    RetrievalGateMiddleware,
-    RetrievalJudge,
-)
 from fitrag_integrations.methods import ActionThresholds
 
 KNOWN, UNKNOWN = QUESTIONS[0], QUESTIONS[1]
@@ -54,7 +47,7 @@ def _forget():
 
 def agent(model, gate=None, **fields):
     options = {"tools": ["notes"], **fields.pop("options", {})}
-    middleware = RetrievalGateMiddleware(WordGate() if gate is None else gate, **options)
+    middleware = lc.RetrievalGateMiddleware(WordGate() if gate is None else gate, **options)
     return create_agent(model, [notes, clock], middleware=[middleware], **fields)
 
 
@@ -175,7 +168,7 @@ def test_nobody_is_made_to_call_what_is_hidden(choice):
     from langchain.agents.middleware import ModelRequest
 
     seen = []
-    middleware = RetrievalGateMiddleware(WordGate(), tools=notes)
+    middleware = lc.RetrievalGateMiddleware(WordGate(), tools=notes)
     hosted = {"type": "function", "function": {"name": "notes"}}
     for tools in ([notes, clock, hosted], [notes, hosted]):
         state = {"messages": [], "retrieval_decision": {"retrieve": False}}
@@ -248,33 +241,33 @@ def model(monkeypatch):
 
 
 async def test_a_decision_model_is_a_gate(model):
-    gate = DecisionGate(model, threshold=0.5)
-    router = KnowledgeRouter(gate=gate, known=lambda _: "known", unknown=lambda _: "unknown")
+    gate = lc.DecisionGate(model, threshold=0.5)
+    router = lc.KnowledgeRouter(gate=gate, known=lambda _: "known", unknown=lambda _: "unknown")
     assert router.batch([KNOWN, UNKNOWN]) == ["known", "unknown"]
     assert await router.abatch([KNOWN, UNKNOWN]) == ["known", "unknown"]
     assert gate.name == "words"
     for wrong in (WordGate(), None, type(model)):
         with pytest.raises(InputError, match="BaseDecisionModel"):
-            DecisionGate(wrong)
+            lc.DecisionGate(wrong)
     with pytest.raises(InputError, match="threshold"):
-        DecisionGate(model, threshold=2)
+        lc.DecisionGate(model, threshold=2)
 
 
 async def test_a_decision_model_is_an_evaluator(model):
     pages = ["The bridge was designed by Ilse Marbach.", "Lunch is at noon."]
     documents = [Document(page_content=text) for text in pages]
     given = {"question": "Who designed the bridge?", "documents": documents}
-    judge, limits = DecisionEvaluator(model), ActionThresholds(0.1, -0.4, -0.5)
-    judged = RetrievalJudge(evaluator=judge, thresholds=limits)
+    judge, limits = lc.DecisionEvaluator(model), ActionThresholds(0.1, -0.4, -0.5)
+    judged = lc.RetrievalJudge(evaluator=judge, thresholds=limits)
     for said in (judged.invoke(given), await judged.ainvoke(given)):
         assert (said["action"], said["grades"]) == ("correct", pytest.approx([0.8, -0.6]))
-    found = CorrectiveRetriever(base=lambda _: documents, evaluator=judge, thresholds=limits)
+    found = lc.CorrectiveRetriever(base=lambda _: documents, evaluator=judge, thresholds=limits)
     assert [each.page_content for each in found.invoke(given["question"])] == pages[:1]
     with pytest.raises(ValidationError, match="calibrate"):
-        RetrievalJudge(evaluator=judge)
+        lc.RetrievalJudge(evaluator=judge)
 
 
 def test_an_older_core_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, DECISIONS, None)
     with pytest.raises(MissingExtraError, match=r"langchain-core of 1\.8 or newer"):
-        DecisionGate(WordGate())
+        lc.DecisionGate(WordGate())

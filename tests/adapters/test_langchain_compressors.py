@@ -9,25 +9,20 @@ from fakes import PASSAGES, QUESTIONS, FailingScorer, OverlapScorer, StrictScore
 from langchain_core.documents import Document
 from langchain_fakes import documents
 
+from fitrag_integrations import langchain as lc
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.langchain import (
-    BiLabelCrossEncoder,
-    BiLabelReranker,
-    KnowledgeRefiner,
-    SubDocumentCompressor,
-)
 from fitrag_integrations.langchain.base.convert import Documents, to_passages
 
 QUESTION = QUESTIONS[0]
-COMPRESSORS = (BiLabelReranker, SubDocumentCompressor)
+COMPRESSORS = (lc.BiLabelReranker, lc.SubDocumentCompressor)
 
 
 @pytest.mark.parametrize(
     ("make", "role", "scorer"),
     [
-        (BiLabelReranker, "scorer", OverlapScorer()),
-        (SubDocumentCompressor, "scorer", OverlapScorer()),
-        (KnowledgeRefiner, "evaluator", OverlapEvaluator()),
+        (lc.BiLabelReranker, "scorer", OverlapScorer()),
+        (lc.SubDocumentCompressor, "scorer", OverlapScorer()),
+        (lc.KnowledgeRefiner, "evaluator", OverlapEvaluator()),
     ],
 )
 async def test_a_batch_is_one_call_of_the_model(make, role, scorer):
@@ -42,7 +37,7 @@ async def test_a_batch_is_one_call_of_the_model(make, role, scorer):
 
 
 async def test_one_bad_input_of_a_batch_fails_alone():
-    runnable = BiLabelReranker(scorer=FailingScorer(QUESTIONS[1])).as_runnable()
+    runnable = lc.BiLabelReranker(scorer=FailingScorer(QUESTIONS[1])).as_runnable()
     inputs = [{"documents": documents(), "query": question} for question in QUESTIONS]
     inputs.append({"documents": "no list", "query": QUESTION})
     for found in (
@@ -56,23 +51,23 @@ async def test_one_bad_input_of_a_batch_fails_alone():
 
 
 def test_a_piece_of_a_nameless_document_has_an_id_too():
-    compressor = SubDocumentCompressor(window=1, scorer=OverlapScorer())
+    compressor = lc.SubDocumentCompressor(window=1, scorer=OverlapScorer())
     nameless = [Document(page_content=document.page_content) for document in documents()]
     found, again = (
         compressor.compress_documents(given, QUESTION) for given in (documents(), nameless)
     )
     assert all(UUID(document.id) for document in again)
     assert not {document.id for document in again} & {document.id for document in found}
-    reranked = BiLabelReranker(scorer=OverlapScorer()).compress_documents(nameless, QUESTION)
+    reranked = lc.BiLabelReranker(scorer=OverlapScorer()).compress_documents(nameless, QUESTION)
     assert {document.id for document in reranked} == {None}  # a document keeps what it had
 
 
 def test_a_piece_of_a_piece_leads_to_the_first_source():
-    coarse = SubDocumentCompressor(window=3, scorer=OverlapScorer())
-    fine = SubDocumentCompressor(window=1, scorer=OverlapScorer())
+    coarse = lc.SubDocumentCompressor(window=3, scorer=OverlapScorer())
+    fine = lc.SubDocumentCompressor(window=1, scorer=OverlapScorer())
     sources = {document.id: document.page_content for document in documents()}
     pieces = coarse.compress_documents(documents(), QUESTION)
-    reranked = BiLabelReranker(scorer=OverlapScorer()).compress_documents(pieces, QUESTION)
+    reranked = lc.BiLabelReranker(scorer=OverlapScorer()).compress_documents(pieces, QUESTION)
     for found in (pieces, reranked, fine.compress_documents(reranked, QUESTION)):
         assert len(found) == len(sources)
         for document in found:
@@ -82,23 +77,25 @@ def test_a_piece_of_a_piece_leads_to_the_first_source():
 
 
 def test_a_piece_that_was_changed_is_a_source_of_its_own():
-    (piece, *_) = SubDocumentCompressor(scorer=OverlapScorer()).compress_documents(
+    (piece, *_) = lc.SubDocumentCompressor(scorer=OverlapScorer()).compress_documents(
         documents(), QUESTION
     )
     changed = Document(page_content="Another text.", id="new", metadata=piece.metadata)
-    (found,) = SubDocumentCompressor(scorer=OverlapScorer()).compress_documents([changed], QUESTION)
+    (found,) = lc.SubDocumentCompressor(scorer=OverlapScorer()).compress_documents(
+        [changed], QUESTION
+    )
     assert found.metadata["source_id"] == "new"
     assert found.metadata["source_start"] == 0
 
 
 def test_models_stay_out_of_dumps():
-    reranker = BiLabelReranker(top_n=3, scorer=OverlapScorer())
+    reranker = lc.BiLabelReranker(top_n=3, scorer=OverlapScorer())
     assert reranker.model_dump()["top_n"] == 3 and "scorer" not in reranker.model_dump()
     assert repr(reranker.as_cross_encoder()) == "BiLabelCrossEncoder(weight=0.5)"
 
 
 async def test_the_cross_encoder_scores_pairs():
-    encoder = BiLabelReranker(weight=0.25, scorer=OverlapScorer()).as_cross_encoder()
+    encoder = lc.BiLabelReranker(weight=0.25, scorer=OverlapScorer()).as_cross_encoder()
     pairs = [(question, passage.text) for question in QUESTIONS for passage in PASSAGES]
     scores = encoder.score(pairs)
     bare = to_passages([Document(page_content=passage.text) for passage in PASSAGES])
@@ -107,14 +104,14 @@ async def test_the_cross_encoder_scores_pairs():
     assert all(type(score) is float for score in scores)
     assert await encoder.ascore(pairs) == expected
     assert encoder.score([]) == []
-    strict = BiLabelCrossEncoder(StrictScorer(), weight=0.25)
+    strict = lc.BiLabelCrossEncoder(StrictScorer(), weight=0.25)
     assert strict.score([(QUESTION, " "), pairs[0]]) == [0.0, expected[0]]
     assert pickle.loads(pickle.dumps(encoder)).score(pairs) == expected
 
 
 def test_the_stock_cross_encoder_reranker():
     stock = pytest.importorskip("langchain_classic.retrievers.document_compressors")
-    reranker = BiLabelReranker(scorer=OverlapScorer())
+    reranker = lc.BiLabelReranker(scorer=OverlapScorer())
     made = stock.CrossEncoderReranker(model=reranker.as_cross_encoder(), top_n=3)
     given = [Document(page_content=each.page_content) for each in documents()]
     kept = [each.page_content for each in reranker.compress_documents(given, QUESTION)]

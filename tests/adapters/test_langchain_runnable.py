@@ -12,7 +12,6 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_fakes import OverlapBase
 
-from fitrag_integrations.errors import PortError
 from fitrag_integrations.flow import Traced, run
 from fitrag_integrations.langchain import Answer, MethodRunnable
 from fitrag_integrations.langchain.base.ports import Offer
@@ -178,24 +177,6 @@ def test_a_question_known_without_retrieval_is_answered_with_the_other_prompt():
     answer = runnable(method=method(gate=FixedGate(0.9)), retriever=base, llm=echo).invoke(QUESTION)
     assert "background passage" in answer.prompt
     assert base.batches == []
-
-
-class Shout:
-    def render(self, context):
-        return f"{context.question}!"
-
-
-async def test_templates_by_name_or_object():
-    named = runnable(llm=echo, template="simple").invoke(QUESTION)
-    assert named == "THE ANSWER IS"
-    own = runnable(llm=echo, template=Shout())
-    assert own.invoke(QUESTION) == f"{QUESTION}!".upper()
-    assert "".join(own.stream(QUESTION)) == f"{QUESTION}!".upper()
-
-
-def test_a_missing_port_is_told():
-    with pytest.raises(PortError, match="retrieve"):
-        runnable(retriever=None).invoke(QUESTION)
 
 
 def test_pickle_copy_and_repr():

@@ -10,17 +10,7 @@ from first_contact import QUESTION as OF_THE_SHELF
 from langchain_fakes import OverlapBase, documents
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from fitrag_integrations.langchain import (
-    BiLabelReranker,
-    CompressingRetriever,
-    CorrectiveRetriever,
-    FaissRetriever,
-    FitRagRetriever,
-    ITRGRetriever,
-    MethodRetriever,
-    SlimPLMRetriever,
-    WebSearchRetriever,
-)
+from fitrag_integrations import langchain as lc
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.types import Passage
 
@@ -46,29 +36,32 @@ def writing():
 # the suite counts documents, of which CRAG drops those below this grade
 ALL = {"strip_threshold": -1.0}
 MADE = {
-    "fitrag": (FitRagRetriever, scored),
-    "fitrag with a budget": (FitRagRetriever, lambda: {**scored(), "max_tokens": 800}),
+    "fitrag": (lc.FitRagRetriever, scored),
+    "fitrag with a budget": (lc.FitRagRetriever, lambda: {**scored(), "max_tokens": 800}),
     "method": (
-        MethodRetriever,
+        lc.MethodRetriever,
         lambda: {"base": OverlapBase(), "method": FitRag(OverlapScorer(), max_share=None)},
     ),
     "compressing": (
-        CompressingRetriever,
-        lambda: {"base": OverlapBase(), "compressors": [BiLabelReranker(scorer=OverlapScorer())]},
+        lc.CompressingRetriever,
+        lambda: {
+            "base": OverlapBase(),
+            "compressors": [lc.BiLabelReranker(scorer=OverlapScorer())],
+        },
     ),
     "corrective": (
-        CorrectiveRetriever,
+        lc.CorrectiveRetriever,
         lambda: {"base": OverlapBase(), "evaluator": OverlapEvaluator(), **ALL},
     ),
-    "web search": (WebSearchRetriever, lambda: {"search": PageSearch(PAGES)}),
+    "web search": (lc.WebSearchRetriever, lambda: {"search": PageSearch(PAGES)}),
     "faiss": (
-        FaissRetriever,
-        lambda: {"index": FaissRetriever.from_documents(documents(), WordEncoder()).index},
+        lc.FaissRetriever,
+        lambda: {"index": lc.FaissRetriever.from_documents(documents(), WordEncoder()).index},
     ),
-    "default fitrag": (FitRagRetriever, shelved),
-    "default corrective": (CorrectiveRetriever, lambda: {**shelved(), **ALL}),
-    "default slimplm": (SlimPLMRetriever, writing),
-    "default itrg": (ITRGRetriever, writing),
+    "default fitrag": (lc.FitRagRetriever, shelved),
+    "default corrective": (lc.CorrectiveRetriever, lambda: {**shelved(), **ALL}),
+    "default slimplm": (lc.SlimPLMRetriever, writing),
+    "default itrg": (lc.ITRGRetriever, writing),
 }
 
 

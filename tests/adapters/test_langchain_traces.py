@@ -5,13 +5,7 @@ from fakes import QUESTIONS, FailingScorer, OverlapScorer
 from langchain_core.language_models import FakeListChatModel
 from langchain_fakes import OverlapBase, Recorder, called, documents
 
-from fitrag_integrations.langchain import (
-    BiLabelReranker,
-    CompressingRetriever,
-    FitRagRetriever,
-    MethodRunnable,
-    SubDocumentCompressor,
-)
+from fitrag_integrations import langchain as lc
 from fitrag_integrations.langchain.base.convert import Documents
 from fitrag_integrations.methods import FitRag
 
@@ -22,7 +16,7 @@ WAYS = ("invoke", "ainvoke", "batch", "abatch")
 @pytest.mark.parametrize("how", WAYS)
 async def test_the_base_is_a_child_of_the_retriever(how):
     recorder = Recorder()
-    retriever = FitRagRetriever(
+    retriever = lc.FitRagRetriever(
         base=OverlapBase(), scorer=OverlapScorer(), tags=["mine"], metadata={"team": "a"}
     )
     config = {"callbacks": [recorder], "tags": ["call"]}
@@ -43,7 +37,7 @@ async def test_the_base_is_a_child_of_the_retriever(how):
 async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
     recorders = [Recorder() for _ in QUESTIONS]
     configs = [{"callbacks": [each], "run_name": f"run {i}"} for i, each in enumerate(recorders)]
-    retriever = FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer(), top_n=2)
+    retriever = lc.FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer(), top_n=2)
     found = getattr(retriever, how)(list(QUESTIONS), configs)
     _ = await found if how == "abatch" else found
     for i, recorder in enumerate(recorders):
@@ -60,8 +54,8 @@ async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
 @pytest.mark.parametrize("how", WAYS)
 async def test_compressors_are_seen_under_a_compressing_retriever(how):
     recorder, scorer = Recorder(), OverlapScorer()
-    compressors = [BiLabelReranker(scorer=scorer), SubDocumentCompressor(scorer=scorer)]
-    retriever = CompressingRetriever(base=OverlapBase(), compressors=compressors)
+    compressors = [lc.BiLabelReranker(scorer=scorer), lc.SubDocumentCompressor(scorer=scorer)]
+    retriever = lc.CompressingRetriever(base=OverlapBase(), compressors=compressors)
     await called(retriever, how, QUESTION, {"callbacks": [recorder]})
     for name in ("OverlapBase", "BiLabelReranker", "SubDocumentCompressor"):
         runs = recorder.named(name)
@@ -72,7 +66,7 @@ async def test_compressors_are_seen_under_a_compressing_retriever(how):
 
 async def test_a_compressor_opens_a_run_for_callbacks_given_bare():
     recorder = Recorder()
-    reranker = BiLabelReranker(scorer=OverlapScorer())
+    reranker = lc.BiLabelReranker(scorer=OverlapScorer())
     found = reranker.compress_documents(documents(), QUESTION, callbacks=[recorder])
     await reranker.acompress_documents(documents(), QUESTION, callbacks=[recorder])
     first, second = recorder.named("BiLabelReranker")
@@ -81,10 +75,10 @@ async def test_a_compressor_opens_a_run_for_callbacks_given_bare():
 
 async def test_a_failure_is_seen():
     recorder = Recorder()
-    reranker = BiLabelReranker(scorer=FailingScorer())
+    reranker = lc.BiLabelReranker(scorer=FailingScorer())
     with pytest.raises(RuntimeError):
         reranker.compress_documents(documents(), QUESTION, callbacks=[recorder])
-    retriever = FitRagRetriever(base=OverlapBase(), scorer=FailingScorer(QUESTIONS[1]))
+    retriever = lc.FitRagRetriever(base=OverlapBase(), scorer=FailingScorer(QUESTIONS[1]))
     retriever.batch(list(QUESTIONS), {"callbacks": [recorder]}, return_exceptions=True)
     ends = [run["end"] for run in recorder.named("FitRagRetriever")]
     assert [type(end) for end in ends] == [Documents, RuntimeError, Documents]
@@ -94,7 +88,7 @@ async def test_a_failure_is_seen():
 @pytest.mark.parametrize("how", [*WAYS, "stream", "astream"])
 async def test_retriever_and_model_are_children_of_the_runnable(how):
     recorder = Recorder()
-    whole = MethodRunnable(
+    whole = lc.MethodRunnable(
         method=FitRag(OverlapScorer()),
         retriever=OverlapBase(),
         llm=FakeListChatModel(responses=["Rota"]),
@@ -109,7 +103,7 @@ async def test_retriever_and_model_are_children_of_the_runnable(how):
 
 async def test_a_model_that_fails_is_a_run_that_fails():
     recorder = Recorder()
-    retriever = FitRagRetriever(base=OverlapBase(), scorer=FailingScorer())
+    retriever = lc.FitRagRetriever(base=OverlapBase(), scorer=FailingScorer())
     for asked in (retriever.invoke, retriever.ainvoke):
         with pytest.raises(RuntimeError):
             found = asked(QUESTION, {"callbacks": [recorder]})

@@ -12,55 +12,38 @@ from llama_fakes import Events, NodeRetriever, ScriptedLLM, node
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import NodeRelationship, QueryBundle
+from llama_index.core.schema import NodeRelationship
 
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.llama_index import (
-    BiLabelReranker,
-    CompressionEvent,
-    FitRagRetriever,
-    KnowledgeRefiner,
-    SubDocumentCompressor,
-)
+from fitrag_integrations import llama_index as li
 
 QUESTION = QUESTIONS[0]
-BOTH = [BiLabelReranker, SubDocumentCompressor]
+BOTH = [li.BiLabelReranker, li.SubDocumentCompressor]
 
 
 def nodes():
     return [node(passage) for passage in PASSAGES]
 
 
-@pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("query", [None, QueryBundle(" \n"), "a plain string"])
-async def test_without_a_query_there_is_nothing_to_score_by(kind, query):
-    component = kind(scorer=OverlapScorer())
-    with pytest.raises(InputError, match="query"):
-        component.postprocess_nodes(nodes(), query_bundle=query)
-    with pytest.raises(InputError, match="query"):
-        await component.apostprocess_nodes(nodes(), query_bundle=query)
-
-
 def test_a_note_names_what_nodes_came_with():
     given = nodes()
     given[0].node.metadata["has_answer"] = "no"
-    made = SubDocumentCompressor(scorer=OverlapScorer(), window=1)
+    made = li.SubDocumentCompressor(scorer=OverlapScorer(), window=1)
     assert made.postprocess_nodes(given, query_str=QUESTION)
     (note,) = [note for note in made.last_run.value.notes if "their own" in note]
     assert "has_answer" in note
-    found = FitRagRetriever(Finding(given), scorer=OverlapScorer(), window=1)
+    found = li.FitRagRetriever(Finding(given), scorer=OverlapScorer(), window=1)
     assert found.retrieve(QUESTION) and note in found.last_run.value.notes
 
 
 def test_pickle_does_not_drop_a_model_in_silence():
     with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
-        pickle.dumps(BiLabelReranker(scorer=lambda pairs: []))
+        pickle.dumps(li.BiLabelReranker(scorer=lambda pairs: []))
 
 
 @pytest.mark.parametrize("given", [nodes(), []])
 async def test_rerank_events_come_on_every_path(given):
     debug = LlamaDebugHandler(print_trace_on_end=False)
-    reranker = BiLabelReranker(
+    reranker = li.BiLabelReranker(
         top_n=2, scorer=OverlapScorer(), callback_manager=CallbackManager([debug])
     )
     with Events() as events:
@@ -76,8 +59,8 @@ async def test_rerank_events_come_on_every_path(given):
 @pytest.mark.parametrize(
     "component",
     [
-        SubDocumentCompressor(scorer=OverlapScorer(), window=1),
-        KnowledgeRefiner(evaluator=OverlapEvaluator()),
+        li.SubDocumentCompressor(scorer=OverlapScorer(), window=1),
+        li.KnowledgeRefiner(evaluator=OverlapEvaluator()),
     ],
     ids=lambda component: component.class_name(),
 )
@@ -89,7 +72,7 @@ async def test_pieces_lead_to_their_source_and_are_counted_in_an_event(component
         source = each.node.relationships[NodeRelationship.SOURCE]
         assert source.node_id == each.metadata["source_id"]
         assert json.loads(each.to_json())["score"] == each.score
-    first, second = events.of(CompressionEvent)
+    first, second = events.of(li.CompressionEvent)
     assert (first.nodes_in, first.nodes_out) == (6.0, float(len(kept)))
     assert first.tokens_in == second.tokens_in > first.tokens_out == second.tokens_out > 0
     names = ("nodes_in", "nodes_out", "tokens_in", "tokens_out")
@@ -104,8 +87,8 @@ def test_both_serve_in_the_stock_query_engine(is_async):
         NodeRetriever(),
         llm=llm,
         node_postprocessors=[
-            BiLabelReranker(top_n=2, scorer=scorer),
-            SubDocumentCompressor(max_tokens=60, window=1, scorer=scorer),
+            li.BiLabelReranker(top_n=2, scorer=scorer),
+            li.SubDocumentCompressor(max_tokens=60, window=1, scorer=scorer),
         ],
     )
     response = asyncio.run(engine.aquery(QUESTION)) if is_async else engine.query(QUESTION)

@@ -11,20 +11,15 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import IndexNode, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool
 
+from fitrag_integrations import llama_index as li
 from fitrag_integrations.errors import InputError, PortError
-from fitrag_integrations.llama_index import (
-    FaissRetriever,
-    FitRagRetriever,
-    MethodRetriever,
-    RetrievalSkippedEvent,
-)
 from fitrag_integrations.types import Context, Excerpt
 
 QUESTION = QUESTIONS[0]
 
 
 def retriever(scorer=None, base=None, **settings):
-    return FitRagRetriever(
+    return li.FitRagRetriever(
         base=base or NodeRetriever(), scorer=scorer or OverlapScorer(), **settings
     )
 
@@ -45,7 +40,7 @@ def test_a_gate_skips_retrieval_and_says_so():
     with Events() as events:
         assert retriever(base=base, gate=gate).retrieve(QUESTION) == []
     assert base.found.batches == []
-    (skipped,) = events.of(RetrievalSkippedEvent)
+    (skipped,) = events.of(li.RetrievalSkippedEvent)
     assert (skipped.query, skipped.p_known, skipped.threshold) == (QUESTION, 0.75, 0.5)
     assert "know" in skipped.why
 
@@ -65,7 +60,7 @@ def type_of(event):
     return type(event.str_or_query_bundle).__name__
 
 
-class Best(FitRagRetriever):
+class Best(li.FitRagRetriever):
     def __init__(self, base, best):
         super().__init__(base, scorer=OverlapScorer())
         self.best = best  # an attribute of its own
@@ -74,7 +69,7 @@ class Best(FitRagRetriever):
         return super()._retrieve(query_bundle)[: self.best]
 
 
-class AsyncBest(FitRagRetriever):
+class AsyncBest(li.FitRagRetriever):
     async def _aretrieve(self, query_bundle):
         return (await super()._aretrieve(query_bundle))[:1]
 
@@ -94,7 +89,9 @@ async def test_a_subclass_answers_by_its_own_retrieve_in_every_way():
 async def test_what_the_base_class_takes_and_does_holds_in_batches_too():
     part = IndexNode(text="Rivers of Europe.", index_id="rivers")
     stored = {"rivers": TextNode(text="The Danube ends in the Black Sea.")}
-    made = FaissRetriever.from_nodes([part], encoder=WordEncoder(), object_map=stored, verbose=True)
+    made = li.FaissRetriever.from_nodes(
+        [part], encoder=WordEncoder(), object_map=stored, verbose=True
+    )
     one = retriever(ids="source", scorer=BySentence(OverlapScorer().score), max_share=None)
     for each, question in ((made, "Which rivers?"), (one, QUESTION)):
         found = each.retrieve(question)
@@ -137,14 +134,8 @@ async def test_a_trace_can_be_had():
     assert isinstance(failed.error, InputError)
 
 
-@pytest.mark.parametrize("bad", ["a string", [None], [3]])
-def test_many_queries_are_a_sequence_of_queries(bad):
-    with pytest.raises(InputError, match="quer"):
-        retriever().retrieve_many(bad)
-
-
 def found_by(search, **settings):
-    made = MethodRetriever(NodeRetriever(), method=SearchMethod(), search=search, **settings)
+    made = li.MethodRetriever(NodeRetriever(), method=SearchMethod(), search=search, **settings)
     return made, [(n.node.node_id, n.node.text) for n in made.retrieve(QUESTION)]
 
 
@@ -153,7 +144,7 @@ def test_a_tool_that_fails_and_results_that_are_none_are_heard():
     with pytest.raises(InputError, match="search result"):
         found_by(tool)
     with pytest.raises(InputError, match="search"):
-        MethodRetriever(NodeRetriever(), method=SearchMethod(), search=3)
+        li.MethodRetriever(NodeRetriever(), method=SearchMethod(), search=3)
     with pytest.raises(PortError, match="search"):
         found_by(None)
 

@@ -8,9 +8,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from fitrag_integrations import compress, langchain, llama_index, rerank
 from fitrag_integrations.core.jsonl import read_jsonl
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.titles import TITLE_KEYS, title_in
+from fitrag_integrations.methods.metadata import TITLE_KEYS, title_in
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PAIRS = list(read_jsonl(BENCHMARKS / "titles.jsonl"))
@@ -154,38 +152,3 @@ def test_all_that_a_message_asks_is_answered_in_60_tokens(framework, shelf, at, 
     made = ours.SubDocumentCompressor(max_tokens=60)
     text = shown(framework, framework.keep(made, given, asked))
     assert [one for one in answers if one not in text] == []
-
-
-@pytest.mark.parametrize("blank", ["", " \n"])
-async def test_a_blank_question_is_named_as_the_caller_named_it(framework, blank):
-    given, ours = pages(framework, [{}]), framework.ours
-    name = "query" if ours is langchain else "query_str"
-    for kind in ("BiLabelReranker", "SubDocumentCompressor", "KnowledgeRefiner"):
-        made = getattr(ours, kind)()
-        for call in (
-            lambda made=made: framework.keep(made, given, blank),
-            lambda made=made: made.explain(given, **{name: blank}),
-        ):
-            with pytest.raises(InputError, match=f"^`{name}` must be a string that is not blank"):
-                call()
-        with pytest.raises(InputError, match=f"^`{name}` must be"):
-            await framework.akeep(made, given, blank)
-    if ours is llama_index:  # LangChain's retrievers find nothing, and note it
-        for kind in ("FitRagRetriever", "CorrectiveRetriever"):
-            made = getattr(ours, kind)(framework.finding(given))
-            with pytest.raises(InputError, match="^`query_str` must be"):
-                made.retrieve(blank)
-        engine = ours.MethodQueryEngine(FitRag(), framework.finding(given), llm=framework.says("x"))
-        with pytest.raises(InputError, match="^`query_str` must be"):
-            engine.query(blank)
-        return
-    for key in ("question", "query", "input"):
-        made = ours.BiLabelReranker().as_runnable()
-        with pytest.raises(InputError, match=f"^`{key}` must be a string that is not blank"):
-            made.invoke({"documents": given, key: blank})
-
-
-@pytest.mark.parametrize("function", [rerank, compress])
-def test_plain_functions_name_the_query(function):
-    with pytest.raises(InputError, match="^`query` must be a string that is not blank"):
-        function(" ", ["Rain falls."])

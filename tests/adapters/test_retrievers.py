@@ -20,7 +20,6 @@ from frameworks import BOTH, told
 from langchain_fakes import OverlapBase
 from llama_fakes import NodeRetriever
 
-from fitrag_integrations import langchain
 from fitrag_integrations.methods import FitRag
 
 QUESTION = QUESTIONS[0]
@@ -220,11 +219,3 @@ async def test_the_method_is_built_once_and_anew_where_an_option_is_set(framewor
         assert ask() == 1 < every and Counting.looks > before
         if framework.ours.__name__.endswith("langchain"):  # whose copies share what is private
             assert ask(made.model_copy(update={"top_n": None})) == every and ask() == 1
-
-
-def test_a_wrong_base_is_named_as_the_caller_does():
-    for name, given in (("base", {"base": 3}), ("search", {"base": print, "search": 3})):
-        with pytest.raises(ValueError, match=f"`{name}` must be a Runnable or a callable, got 3"):
-            langchain.CorrectiveRetriever(**given)
-    with pytest.raises(ValueError, match="`k` must be an integer of at least 1, got 0"):
-        langchain.FitRagRetriever(base=print, k=0)

@@ -28,25 +28,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
-from fitrag_integrations.langchain import (
-    BiLabelReranker,
-    CompressingRetriever,
-    CorrectiveRetriever,
-    CorrectiveRouter,
-    EncoderEmbeddings,
-    FaissRetriever,
-    FitRagRetriever,
-    ITRGRetriever,
-    KnowledgeRefiner,
-    KnowledgeRouter,
-    MethodRetriever,
-    MethodRunnable,
-    RetrievalGate,
-    RetrievalJudge,
-    SlimPLMRetriever,
-    SubDocumentCompressor,
-    numbered_documents,
-)
+from fitrag_integrations import langchain as lc
 from fitrag_integrations.methods import FitRag
 
 classic = pytest.importorskip("langchain_classic.retrievers")
@@ -55,7 +37,7 @@ chains = pytest.importorskip("langchain_classic.chains")
 combining = pytest.importorskip("langchain_classic.chains.combine_documents")
 
 ANSWER = "designed by Ilse Marbach"
-COMPRESSORS = [BiLabelReranker, SubDocumentCompressor, KnowledgeRefiner]
+COMPRESSORS = [lc.BiLabelReranker, lc.SubDocumentCompressor, lc.KnowledgeRefiner]
 
 
 def pages():
@@ -64,7 +46,7 @@ def pages():
 
 @cache
 def store():
-    made = InMemoryVectorStore(EncoderEmbeddings())
+    made = InMemoryVectorStore(lc.EncoderEmbeddings())
     made.add_documents(pages())
     return made
 
@@ -75,15 +57,15 @@ def shelf():
 
 WRITER = FakeListChatModel(responses=["No"])
 RETRIEVERS = {
-    "fitrag": lambda base: FitRagRetriever(base=base),
-    "corrective": lambda base: CorrectiveRetriever(base=base),
-    "slimplm": lambda base: SlimPLMRetriever(base=base, llm=WRITER),
-    "itrg": lambda base: ITRGRetriever(base=base, llm=WRITER, rounds=2),
-    "method": lambda base: MethodRetriever(base=base, method=FitRag()),
-    "compressing": lambda base: CompressingRetriever(
+    "fitrag": lambda base: lc.FitRagRetriever(base=base),
+    "corrective": lambda base: lc.CorrectiveRetriever(base=base),
+    "slimplm": lambda base: lc.SlimPLMRetriever(base=base, llm=WRITER),
+    "itrg": lambda base: lc.ITRGRetriever(base=base, llm=WRITER, rounds=2),
+    "method": lambda base: lc.MethodRetriever(base=base, method=FitRag()),
+    "compressing": lambda base: lc.CompressingRetriever(
         base=base, compressors=[kind() for kind in COMPRESSORS]
     ),
-    "faiss": lambda base: FaissRetriever.from_documents(pages()),
+    "faiss": lambda base: lc.FaissRetriever.from_documents(pages()),
 }
 
 
@@ -177,13 +159,15 @@ HOSTS = {
     ),
     "rephrase": lambda r: asked(classic.RePhraseQueryRetriever.from_llm(r, model()), "Hm?"),
     "contextual": lambda r: asked(
-        classic.ContextualCompressionRetriever(base_retriever=r, base_compressor=BiLabelReranker())
+        classic.ContextualCompressionRetriever(
+            base_retriever=r, base_compressor=lc.BiLabelReranker()
+        )
     ),
     "retrieval chain": retrieval_chain,
     "history": history_aware,
     "QA": lambda r: asked(chains.RetrievalQA.from_chain_type(Echo(), retriever=r))["result"],
     "conversation": conversation,
-    "pipes": lambda r: piped(r | numbered_documents),
+    "pipes": lambda r: piped(r | lc.numbered_documents),
     "naive pipes": piped,
     "tool node": tool_node,
     "agent": agent,
@@ -211,14 +195,14 @@ async def test_a_compressor_in_every_host(kind):
     made = classic.ContextualCompressionRetriever(base_retriever=shelf(), base_compressor=kind())
     assert ANSWER in text_of(made.invoke(QUESTION))
     assert await made.ainvoke(QUESTION) == made.invoke(QUESTION)
-    pipeline = compressors.DocumentCompressorPipeline(transformers=[kind(), BiLabelReranker()])
+    pipeline = compressors.DocumentCompressorPipeline(transformers=[kind(), lc.BiLabelReranker()])
     assert ANSWER in text_of(pipeline.compress_documents(pages(), QUESTION))
 
 
 def parents():
     splitter = RecursiveCharacterTextSplitter(chunk_size=80, chunk_overlap=0)
     made = classic.ParentDocumentRetriever(
-        vectorstore=InMemoryVectorStore(EncoderEmbeddings()),
+        vectorstore=InMemoryVectorStore(lc.EncoderEmbeddings()),
         docstore=InMemoryStore(),
         child_splitter=splitter,
     )
@@ -233,13 +217,13 @@ BASES = {
     "EnsembleRetriever": lambda: classic.EnsembleRetriever(retrievers=[shelf(), shelf()]),
     "function": lambda: lambda question: pages(),
     "chain": lambda: RunnableLambda(str.strip) | shelf(),
-    "ours": lambda: FitRagRetriever(base=shelf()),
+    "ours": lambda: lc.FitRagRetriever(base=shelf()),
 }
 
 
 @pytest.mark.parametrize("base", BASES)
 def test_any_base(base):
-    found = FitRagRetriever(base=BASES[base]()).invoke(QUESTION)
+    found = lc.FitRagRetriever(base=BASES[base]()).invoke(QUESTION)
     assert ANSWER in text_of(found)
 
 
@@ -251,10 +235,10 @@ async def test_gate_judge_and_routers_are_nodes_of_a_graph_of_messages():
         grades: list[float]
 
     graph = StateGraph(State)
-    graph.add_node("gate", RetrievalGate(llm=WRITER))
-    found = RunnableLambda(lambda _: QUESTION) | FitRagRetriever(base=shelf())
+    graph.add_node("gate", lc.RetrievalGate(llm=WRITER))
+    found = RunnableLambda(lambda _: QUESTION) | lc.FitRagRetriever(base=shelf())
     graph.add_node("find", RunnableParallel(documents=found))
-    graph.add_node("judge", RetrievalJudge())
+    graph.add_node("judge", lc.RetrievalJudge())
     graph.add_edge(START, "gate")
     graph.add_conditional_edges("gate", lambda state: "find" if state["retrieve"] else END)
     graph.add_edge("find", "judge")
@@ -271,14 +255,14 @@ async def test_gate_judge_and_routers_are_nodes_of_a_graph_of_messages():
 
 
 def test_routers_in_chains():
-    known = KnowledgeRouter(known=lambda _: "known", unknown=lambda _: "unknown", llm=WRITER)
+    known = lc.KnowledgeRouter(known=lambda _: "known", unknown=lambda _: "unknown", llm=WRITER)
     assert (RunnablePassthrough() | known).invoke({"messages": [("user", QUESTION)]}) == "unknown"
     routed = known.as_key() | RouterRunnable({"known": RunnableLambda(len), "unknown": shelf()})
     assert ANSWER in text_of(routed.invoke(QUESTION))
-    corrective = CorrectiveRouter(
+    corrective = lc.CorrectiveRouter(
         correct=lambda given: given["action"], incorrect=lambda given: "web", base=shelf()
     )
     assert corrective.invoke(QUESTION) == "correct"
-    runnable = MethodRunnable(method=FitRag(), retriever=shelf(), llm=Echo())
+    runnable = lc.MethodRunnable(method=FitRag(), retriever=shelf(), llm=Echo())
     assert ANSWER in runnable.invoke(QUESTION)
     assert ANSWER in "".join(runnable.stream(QUESTION))

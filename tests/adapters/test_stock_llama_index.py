@@ -49,28 +49,13 @@ from llama_index.core.schema import Document, IndexNode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 
-from fitrag_integrations.llama_index import (
-    BiLabelReranker,
-    CorrectiveRetriever,
-    CorrectiveRouterQueryEngine,
-    EncoderEmbedding,
-    FaissRetriever,
-    FitRagRetriever,
-    ITRGRetriever,
-    KnowledgeRefiner,
-    KnowledgeRouterQueryEngine,
-    KnowledgeSelector,
-    MethodQueryEngine,
-    MethodRetriever,
-    SlimPLMRetriever,
-    SubDocumentCompressor,
-)
+from fitrag_integrations import llama_index as li
 from fitrag_integrations.methods import FitRag
 
 # some hosts leave an event loop of their own open, which shows whenever it is collected
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 ANSWER = "designed by Ilse Marbach"
-POSTPROCESSORS = [BiLabelReranker, SubDocumentCompressor, KnowledgeRefiner]
+POSTPROCESSORS = [li.BiLabelReranker, li.SubDocumentCompressor, li.KnowledgeRefiner]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -85,7 +70,7 @@ def nodes():
 
 @cache
 def index():
-    return VectorStoreIndex(nodes(), embed_model=EncoderEmbedding())
+    return VectorStoreIndex(nodes(), embed_model=li.EncoderEmbedding())
 
 
 def shelf():
@@ -93,12 +78,12 @@ def shelf():
 
 
 RETRIEVERS = {
-    "fitrag": FitRagRetriever,
-    "corrective": CorrectiveRetriever,
-    "slimplm": lambda base: SlimPLMRetriever(base, llm=MockLLM()),
-    "itrg": lambda base: ITRGRetriever(base, llm=MockLLM(), rounds=2),
-    "method": lambda base: MethodRetriever(base, method=FitRag()),
-    "faiss": lambda base: FaissRetriever.from_nodes(nodes()),
+    "fitrag": li.FitRagRetriever,
+    "corrective": li.CorrectiveRetriever,
+    "slimplm": lambda base: li.SlimPLMRetriever(base, llm=MockLLM()),
+    "itrg": lambda base: li.ITRGRetriever(base, llm=MockLLM(), rounds=2),
+    "method": lambda base: li.MethodRetriever(base, method=FitRag()),
+    "faiss": lambda base: li.FaissRetriever.from_nodes(nodes()),
 }
 
 
@@ -143,13 +128,13 @@ def described(kind, made, text="from the pages"):
 def router_engine(retriever):
     plain = described(QueryEngineTool, answering(shelf()), "from memory")
     tools = [plain, described(QueryEngineTool, answering(retriever))]
-    return RouterQueryEngine(KnowledgeSelector(llm=MockLLM()), tools, llm=MockLLM())
+    return RouterQueryEngine(li.KnowledgeSelector(llm=MockLLM()), tools, llm=MockLLM())
 
 
 def router_retriever(retriever):
     plain = described(RetrieverTool, shelf(), "from memory")
     tools = [plain, described(RetrieverTool, retriever)]
-    return RouterRetriever(KnowledgeSelector(llm=MockLLM()), tools, llm=MockLLM())
+    return RouterRetriever(li.KnowledgeSelector(llm=MockLLM()), tools, llm=MockLLM())
 
 
 def sub_questions(retriever):
@@ -177,7 +162,8 @@ def fusion(*retrievers):
 
 def recursive(retriever):
     root = VectorStoreIndex(
-        [IndexNode(text="All pages on bridges.", index_id="pages")], embed_model=EncoderEmbedding()
+        [IndexNode(text="All pages on bridges.", index_id="pages")],
+        embed_model=li.EncoderEmbedding(),
     ).as_retriever()
     return RecursiveRetriever("root", {"root": root, "pages": retriever})
 
@@ -252,7 +238,7 @@ def merging():
     store.add_documents(parsed)
     context = StorageContext.from_defaults(docstore=store)
     leaves = VectorStoreIndex(
-        get_leaf_nodes(parsed), storage_context=context, embed_model=EncoderEmbedding()
+        get_leaf_nodes(parsed), storage_context=context, embed_model=li.EncoderEmbedding()
     )
     return AutoMergingRetriever(leaves.as_retriever(similarity_top_k=4), context)
 
@@ -260,10 +246,12 @@ def merging():
 @cache
 def ingested():
     pipeline = IngestionPipeline(
-        transformations=[SentenceWindowNodeParser.from_defaults(), EncoderEmbedding()]
+        transformations=[SentenceWindowNodeParser.from_defaults(), li.EncoderEmbedding()]
     )
     found = pipeline.run(documents=[Document(text=text) for _, _, text in ROWS])
-    return VectorStoreIndex(found, embed_model=EncoderEmbedding()).as_retriever(similarity_top_k=6)
+    return VectorStoreIndex(found, embed_model=li.EncoderEmbedding()).as_retriever(
+        similarity_top_k=6
+    )
 
 
 BASES = {
@@ -272,27 +260,27 @@ BASES = {
     "AutoMergingRetriever": merging,
     "sentence windows": ingested,
     "QueryFusionRetriever": lambda: fusion(shelf()),
-    "ours": lambda: FitRagRetriever(shelf()),
+    "ours": lambda: li.FitRagRetriever(shelf()),
 }
 
 
 @pytest.mark.parametrize("base", BASES)
 def test_any_base(base):
-    assert ANSWER in text_of(FitRagRetriever(BASES[base]()).retrieve(QUESTION))
+    assert ANSWER in text_of(li.FitRagRetriever(BASES[base]()).retrieve(QUESTION))
 
 
 def test_sentence_windows_are_put_back_before_they_are_cut():
     back = MetadataReplacementPostProcessor(target_metadata_key="window")
-    made = answering(ingested(), node_postprocessors=[back, SubDocumentCompressor()])
+    made = answering(ingested(), node_postprocessors=[back, li.SubDocumentCompressor()])
     assert ANSWER in str(made.query(QUESTION))
 
 
 async def test_routers_and_engines_are_tools_and_answer():
-    plain = answering(FitRagRetriever(shelf()))
+    plain = answering(li.FitRagRetriever(shelf()))
     engines = [
-        KnowledgeRouterQueryEngine(retrieve=plain, llm=MockLLM()),
-        CorrectiveRouterQueryEngine(shelf(), correct=plain, incorrect=plain),
-        MethodQueryEngine(FitRag(), shelf(), llm=MockLLM()),
+        li.KnowledgeRouterQueryEngine(retrieve=plain, llm=MockLLM()),
+        li.CorrectiveRouterQueryEngine(shelf(), correct=plain, incorrect=plain),
+        li.MethodQueryEngine(FitRag(), shelf(), llm=MockLLM()),
     ]
     for engine in engines:
         assert ANSWER in str(engine.query(QUESTION))

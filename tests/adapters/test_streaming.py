@@ -19,19 +19,8 @@ from llama_fakes import NodeRetriever, ScriptedLLM
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 
+from fitrag_integrations import langchain as lc
 from fitrag_integrations.flow import run
-from fitrag_integrations.langchain import (
-    CompressingRetriever,
-    CorrectiveRouter,
-    FitRagRetriever,
-    ITRGRetriever,
-    KnowledgeRouter,
-    MethodRunnable,
-    RetrievalGate,
-    RetrievalGateMiddleware,
-    SlimPLMRetriever,
-    WebSearchRetriever,
-)
 from fitrag_integrations.llama_index import KnowledgeRouterQueryEngine, MethodQueryEngine
 from fitrag_integrations.methods import AskGate, FitRag, SlimPLM
 from fitrag_integrations.methods.answering import Answering
@@ -53,10 +42,10 @@ def answers() -> FakeListChatModel:
     return FakeListChatModel(responses=[ANSWER])
 
 
-def drafted(**fields: Any) -> KnowledgeRouter:
+def drafted(**fields: Any) -> lc.KnowledgeRouter:
     gate = FixedGate(fields.pop("p"))
     gate.draft_tokens = 8
-    return KnowledgeRouter(gate=gate, drafter=inner(), unknown=_answered, llm=answers())
+    return lc.KnowledgeRouter(gate=gate, drafter=inner(), unknown=_answered, llm=answers())
 
 
 def over(retriever: Runnable) -> Runnable:
@@ -70,29 +59,29 @@ def _answered(documents: object) -> Any:
 PARTS: dict[str, Callable[[], Runnable]] = {
     "router, known": lambda: drafted(p=0.9),
     "router, unknown": lambda: drafted(p=0.1),
-    "router, a model asked": lambda: KnowledgeRouter(
+    "router, a model asked": lambda: lc.KnowledgeRouter(
         gate=AskGate(inner("a draft", "No")), unknown=_answered, llm=answers()
     ),
-    "gate": lambda: RetrievalGate(gate=AskGate(inner("a draft", "Yes"))) | _answered,
-    "corrective router": lambda: CorrectiveRouter(
+    "gate": lambda: lc.RetrievalGate(gate=AskGate(inner("a draft", "Yes"))) | _answered,
+    "corrective router": lambda: lc.CorrectiveRouter(
         correct=RunnableLambda(_answered),
         incorrect=RunnableLambda(_answered),
         base=RunnableLambda(lambda q: inner().invoke(q) and OverlapBase().invoke(q)),
     ),
-    "method": lambda: MethodRunnable(
+    "method": lambda: lc.MethodRunnable(
         method=FitRag(scorer=OverlapScorer(), gate=AskGate(inner("a draft", "No"))),
         retriever=OverlapBase(),
         llm=answers(),
     ),
-    "ITRG": lambda: over(ITRGRetriever(base=OverlapBase(), llm=inner(), rounds=2)),
+    "ITRG": lambda: over(lc.ITRGRetriever(base=OverlapBase(), llm=inner(), rounds=2)),
     "SlimPLM": lambda: over(
-        SlimPLMRetriever(base=OverlapBase(), proxy=inner(), judge=inner("No"), llm=inner())
+        lc.SlimPLMRetriever(base=OverlapBase(), proxy=inner(), judge=inner("No"), llm=inner())
     ),
     "web search": lambda: over(
-        WebSearchRetriever(search=OverlapBase(), rewrite=True, llm=inner("keywords"))
+        lc.WebSearchRetriever(search=OverlapBase(), rewrite=True, llm=inner("keywords"))
     ),
     "a base that writes": lambda: over(
-        CompressingRetriever(
+        lc.CompressingRetriever(
             base=RunnableLambda(lambda q: inner().invoke(q) and OverlapBase().invoke(q)),
             compressors=[],
         )
@@ -172,12 +161,14 @@ def pieces(runnable):
 
 def router(reply):
     known = FakeListChatModel(responses=[reply.format("Besk")])
-    return KnowledgeRouter(gate=FixedGate(0.9), unknown=_answered, llm=known)
+    return lc.KnowledgeRouter(gate=FixedGate(0.9), unknown=_answered, llm=known)
 
 
 def method(reply):
     llm = FakeListChatModel(responses=[reply.format("Besk")])
-    return MethodRunnable(method=FitRag(scorer=OverlapScorer()), retriever=OverlapBase(), llm=llm)
+    return lc.MethodRunnable(
+        method=FitRag(scorer=OverlapScorer()), retriever=OverlapBase(), llm=llm
+    )
 
 
 def engine(reply, streaming):
@@ -238,7 +229,7 @@ def test_no_thought_streams(kind, door):
 
 
 def test_the_answer_a_method_wrote_itself_comes_as_a_whole():
-    runnable = MethodRunnable(method=IterRetgen(), retriever=OverlapBase(), llm=inner())
+    runnable = lc.MethodRunnable(method=IterRetgen(), retriever=OverlapBase(), llm=inner())
     assert list(graph(runnable).stream(asked(), stream_mode="messages")) == []
     assert list(runnable.stream(QUESTION)) == ["internal words"]
 
@@ -255,9 +246,9 @@ async def test_tracers_know_internal_calls_by_their_tags():
 
 
 def test_the_decision_of_a_middleware_does_not_stream():
-    retriever = FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer())
+    retriever = lc.FitRagRetriever(base=OverlapBase(), scorer=OverlapScorer())
     tool = create_retriever_tool(retriever, "find", "Find pages.")
-    gate = RetrievalGateMiddleware(AskGate(inner("a draft", "Yes")), tools=[tool])
+    gate = lc.RetrievalGateMiddleware(AskGate(inner("a draft", "Yes")), tools=[tool])
     agent = create_agent(ToolChat(calls="find"), [tool], middleware=[gate])
     streamed = agent.stream(asked(), stream_mode="messages")
     said = [chunk.text for chunk, _ in streamed if chunk.type != "human"]

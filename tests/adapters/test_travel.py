@@ -12,7 +12,6 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from round_fakes import Judge, Proxy, Rewriter
 
 from fitrag_integrations import langchain, llama_index
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods import FitRag
 
 QUESTION = QUESTIONS[1]
@@ -102,15 +101,3 @@ def test_it_is_short_and_its_copies_do_the_same(shown):
     for twin in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
         assert repr(twin) == shown
         assert asked(twin) == expected
-
-
-@pytest.mark.parametrize("question", ["", " \n"])
-@pytest.mark.parametrize("shown", COMPONENTS)
-def test_a_blank_question_is_refused_or_finds_nothing(shown, question):
-    made = COMPONENTS[shown]()
-    if shown.startswith(("FitRag", "Corrective", "SlimPLM")) and hasattr(made, "invoke"):
-        found = asked(made, question)
-        assert found == [] and "blank" in found.context.notes[0]
-    else:
-        with pytest.raises(InputError, match="query|question"):
-            asked(made, question)

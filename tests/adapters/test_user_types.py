@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
-
-from fitrag_integrations import llama_index
-from fitrag_integrations.methods import Decider
-from fitrag_integrations.methods.crag.evaluator import ActionJudge
 
 ROOT = Path(__file__).parents[2]
 PROJECT = """
@@ -149,18 +143,3 @@ def test_pyright_catches_the_same_lines(tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     found = json.loads(run.stdout)["generalDiagnostics"]
     assert {each["range"]["start"]["line"] + 1 for each in found} == WRONG, run.stdout
-
-
-@pytest.mark.parametrize(
-    ("engine", "made"),
-    [
-        (llama_index.KnowledgeRouterQueryEngine, Decider),
-        (llama_index.KnowledgeSelector, Decider),
-        (llama_index.CorrectiveRouterQueryEngine, ActionJudge),
-    ],
-)
-def test_engines_spell_out_all_options_of_their_decision(engine, made):
-    parameters = inspect.signature(engine).parameters
-    assert {each.name: each.default for each in fields(made) if each.init}.items() <= {
-        name: each.default for name, each in parameters.items()
-    }.items()

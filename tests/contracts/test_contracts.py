@@ -3,11 +3,13 @@
 import importlib
 import itertools
 import random
+from functools import cache
 
 import pytest
 from closed_book import GATE
 
 from contracts import (
+    PASSAGES,
     ContractError,
     compressor_checks,
     evaluator_checks,
@@ -16,7 +18,6 @@ from contracts import (
     retriever_checks,
     scorer_checks,
 )
-from contracts.batches import PASSAGES
 from fitrag_integrations.methods import ActionThresholds, Crag, FitRag, IKnow
 from fitrag_integrations.methods.baselines import GenRead, Vanilla
 from fitrag_integrations.methods.fitrag.functional import compress
@@ -45,17 +46,20 @@ class Overlap:
         return sum(word in text.lower() for word in words) / len(words)
 
 
+@cache
 def embedded(kind):
-    """Open an embedded model of torch, or skip."""
+    """Open an embedded model of torch once for all its checks, or skip."""
     pytest.importorskip("torch")
     return getattr(importlib.import_module("fitrag_integrations.models"), kind).embedded()
 
 
+@cache
 def ik_gate():
     pytest.importorskip("torch")
     return importlib.import_module("fitrag_integrations.models").IKClassifier.from_pretrained(GATE)
 
 
+@cache
 def embedded_index():
     pytest.importorskip("torch")
     index = FaissIndex()

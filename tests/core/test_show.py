@@ -6,10 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from fitrag_integrations.core.html import escaped, marked, table
-from fitrag_integrations.core.show import Table
+from fitrag_integrations.core.show import escaped, marked, table
 from fitrag_integrations.evaluation.cost import Spent
-from fitrag_integrations.evaluation.outcomes import Sweep, SweepPoint
+from fitrag_integrations.evaluation.plots import Plot
 from fitrag_integrations.flow import Step, Traced
 from fitrag_integrations.methods import explain_compression
 from fitrag_integrations.methods.answering import Answered
@@ -54,7 +53,7 @@ STEPS = (
 )
 ANSWERED = Answered(SLY, CONTEXT, SLY, EXCERPT, 0.5)
 FIGURES = Spent(3, 0, 100, 10)
-SWEEP = Sweep((SweepPoint(1.0, 1.0, 0.5), SweepPoint(0.5, 0.5, 0.75)), 4, 0.25, 0.5, 0.75, 0.9)
+PLOT = Plot("sweep", "share", "accuracy", {"gate": [[1.0, 0.5], [0.5, 0.75]]}, {"always": 0.5})
 VALUES = [
     PASSAGE,
     LABELS,
@@ -73,9 +72,7 @@ VALUES = [
     Refined((EXCERPT,), (SLY,), {SLY: SLY}),
     FittedThreshold(0.5, SLY, SLY, SLY, 10, 0.4, 0.6, 0.95),
     FIGURES,
-    Table([FIGURES, FIGURES]),
-    Table(),
-    SWEEP,
+    PLOT,
     cite(CONTEXT, f"{SLY} [1] [2]"),
     cite(CONTEXT, "[1]").citations[0],
     explain_compression(SLY, [PASSAGE], scorer=lambda pairs: [LABELS] * len(pairs)),
@@ -160,7 +157,10 @@ PLAIN = Context(
         ),
         (Step("score", (1, 2), (0.5, 1.0), 0.002), "score: 2 asked, 2.0 ms -> from 0.50 to 1.00"),
         (Traced(ValueError("no luck")), "failed: ValueError: no luck (0 steps, 0.0 ms)"),
-        (SweepPoint(0.5, 0.25, 0.75), "SweepPoint: threshold 0.5, share 0.25, accuracy 0.75"),
+        (
+            Spent(3, 0, 100, 10),
+            "Spent: retriever_calls 3, llm_calls 0, tokens_in 100, tokens_out 10",
+        ),
         (Action.CORRECT, "correct"),
     ],
 )
@@ -191,14 +191,8 @@ def test_a_passage_is_shown_whole_with_what_was_kept_marked():
 
 
 def test_a_result_shows_what_it_holds_as_a_table():
-    shown = SWEEP._repr_html_()
-    assert "<th" in shown
-    assert shown.count("<tr>") == 6 + 1 + 2  # its fields, then head and rows of its points
-    assert "points" in SWEEP.explain()
-    listed = Table([FIGURES] * 3)
-    assert listed == [FIGURES] * 3
-    assert listed._repr_html_().count("<tr>") == 4
-    assert str(listed) == "3 rows of Spent"
+    assert PLOT._repr_html_().count("<tr>") == 6  # its fields
+    assert "series" in PLOT.explain()
 
 
 def test_unseen_signs_are_named_and_harmless_ones_stay():

@@ -7,26 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.evaluation.outcomes import (
+    Curve,
     Outcomes,
-    Sweep,
+    area,
     calibration_error,
     gate_auc,
+    sweep_plot,
 )
 
 
 def test_points_and_lines_by_hand():
-    sweep = Sweep.of(ROWS)
-    got = [(p.share, p.accuracy) for p in sweep.points]
+    curve, plot = Curve.of(Outcomes.of(ROWS)), sweep_plot(Outcomes.of(ROWS), 0.5)
     expected = [(1, 0.8), (0.8, 0.8), (0.6, 1.0), (0.4, 0.8), (0.2, 0.8), (0, 0.6)]
-    assert np.allclose(got, expected)
-    assert (sweep.never, sweep.always, sweep.oracle) == pytest.approx((0.6, 0.8, 1.0))
+    assert np.allclose(list(zip(curve.share, curve.accuracy, strict=True)), expected)
+    assert np.allclose(plot.series["gate"], expected)
+    assert plot.levels == pytest.approx({"no retrieval": 0.6, "always": 0.8, "oracle": 1.0})
 
 
 def test_the_area_by_hand():
     # curve: five trapezes of width .2; line: mean of .6 and .8; oracle: up .4, flat to .8, down .2
     curve = 0.2 * (0.8 + 0.9 + 0.9 + 0.8 + 0.7)
     oracle = 0.4 * 0.8 + 0.4 * 1.0 + 0.2 * 0.9
-    assert Sweep.of(ROWS).area == pytest.approx((curve - 0.7) / (oracle - 0.7))
+    assert area(Outcomes.of(ROWS)) == pytest.approx((curve - 0.7) / (oracle - 0.7))
 
 
 def test_the_area_of_oracle_coin_and_liar():
@@ -34,30 +36,24 @@ def test_the_area_of_oracle_coin_and_liar():
     rows = draw(useless, rng, 4000)
     oracle = Outcomes((1 - rows.drops) / 2 * 0.9 + 0.05, rows.known, rows.without, rows.right_with)
     liar = Outcomes(1 - oracle.p_known, rows.known, rows.without, rows.right_with)
-    assert Sweep.of(oracle).area == pytest.approx(1.0)
-    assert Sweep.of(liar).area < -0.9
-    assert Sweep.of(rows).area == pytest.approx(0.0, abs=0.08)
+    assert area(oracle) == pytest.approx(1.0)
+    assert area(liar) < -0.9
+    assert area(rows) == pytest.approx(0.0, abs=0.08)
     same = Outcomes(np.full(4000, 0.5), rows.known, rows.without, rows.right_with)
-    assert Sweep.of(same).area == pytest.approx(0.0)  # one tie: straight from never to always
+    assert area(same) == pytest.approx(0.0)  # one tie: straight from never to always
 
 
 def test_without_retrieved_answers_there_are_no_lines():
-    sweep = Sweep.of([{"p_known": p, "known": a} for p, a, _ in FIVE])
-    assert (sweep.never, sweep.always, sweep.oracle, sweep.area) == (None, None, None, None)
-    assert max(point.accuracy for point in sweep.points) == pytest.approx(0.8)
+    plot = sweep_plot(Outcomes.of([{"p_known": p, "known": a} for p, a, _ in FIVE]), 0.5)
+    assert plot.levels == {}
+    assert max(accuracy for _, accuracy in plot.series["gate"]) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("right", [(1, 1), (0, 1), (1, 0)])
 @pytest.mark.parametrize("count", [1, 4])
 def test_no_area_where_retrieval_changes_nothing_or_all_alike(right, count):
     said = {"right_without": right[0], "right_with": right[1]}
-    assert Sweep.of([{"p_known": 0.2 * i, **said} for i in range(count)]).area is None
-
-
-def test_a_sweep_goes_through_json():
-    sweep = Sweep.of(ROWS)
-    assert Sweep.from_dict(sweep.to_dict()) == sweep
-    assert type(sweep.points[0].accuracy) is float
+    assert area(Outcomes.of([{"p_known": 0.2 * i, **said} for i in range(count)])) is None
 
 
 def test_auc_by_hand_and_with_ties():

@@ -19,12 +19,12 @@ from fitrag_integrations.commands.engine.rows import passages_of, question_of, r
 from fitrag_integrations.commands.evaluate.compress import compressed_row
 from fitrag_integrations.commands.evaluate.rerank import are_scored, candidates, ranked_rows
 from fitrag_integrations.commands.serve.app import Reply
-from fitrag_integrations.commands.serve.limits import DEPTH, ELEMENTS, Metrics, Settings, worded
+from fitrag_integrations.commands.serve.door import Metrics, worded
+from fitrag_integrations.commands.serve.limits import DEPTH, ELEMENTS, Settings
 from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
 from fitrag_integrations.core import http, jsonl
-from fitrag_integrations.core.html import escaped, marked
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.core.show import shortened
+from fitrag_integrations.core.show import escaped, marked, shortened
 from fitrag_integrations.errors import FitRagError
 from fitrag_integrations.evaluation.answers import contains_answer, rouge_l, token_f1
 from fitrag_integrations.evaluation.judging import chosen, judged
@@ -41,7 +41,7 @@ from fitrag_integrations.methods.writing import final_answer, read_answer, read_
 from fitrag_integrations.models.remote import replies
 from fitrag_integrations.models.remote import scorer as dialects
 from fitrag_integrations.models.runtime import folder as model_folders
-from fitrag_integrations.retrieval import _storage
+from fitrag_integrations.retrieval import _store
 from fitrag_integrations.retrieval.corpus.documents import read_corpus
 from fitrag_integrations.text.blocks import blocks_of
 from fitrag_integrations.text.cleaning import clean_text, site_of
@@ -61,12 +61,11 @@ from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
 from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.thresholds import ActionThresholds, FittedThreshold
-from fitrag_integrations.web.extract import decode, extract
+from fitrag_integrations.web.extract import decode, extract, hidden_selectors, hides
 from fitrag_integrations.web.fetch import parse_rules
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, canonical_host, refusal
-from fitrag_integrations.web.hidden import hidden_selectors, hides
-from fitrag_integrations.web.hits import hits_of, web_passage
-from fitrag_integrations.web.searxng import _read as read_searxng
+from fitrag_integrations.web.search import hits_of, web_passage
+from fitrag_integrations.web.searxng import _hits as read_searxng
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")  # goes with the process
 HOME = Path(_FOLDER.name)
@@ -277,10 +276,10 @@ def folders(data):
     given = Bytes(data)
     content = altered(FOLDERS, given)
     for raw in (data, json.dumps(content).encode()):
-        for name in (_storage.MANIFEST, "fitted.json"):
+        for name in (_store.MANIFEST, "fitted.json"):
             (HOME / name).write_bytes(raw)
         with named():
-            _storage.read_manifest(HOME)
+            _store.read_manifest(HOME)
         with named():
             Fitted.read(HOME)
 

@@ -10,7 +10,8 @@ from retrieval_fakes import WordEncoder
 from fitrag_integrations.core.files import lock
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
 from fitrag_integrations.methods.fitrag.recognizer import Bank
-from fitrag_integrations.retrieval import QuestionBank
+from fitrag_integrations.retrieval import FaissIndex, QuestionBank
+from fitrag_integrations.types import Passage
 
 
 def test_the_bank_finds_the_nearest_by_euclidean_distance():
@@ -43,17 +44,26 @@ def test_a_bank_is_the_same_after_saving_and_pickling(tmp_path):
         other.neighbours(["red"], 1)
 
 
-@pytest.mark.parametrize("file", ["bank.json", "vectors.safetensors", "questions.jsonl"])
+@pytest.mark.parametrize("file", ["manifest.json", "index.faiss", "passages.jsonl"])
 def test_a_damaged_bank_is_refused(tmp_path, file):
     QuestionBank.build(["red", "blue"], [True, False], WordEncoder()).save(tmp_path)
     whole = (tmp_path / file).read_bytes()
     (tmp_path / file).write_bytes(whole[:-9] + b"XXXXXXXX\n")
-    expected = ModelLoadError if file == "bank.json" else ChecksumError
-    with pytest.raises(expected, match=file if file != "bank.json" else "not a question bank"):
+    expected = ModelLoadError if file == "manifest.json" else ChecksumError
+    with pytest.raises(expected, match=file):
         QuestionBank.load(tmp_path, encoder=WordEncoder())
     (tmp_path / file).unlink()
     with pytest.raises(ModelLoadError):
         QuestionBank.load(tmp_path, encoder=WordEncoder())
+
+
+def test_a_bank_is_no_index_and_an_index_is_no_bank(tmp_path):
+    QuestionBank.build(["red", "blue"], [True, False], WordEncoder()).save(tmp_path / "bank")
+    with pytest.raises(ModelLoadError, match="of the kind 'l2' is not one of flat, fp16"):
+        FaissIndex.load(tmp_path / "bank", encoder=WordEncoder())
+    FaissIndex.build([Passage("1", "red")], encoder=WordEncoder()).save(tmp_path / "index")
+    with pytest.raises(ModelLoadError, match="of the kind 'flat' is not one of l2"):
+        QuestionBank.load(tmp_path / "index", encoder=WordEncoder())
 
 
 @pytest.mark.parametrize(

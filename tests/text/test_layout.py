@@ -177,6 +177,11 @@ SHOWN = {
         [((), "## How to wait\n\nIt waits for a reply."), (("## How to wait",), "Default: 30"),
          ((), "It is a long story.")],
     ),
+    "an option with its type, and what else it leads": (
+        "#### wait (integer)\n\nSeconds. Never none.\n\n- Default: 30\n",
+        [(("#### wait (integer)",), "Seconds."), (("#### wait (integer)",), "Never none."),
+         (("#### wait (integer)",), "- Default: 30")],
+    ),
     "an option of reStructuredText": (
         ".. option:: --jobs N\n\n   Jobs at once.\n\n   Default: 4\n\nThe end is here.",
         [((".. option:: --jobs N",), "Jobs at once."), ((".. option:: --jobs N",), "Default: 4"),

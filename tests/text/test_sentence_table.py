@@ -22,6 +22,7 @@ Elizabeth II died in 2022.| Then came Charles III.| He was old.
 It weighs 3.5 kg.| Pi is 3.14159.| Version 2.0.1 fixed it.| It cost $1.5 million.
 See https://Example.org/A.b?c=d.| It is short.| Write to a.b@example.org.| Thanks!
 Open setup.py and run it.| Then read README.md.| Done.
+Use ``--all`` to moor them at once.| By default it is off.| See ``row``.| It is old.
 Use Console.WriteLine to print.| Call `a.b. C` to start.| It returns.
 He waited... and waited.| Then... nothing.| He waited…| And then he left.
 Really?!| Yes!!| No...?| Ok.

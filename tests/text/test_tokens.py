@@ -54,6 +54,23 @@ def test_the_name_of_an_encoding_counts_to_the_token(shipped, name, tokens):
     assert pickle.loads(pickle.dumps(count))(TEXT) == tokens
 
 
+RULED = """
+=======  ==============================  =======
+Name     Meaning                         Default
+=======  ==============================  =======
+wait     Seconds to wait for a boat.     ``30``
+=======  ==============================  =======
+
++------+---------------------+
+| crew | Sailors on board... |
++------+---------------------+
+"""
+
+
+def test_a_ruler_costs_what_a_tokenizer_takes_for_it(shipped):
+    assert 0.6 < approximate_tokens(RULED) / counter_for("cl100k_base")(RULED) < 1.2
+
+
 @pytest.mark.parametrize("make", [small_bpe, wordpiece, slow_tokenizer])
 def test_a_tokenizer_counts_the_text_alone(make):
     tokenizer = make()

@@ -11,8 +11,8 @@ from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.web.extract import decode, extract
 from fitrag_integrations.web.fetch import _check_type, parse_rules
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, canonical_host
-from fitrag_integrations.web.hits import hits_of
 from fitrag_integrations.web.pages import _LOGIN
+from fitrag_integrations.web.search import hits_of
 
 PATIENCE = 4.0  # one pass takes some tenths of a second, the square of it minutes
 SIZES = (100_000, 200_000)

@@ -35,6 +35,7 @@ from fitrag_integrations.errors import (
     ModelLoadError,
     refuse_if,
 )
+from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.methods.ik.gates import own_gate
@@ -42,6 +43,7 @@ from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer
 from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
+WEB_RESULTS = 5  # of a query, as CRAG's search gives
 GATE_KINDS = {"ik": "IKClassifier", "necessity": "NecessityJudge"}
 """The class of a gate by the kind in its `model.json`."""
 
@@ -245,10 +247,26 @@ def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
     return cast(Retriever, searching(passages, depth=k))
 
 
+def load_web(place: str) -> Any:
+    """Load what stands for the web: a SearXNG server, an index, or a file of passages."""
+    if place.startswith(("http://", "https://")):
+        from fitrag_integrations.web import PageReader, SearxngSearch, WebSearch
+
+        return WebSearch(SearxngSearch(place), pages=PageReader())
+    folder = Path(place)
+    allowed = "the address of a SearXNG server, an index, or a .jsonl file of title and text"
+    refuse_if(not folder.exists(), "--web", place, allowed)
+    if folder.is_dir():
+        return load_retriever(folder, ModelOptions(), k=WEB_RESULTS).retrieve
+    from fitrag_integrations.training.rows import passage_row, read_jsonl
+
+    passages = each_row(read_jsonl(folder), passage_row, f"{folder.name}, ")
+    return searching_words(passages, k=WEB_RESULTS).retrieve
+
+
 def _encoder(options: ModelOptions) -> Any:
     how = {name: value for name, value in _how(options).items() if value is not None}
-    named = () if options.model is None else (options.model,)
-    return retrieval.Encoder(*named, **how)
+    return retrieval.Encoder(*(() if options.model is None else (options.model,)), **how)
 
 
 T = TypeVar("T")

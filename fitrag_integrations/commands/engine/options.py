@@ -175,8 +175,7 @@ class Server:
 
     def examples(self) -> tuple[Shot, ...]:
         """Read the rows of --shots."""
-        rows = () if self.shots is None else jsonl.read_jsonl(self.shots)
-        return check_shots("--shots", rows)
+        return check_shots("--shots", () if self.shots is None else jsonl.read_jsonl(self.shots))
 
     def generator(self, name: str, kind: Any = None, **options: Any) -> Any:
         """Make the client of a served model, `kind` or a `RemoteGenerator`; None without --url."""

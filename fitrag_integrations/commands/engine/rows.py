@@ -11,7 +11,7 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError, shown
-from fitrag_integrations.methods.titles import title_in
+from fitrag_integrations.methods.metadata import title_in
 from fitrag_integrations.types import Passage
 
 RAW_SHOWN = 200

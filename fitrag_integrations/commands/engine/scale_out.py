@@ -130,8 +130,7 @@ class OnRay:
         """Return how many workers there are and what each takes of the cluster."""
         there = ray.cluster_resources()
         model = trait(self.plan, "model", ModelOptions)
-        chosen = model or trait(self.plan, "hardware", Hardware) or Hardware()
-        wanted = str(chosen.device)
+        wanted = str((model or trait(self.plan, "hardware", Hardware) or Hardware()).device)
         gpus = 0 if wanted.startswith("cpu") else int(there.get("GPU", 0))
         size = self.workers or gpus or max(1, int(there.get("CPU", 1)))
         return size, {"num_cpus": 1, "num_gpus": min(1.0, gpus / size)}

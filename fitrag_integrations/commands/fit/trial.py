@@ -22,9 +22,9 @@ from fitrag_integrations.commands.fit.comparing import Trial, compare, proof, se
 from fitrag_integrations.commands.fit.reading import read_given
 from fitrag_integrations.commands.label.llms import Asking, load_asker
 from fitrag_integrations.core.files import write_whole
-from fitrag_integrations.core.html import table as html_table
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
+from fitrag_integrations.core.show import table as html_table
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.evaluation.compression import THERE

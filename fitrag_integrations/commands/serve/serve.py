@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from fitrag_integrations.commands.serve.limits import (
     HEADER_BYTES,
     HEALTHCHECK_SECONDS,
     PREFIX,
+    Bounds,
     Settings,
 )
 from fitrag_integrations.core.extras import require_extra
@@ -45,38 +46,16 @@ class ServePlan:
         bool, Option("Offer tools over the Model Context Protocol on stdin and stdout instead.")
     ] = False
     index: Annotated[Path | None, Option("Index that the tool `retrieve` searches.")] = None
-    documents: Annotated[int, Option("Documents a request may hold.", min=1)] = Settings.documents
-    sentences: Annotated[int, Option("Sentences a request for relevant_spans may hold.", min=1)] = (
-        Settings.sentences
-    )
-    payload: Annotated[int, Option("Bytes a request may hold.", min=1)] = Settings.payload
-    concurrency: Annotated[int, Option("Requests answered at once; the next gets 429.", min=1)] = (
-        Settings.concurrency
-    )
-    deadline: Annotated[float, Option("Seconds for an answer; then 504.", min=0.001)] = (
-        Settings.deadline
-    )
+    bounds: Bounds = Bounds()
 
     def settings(self) -> Settings:
         """Build the settings from the options; the key comes from the environment and is in no
         plan.
         """
-        return Settings(
-            model=self.model or "",
-            evaluator=self.evaluator or "",
-            gate=self.gate or "",
-            device=self.hardware.device or "",
-            dtype=self.hardware.dtype or "",
-            batch_tokens=self.hardware.batch_tokens or 0,
-            backend=self.hardware.backend or "",
-            model_kwargs=self.hardware.model_kwargs or "",
-            api_key=os.environ.get(f"{PREFIX}API_KEY"),
-            documents=self.documents,
-            sentences=self.sentences,
-            payload=self.payload,
-            concurrency=self.concurrency,
-            deadline=self.deadline,
-        )
+        named = {"model": self.model, "evaluator": self.evaluator, "gate": self.gate}
+        models = {name: value for name, value in (named | asdict(self.hardware)).items() if value}
+        key = os.environ.get(f"{PREFIX}API_KEY")
+        return Settings(**models, **asdict(self.bounds), api_key=key)
 
     def run(self) -> None:
         """Serve until SIGTERM, or as tools until the client is gone."""
@@ -110,7 +89,7 @@ class ServePlan:
             "http": "fitrag_integrations.commands.serve.connections:BoundedProtocol",
             "h11_max_incomplete_event_size": HEADER_BYTES,
             "ws": "none",
-            "timeout_graceful_shutdown": int(self.deadline) + 1,
+            "timeout_graceful_shutdown": int(self.bounds.deadline) + 1,
             "timeout_worker_healthcheck": HEALTHCHECK_SECONDS,
             "access_log": False,
         }

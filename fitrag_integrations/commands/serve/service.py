@@ -7,7 +7,6 @@ shape has is refused by name, since ignoring it would answer another question.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,10 +18,11 @@ from fitrag_integrations.commands.engine.batch import AnyVerb
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
+from fitrag_integrations.commands.serve.door import Metrics
 from fitrag_integrations.commands.serve.limits import (
     CHARACTERS,
     TEXTS,
-    Metrics,
+    Bounds,
     Settings,
 )
 from fitrag_integrations.errors import InputError, refuse_if
@@ -33,6 +33,7 @@ from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
+from fitrag_integrations.values.score import logit
 
 Name = Annotated[str, Field(max_length=1000)]  # of a document, a model: no text
 Query = Annotated[str, Field(min_length=1)]
@@ -173,8 +174,7 @@ class Ranked:
     @property
     def logit(self) -> float:
         """The relevance on the scale of logits."""
-        kept = min(1.0 - 1e-9, max(1e-9, self.relevance))
-        return math.log(kept / (1.0 - kept))
+        return logit(self.relevance, 1e-9)
 
 
 class Service:
@@ -219,9 +219,7 @@ class Service:
 
     def info(self) -> dict[str, object]:
         """Return the names of the models and the limits; never the key."""
-        given = self._settings
-        names = ("documents", "sentences", "payload", "concurrency", "deadline")
-        limits = {name: getattr(given, name) for name in names}
+        limits = {each.name: getattr(self._settings, each.name) for each in fields(Bounds)}
         return {"model_id": self.name, "model_type": {"reranker": {}}, "limits": limits}
 
     async def rerank(self, asked: Rerank) -> list[Ranked]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import (
@@ -20,7 +19,6 @@ from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, Kept, runnable_of
 from fitrag_integrations.langchain.base.ports import Backend, internal, text_of
 from fitrag_integrations.langchain.base.runnable import KEYS, question_of
-from fitrag_integrations.types import Context
 
 LEFT_OUT = "earlier messages were left out: pass condense= to make one question of a conversation"
 PROMPT = (
@@ -63,11 +61,6 @@ def standalone(
     if not (text := str(written).strip()):
         return question, ("the conversation was not condensed: the model wrote nothing",)
     return text, ()
-
-
-def noted(context: Context, notes: tuple[str, ...]) -> Context:
-    """Add notes to a context."""
-    return replace(context, notes=(*notes, *context.notes)) if notes else context
 
 
 def _earlier(given: Any, key: str | None) -> list[BaseMessage]:

@@ -17,12 +17,11 @@ from langchain_core.documents import Document
 from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.flow import Traced
-from fitrag_integrations.methods.metadata import mark_name, marks, relevance_of
-from fitrag_integrations.methods.titles import retitled, title_in
+from fitrag_integrations.methods.metadata import mark_name, marks, relevance_of, retitled, title_in
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
+from fitrag_integrations.values.passage import LEAD, derived_id, first_text, made_id, origin_of
 from fitrag_integrations.values.prompt import numbered
-from fitrag_integrations.values.search_results import first_text, made_id, pages_of
+from fitrag_integrations.values.search_results import pages_of
 
 WHOLE = ("rerank",)
 """Methods that give back the documents they were given, in another order."""
@@ -144,13 +143,10 @@ def _id(excerpt: Excerpt, method: str) -> str | None:
 
 def _retrieval_score(metadata: Mapping[str, object]) -> float | None:
     """Find the score the base retriever gave, under the names in use."""
-    for name in ("retrieval_score", "score", "relevance_score"):
+    ours = "fitrag" in metadata  # whose relevance is that of an earlier step
+    for name in ("retrieval_score", "score", *(() if ours else ("relevance_score",))):
         score = metadata.get(name)
-        if name == "relevance_score" and "fitrag" in metadata:  # of another of our own steps
-            return None
-        if score is None or not isinstance(score, Real) or isinstance(score, bool):
-            continue
-        if math.isfinite(score):
+        if isinstance(score, Real) and not isinstance(score, bool) and math.isfinite(score):
             return float(score)
     return None
 

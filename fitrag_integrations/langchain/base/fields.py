@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.load.serializable import Serializable
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -11,7 +11,6 @@ from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import (
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     PlainValidator,
     PrivateAttr,
     ValidationInfo,
@@ -24,8 +23,8 @@ from fitrag_integrations.core.checks import can, check_whole
 from fitrag_integrations.core.show import Named
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, shown
-from fitrag_integrations.langchain.base.models import is_language_model, is_tool
-from fitrag_integrations.methods.settings import State, option_names, restored, saved
+from fitrag_integrations.langchain.base.ports import is_language_model, is_tool
+from fitrag_integrations.methods.settings import Built, State, option_names, restored, saved
 from fitrag_integrations.ports import Detector, Scorer, check_method
 from fitrag_integrations.text.tokens import Encoder
 
@@ -60,45 +59,25 @@ def _searching(value: object, name: str) -> object:
     return value if is_tool(value) or can(value, "search") else _finding(value, name)
 
 
-class _Read:
-    """Type of a field whose values are read by `read`, which is told the field's name."""
-
-    read: ClassVar[Callable[[Any, str], object]]
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> Any:
-        read = PlainValidator(lambda value, info: cls.read(value, str(info.field_name)))
-        return handler.generate_schema(Annotated[Any, read])
+def _read_by(read: Callable[[Any, str], object]) -> PlainValidator:
+    """Return the validator of a field whose values ``read`` takes, with the field's name."""
+    return PlainValidator(lambda value, info: read(value, str(info.field_name)))
 
 
-if TYPE_CHECKING:  # what a caller may pass
-    AnyRunnable: TypeAlias = (
-        Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
-    )
-    Finder: TypeAlias = AnyRunnable
-    Search: TypeAlias = Any
-    AnyMethod: TypeAlias = Any
-    Count: TypeAlias = int
-else:  # and what reads it
-    AnyRunnable, Finder, Search, AnyMethod, Count = (
-        type(name, (_Read,), {"__module__": __name__, "read": staticmethod(read)})
-        for name, read in {
-            "AnyRunnable": runnable_of,
-            "Finder": _finding,
-            "Search": _searching,
-            "AnyMethod": lambda value, _: check_method(value),
-            "Count": lambda value, name: check_whole(name, value, low=1),
-        }.items()
-    )
+AnyCallable: TypeAlias = (
+    Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
+)
+AnyRunnable: TypeAlias = Annotated[AnyCallable, _read_by(runnable_of)]
+Finder: TypeAlias = Annotated[AnyCallable, _read_by(_finding)]
+Search: TypeAlias = Annotated[Any, _read_by(_searching)]
+AnyMethod: TypeAlias = Annotated[Any, PlainValidator(check_method)]
+Count: TypeAlias = Annotated[int, _read_by(lambda value, name: check_whole(name, value, low=1))]
 
 
-class Brief(Serializable):
+class Brief(Built, Serializable):
     """LangChain component whose repr and serialization show only the fields that were set."""
 
     model_config = CONFIG
-
-    made: ClassVar[Any] = None
-    """The method whose options are fields: a dataclass, or None."""
     _state: State = PrivateAttr(default_factory=State)
 
     @classmethod
@@ -125,21 +104,12 @@ class Brief(Serializable):
         # the method checks its own
         return value if name in option_names(cls.made) else validate(value)
 
-    def settings(self, **given: object) -> dict[str, Any]:
-        """Return the current options of `made`, replaced by those in ``given``."""
-        held = dict(self)
-        return {**{name: held[name] for name in option_names(self.made)}, **given}
-
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
         """Check the options at construction, not at the first question."""
         if self.made is not None:
             self.built()
         return self
-
-    def built(self) -> Any:
-        """Return the method or the step, built with the current options."""
-        return self._state.built(self.made, self.settings())
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         for name, spec in type(self).model_fields.items():

@@ -6,28 +6,41 @@ carries the config of its question, and a shared call passes LangChain one confi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeGuard, Union, get_args, get_origin
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableConfig,
+    RunnableSequence,
+    RunnableSerializable,
+)
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_text, trait
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import to_pages, to_passages
-from fitrag_integrations.langchain.base.models import is_tool, language_model, model_name
+from fitrag_integrations.methods.ik.decider import Decider, check_judged
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.replies import strip_thoughts
+
+if TYPE_CHECKING:  # a class that was never imported has no instances, and its import takes long
+    from langchain_core.language_models import BaseLanguageModel
+    from langchain_core.tools import BaseTool
 
 INTERNAL = ("nostream", "fitrag")
 """Tags of calls whose words are no answer: LangGraph does not stream what has the first, and
 tracers can filter by the second."""
+_NAMES = ("model_name", "model", "model_id", "deployment_name", "repo_id")
+"""Where language models have their names."""
 
 
 def internal(config: RunnableConfig) -> RunnableConfig:
@@ -124,18 +137,19 @@ class Offer:
     @classmethod
     def of(
         cls,
-        retriever: object = None,
-        search: object = None,
-        llm: object = None,
+        retriever: Any = None,
+        search: Any = None,
+        llm: Any = None,
         title_keys: Sequence[str] | None = None,
     ) -> Offer:
         """Wrap the Runnables; a ``search`` object with a ``search`` method is not wrapped."""
-        is_provider = not isinstance(search, Runnable) and hasattr(search, "search")
-        asked = ToolSearch(tool=search) if is_tool(search) else search
+        if search is not None and (isinstance(search, Runnable) or not hasattr(search, "search")):
+            search = Backend(ToolSearch(tool=search) if is_tool(search) else search, to_pages)
+        found = partial(to_passages, title_keys=title_keys)
         return cls(
-            _backend(retriever, partial(to_passages, title_keys=title_keys)),
-            search if is_provider else _backend(asked, to_pages),
-            _backend(llm, text_of),
+            None if retriever is None else Backend(retriever, found),
+            search,
+            None if llm is None else Backend(llm, text_of),
         )
 
     def to(self, config: RunnableConfig) -> Ports:
@@ -170,8 +184,7 @@ class Writer:
     @property
     def name(self) -> str | None:
         """The model's name, which a fitted threshold is checked against; None if unknown."""
-        llm = language_model(self.llm)
-        return None if llm is None else model_name(llm)
+        return name_behind(self.llm)
 
     def generate(self, prompts: Sequence[str]) -> list[object]:
         """Continue each prompt; a failed prompt is answered with its exception."""
@@ -254,11 +267,44 @@ def piece_of(output: object) -> str:
     return check_text("llm output", output)
 
 
-def _backend(runnable: Any, convert: Callable[[Any], object]) -> Backend | None:
-    return None if runnable is None else Backend(runnable, convert)
-
-
 def _unowned(items: Sequence[object]) -> tuple[list[object], list[RunnableConfig]]:
     marked = [item if isinstance(item, Owned | Held) else Held(item, {}) for item in items]
     given = [item.given if isinstance(item, Held) else str(item) for item in marked]
     return given, [item.config for item in marked]
+
+
+def is_language_model(value: object) -> TypeGuard[BaseLanguageModel[Any]]:
+    """Check whether a value is a LangChain language model."""
+    return _is(value, "langchain_core.language_models.base", "BaseLanguageModel")
+
+
+def is_tool(value: object) -> TypeGuard[BaseTool]:
+    """Check whether a value is a LangChain tool."""
+    return _is(value, "langchain_core.tools.base", "BaseTool")
+
+
+def _is(value: object, module: str, name: str) -> bool:
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(value, kind)
+
+
+def check_model(decider: Decider, runnable: object) -> None:
+    """Require that a gate's threshold was fitted for the model behind a Runnable."""
+    if language_model(runnable) is not None:
+        check_judged(decider, name_behind(runnable))
+
+
+def language_model(runnable: object) -> BaseLanguageModel[Any] | None:
+    """Return the language model behind a Runnable; for a chain, the first one in it."""
+    if is_language_model(runnable):
+        return runnable
+    if isinstance(runnable, RunnableBinding):
+        return language_model(runnable.bound)
+    steps = runnable.steps if isinstance(runnable, RunnableSequence) else ()
+    return next((llm for llm in map(language_model, steps) if llm is not None), None)
+
+
+def name_behind(runnable: object) -> str | None:
+    """Return the name that the language model behind a Runnable reports, or None."""
+    llm = language_model(runnable)
+    return next(filter(None, (trait(llm, name, str) for name in _NAMES)), None)

@@ -119,14 +119,17 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
             most = self.most(**kept)
             if isinstance(query, str) and not query.strip():
                 return Context(query, notes=(BLANK,))
-            return (yield from flow).first(most)
+            context = yield from flow
+            return context if most is None else context.first(most)
 
         under = list(map(internal, configs))
         return list(map(limited, inputs, super()._watched(inputs, under, kept)))
 
     def result(self, traced: Traced[Context]) -> Documents | Exception:
         """Return the documents, which carry the run, or the exception that ended the flow."""
-        return traced.error or Documents(self.documents(traced.value), traced)
+        if isinstance(traced.outcome, Exception):
+            return traced.outcome
+        return Documents(self.documents(traced.outcome), traced)
 
 
 class MethodOverBase(FlowRetriever):
@@ -145,10 +148,6 @@ class MethodOverBase(FlowRetriever):
     """Metadata keys whose values are read as a document's title, in this order; None are those of
     `TITLE_KEYS`."""
 
-    def method_now(self, **options: object) -> Method:
-        """Return the method with the current values of the fields."""
-        return cast(Method, self.built())
-
     def documents(self, context: Context) -> list[Document]:
         """Write the excerpts as documents, in their order."""
         return to_documents(context, self.ids)
@@ -162,13 +161,19 @@ class MethodOverBase(FlowRetriever):
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
         """Return one flow per question; equal requests of one call are joined."""
-        offer, methods = self.offer(), self.methods(configs, **options)
-        each = zip(methods, inputs, configs, strict=True)
+        offer = self._once("offer", self.offer)
+        each = zip(self.methods(configs, **options), inputs, configs, strict=True)
         return [_begun(method, query, offer.to(config)) for method, query, config in each]
 
-    def methods(self, configs: Sequence[RunnableConfig], **options: object) -> list[Method]:
-        """Return the method of each question; one for all, unless its own models are Runnables."""
-        return [self.method_now(**options)] * len(configs)
+    def methods(self, configs: Sequence[RunnableConfig], **options: Any) -> list[Method]:
+        """Return the method of each question; one for all, unless its own models are Runnables.
+
+        FIT-RAG returns the best piece of each document where documents are counted.
+        """
+        method = self.built()
+        if self.most(**options) is not None:
+            method = getattr(method, "one_each", method)
+        return [method] * len(configs)
 
 
 class Writing(MethodOverBase):

@@ -53,12 +53,13 @@ class Router(StreamedRunnable[Any, Any]):
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig]
     ) -> list[Flow[object]]:
         """Return the flows of ``inputs``, under ``configs``, that decide and call no branch."""
-        return _read(
-            self.route(),
-            inputs,
-            configs,
-            lambda chosen: {"branch": chosen.branch.name, **chosen.about},
-        )
+        route = self.route()
+
+        def told(given: object, config: RunnableConfig) -> Flow[object]:
+            chosen = yield from route(given, config)
+            return {"branch": chosen.branch.name, **chosen.about}
+
+        return list(map(told, inputs, configs))
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
@@ -87,23 +88,10 @@ class RouteKey(FlowRunnable[Any, dict[str, object]]):
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, object]]]:
         """Return one flow per input; the deciding model is called once."""
-        return _read(
-            self.router.route(),
-            inputs,
-            configs,
-            lambda chosen: {"key": chosen.branch.name, "input": chosen.given},
-        )
+        route = self.router.route()
 
+        def chosen(given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
+            found = yield from route(given, config)
+            return {"key": found.branch.name, "input": found.given}
 
-def _read(
-    route: Route,
-    inputs: Sequence[object],
-    configs: Sequence[RunnableConfig],
-    read: Callable[[Chosen], dict[str, object]],
-) -> list[Flow[Any]]:
-    """Return the flows that choose, and end in what is read of the choice."""
-
-    def chosen(given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
-        return read((yield from route(given, config)))
-
-    return list(map(chosen, inputs, configs))
+        return list(map(chosen, inputs, configs))

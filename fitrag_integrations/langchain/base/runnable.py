@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.langchain.base.convert import to_passages
 from fitrag_integrations.langchain.base.fields import CONFIG, Brief
@@ -83,11 +83,10 @@ def _last_asked(messages: Any) -> str:
     raise InputError.of("messages", given=messages, allowed="messages with one of the user")
 
 
-def documents_of(given: object, title_keys: Sequence[str] | None = None) -> list[Passage]:
+def documents_of(given: Any, title_keys: Sequence[str] | None = None) -> list[Passage]:
     """Return the documents of ``{"documents", "question"}`` as passages."""
-    if not isinstance(given, Mapping) or "documents" not in given:
-        allowed = "a dict with 'documents' and 'question'"
-        raise InputError.of("input", given=given, allowed=allowed)
+    has_documents = isinstance(given, Mapping) and "documents" in given
+    refuse_if(not has_documents, "input", given, "a dict with 'documents' and 'question'")
     return to_passages(given["documents"], title_keys)
 
 
@@ -125,7 +124,8 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         """Run ``input``, or take the last run, and return its requests, answers and decision."""
         if input is not None:
             self._ended(run_many(self.explained([input], [ensure_config(config)])))
-        return self._explained()
+        refuse_if(self.last_run is None, "nothing was run so far: pass an input")
+        return cast("Traced[object]", self.last_run).explain()
 
     async def aexplain(
         self, input: Input | None = None, config: RunnableConfig | None = None
@@ -133,12 +133,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         """Async version of `explain`."""
         if input is not None:
             self._ended(await arun_many(self.explained([input], [ensure_config(config)])))
-        return self._explained()
-
-    def _explained(self) -> str:
-        if self._state.traced is None:
-            raise InputError("nothing was run so far: pass an input")
-        return cast(str, self._state.traced.explain())
+        return self.explain()
 
     def result(self, traced: Traced[Any]) -> object:
         """Return the result of the flow ``traced``, which may be its exception."""
@@ -283,13 +278,11 @@ class Source:
 
     async def apieces(self, options: Mapping[str, object]) -> AsyncIterator[object]:
         """Yield the pieces as they arrive; a language model's reasoning is removed."""
-        convert = self.backend.convert
-        read, pieces = (
-            (piece_of if convert is text_of else convert),
-            self.backend.runnable.astream(self.given, self.config, **options),
-        )
+        writes = self.backend.convert is text_of
+        read = piece_of if writes else self.backend.convert
+        pieces = self.backend.runnable.astream(self.given, self.config, **options)
         converted: AsyncIterator[Any] = (read(piece) async for piece in pieces)
-        async for piece in astreamed(converted) if convert is text_of else converted:
+        async for piece in astreamed(converted) if writes else converted:
             yield piece
 
 
@@ -344,8 +337,10 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
     """Trace a flow's calls of models as child runs under ``config``; Runnables trace themselves."""
     manager = CallbackManager.configure(config.get("callbacks"))
-    if not manager.handlers:
-        return (yield from flow)
+    return _traced(flow, manager) if manager.handlers else flow
+
+
+def _traced(flow: Flow[T], manager: CallbackManager) -> Flow[T]:
     try:
         ask = next(flow)
         while True:

@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.schema import QueryBundle, QueryType
 
 from fitrag_integrations.core.checks import check_is, check_text
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 
 _OURS = __name__.partition(".")[0]
@@ -73,13 +73,11 @@ class Configured:
 
     def explain(self, query: QueryType | None = None) -> str:
         """Run ``query``, or take the last run, and return what was requested, found and decided."""
-        last = self._last if query is None else self.trace_many([query])[0]
-        return last_of(last).explain()
+        return _told(self._last if query is None else self.trace_many([query])[0])
 
     async def aexplain(self, query: QueryType | None = None) -> str:
         """Async version of `explain`."""
-        last = self._last if query is None else (await self.atrace_many([query]))[0]
-        return last_of(last).explain()
+        return _told(self._last if query is None else (await self.atrace_many([query]))[0])
 
     def _noted(self, traces: list[Traced[Any]]) -> list[Traced[Any]]:
         self._last = traces[-1] if traces else self._last
@@ -91,17 +89,15 @@ def _with_text(bundle: QueryBundle, flow: Flow[Any]) -> Flow[Any]:
     return (yield from flow)
 
 
-def last_of(traced: Traced[Any] | None) -> Traced[Any]:
-    """Return the last run; raises an error if there was none."""
+def _told(traced: Traced[Any] | None) -> str:
     if traced is None:
         raise InputError("nothing was run so far: pass a query")
-    return traced
+    return traced.explain()
 
 
 def bundles_of(queries: Sequence[QueryType]) -> list[QueryBundle]:
     """Convert each query to a bundle; bundles are returned unchanged."""
-    if isinstance(queries, str | QueryBundle):
-        raise InputError.of("queries", given=queries, allowed="a sequence of queries")
+    refuse_if(isinstance(queries, str | QueryBundle), "queries", queries, "a sequence of queries")
     return [
         query
         if isinstance(query, QueryBundle)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias
 
 from llama_index.core.schema import (
     DEFAULT_TEXT_NODE_TMPL,
@@ -32,22 +32,24 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
-from fitrag_integrations.core.checks import check_many, check_one, trait
+from fitrag_integrations.core.checks import check_many, trait
 from fitrag_integrations.core.record import Row, plain, remade
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.metadata import (
     MARKS,
     OWN,
+    READ_AS,
+    TITLE_KEYS,
     mark_name,
     marks,
     own_noted,
     relevance_of,
+    retitled,
+    title_in,
 )
-from fitrag_integrations.methods.titles import READ_AS, TITLE_KEYS, retitled, title_in
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.passage import LEAD, derived_id, origin_of
-from fitrag_integrations.values.search_results import first_text
+from fitrag_integrations.values.passage import LEAD, derived_id, first_text, origin_of
 
 BOOKKEEPING = (*MARKS, OWN, READ_AS)
 """The metadata keys written here; neither a language model nor an embedder gets to read them."""
@@ -153,11 +155,6 @@ def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
         NodeWithScore(node=node_of(passage), score=passage.metadata.get("retrieval_score"))
         for passage in passages
     ]
-
-
-def check_ids(ids: Any) -> Ids:
-    """Require one of the two kinds of ids."""
-    return cast(Ids, check_one("ids", ids, get_args(Ids)))
 
 
 def whole_node(excerpt: Excerpt, method: str) -> NodeWithScore:

@@ -23,7 +23,7 @@ from llama_index.core.tools import AsyncBaseTool, BaseTool, ToolOutput
 from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is, trait
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Port
 from fitrag_integrations.llama_index.base.component import has_own
 from fitrag_integrations.llama_index.base.convert import page_of, passages_of
@@ -79,9 +79,8 @@ def retrieve_port(
 
 def check_base(base: object) -> None:
     """Require a retriever."""
-    if not isinstance(base, BaseRetriever | Port):
-        allowed = "a BaseRetriever, such as index.as_retriever()"
-        raise InputError.of("base", given=base, allowed=allowed)
+    allowed = "a BaseRetriever, such as index.as_retriever()"
+    refuse_if(not isinstance(base, BaseRetriever | Port), "base", base, allowed)
 
 
 def _lists(found: Sequence[object], read: Callable[[Any], object]) -> list[object]:

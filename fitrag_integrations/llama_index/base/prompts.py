@@ -12,7 +12,7 @@ from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel
 
 from fitrag_integrations.core.checks import trait
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.llama_index.base.convert import node_of, passages_of
 from fitrag_integrations.methods.citing import Cited, cite, restored
 from fitrag_integrations.methods.prompts import prompt_named, render_passages, template_of
@@ -62,9 +62,9 @@ def as_template(template: Any, *, alone: bool = False) -> Template | None:
     if isinstance(template, str) and "{" in template:
         names = set(PromptTemplate(template).template_vars)
         known = {*NAMES, *NAMES.values()}
-        if names - known or not (alone or names & {"context_str", "context"}):
-            allowed = "a text with " + " and ".join(f"{{{name}}}" for name in NAMES.values())
-            raise InputError.of("template", given=template, allowed=allowed)
+        wrong = names - known or not (alone or names & {"context_str", "context"})
+        allowed = "a text with " + " and ".join(f"{{{name}}}" for name in NAMES.values())
+        refuse_if(wrong, "template", template, allowed)
         mapped = {ours: theirs for ours, theirs in NAMES.items() if theirs in names}
         return Written(PromptTemplate(template, template_var_mappings=mapped), alone)
     is_theirs = isinstance(template, BasePromptTemplate)

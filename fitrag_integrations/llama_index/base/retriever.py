@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, cast, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
@@ -15,6 +15,7 @@ from llama_index.core.instrumentation.events.retrieval import (
 )
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 
+from fitrag_integrations.core.checks import check_one
 from fitrag_integrations.core.show import name_of
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.llama_index.base.component import (
@@ -23,7 +24,7 @@ from fitrag_integrations.llama_index.base.component import (
     has_own,
     is_sync_only,
 )
-from fitrag_integrations.llama_index.base.convert import Ids, check_ids, context_nodes, noted
+from fitrag_integrations.llama_index.base.convert import Ids, context_nodes, noted
 from fitrag_integrations.llama_index.base.events import dispatcher, emit_decision, emit_reduced
 from fitrag_integrations.llama_index.base.ports import Caller, aeach, each, settled
 from fitrag_integrations.methods.compose.fitted import FromFitted
@@ -144,7 +145,7 @@ class MethodOverBase(FromFitted, FlowRetriever):
         return f"{type(self).__name__}(base={name_of(self.base)}, method={name_of(self._method)})"
 
     def _prepare(self) -> None:
-        check_ids(self.ids)
+        check_one("ids", self.ids, get_args(Ids))
         method, own = self._build(), vars(self)
         self._caller = Caller(self.base, own.get("search"), own.get("llm"), self.title_keys)
         self._method = method

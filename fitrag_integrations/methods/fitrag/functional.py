@@ -17,7 +17,7 @@ from fitrag_integrations.errors import InputError, shown
 from fitrag_integrations.flow import Traced, run
 from fitrag_integrations.methods.explaining import Compression, Step, explained
 from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
-from fitrag_integrations.methods.titles import retitled, title_in
+from fitrag_integrations.methods.metadata import retitled, title_in
 from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage

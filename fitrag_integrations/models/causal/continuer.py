@@ -68,8 +68,7 @@ class Continuer:
         texts = self._begun(prompts, beginnings)
         if isinstance(self.generator, RemoteGenerator):
             return finish(lambda: self._asked(texts))
-        written = self.generator.generate(texts)
-        pairs = list(zip(texts, written, strict=True))
+        pairs = list(zip(texts, self.generator.generate(texts), strict=True))
         return self.generator._call(self._measured, pairs)
 
     async def acontinue_with_logprobs(
@@ -85,8 +84,7 @@ class Continuer:
         if isinstance(self.generator, RemoteGenerator):
             return await self._asked(texts)
         written = await self.generator.agenerate(texts)
-        pairs = list(zip(texts, written, strict=True))
-        return await self.generator._acall(self._measured, pairs)
+        return await self.generator._acall(self._measured, list(zip(texts, written, strict=True)))
 
     def _begun(self, prompts: Sequence[str], beginnings: Sequence[str]) -> list[str]:
         """Write each prompt, in the model's chat template where it has one, and the beginning."""

@@ -231,7 +231,8 @@ def generated(
     written: list[list[int]] = [[] for _ in batch]
     measured: list[list[list[float]]] = [[] for _ in batch]
     rows, end = {at: _Row() for at in range(len(batch))}, ids.shape[1] + how.tokens
-    past = engine.begun(how.begins, batch) if parts else None
+    begins = engine.encode([how.begins])[0] if how.begins and parts else []
+    past = engine.begun(begins, batch)
     while rows and ids.shape[1] < end:
         listener.rows = list(rows.values())
         out = engine.model.generate(

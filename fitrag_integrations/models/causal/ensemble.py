@@ -120,7 +120,6 @@ class _Mixing(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         weighed = scores.float().log_softmax(-1) + self._shares
-        mixed = [
-            own.logsumexp(0, keepdim=True).expand_as(own) for own in weighed.split(self._sizes)
-        ]
-        return torch.cat(mixed)
+        return torch.cat(
+            [own.logsumexp(0, keepdim=True).expand_as(own) for own in weighed.split(self._sizes)]
+        )

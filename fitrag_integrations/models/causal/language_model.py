@@ -177,33 +177,28 @@ class CausalEngine(SharedEngine):
         Ids with which all rows begin, such as a template's, are computed once where that saves
         enough and their keys and values fit.
         """
-        shared = 0 if hidden else self._shared(rows, keep)
-        if not shared:
-            return self.passed(rows, keep=keep, hidden=hidden)
-        past = self.passed([rows[0][:shared]], use_cache=True).past_key_values
-        for layer in past.layers:
-            layer.keys, layer.values = (
-                each.expand(len(rows), -1, -1, -1) for each in (layer.keys, layer.values)
-            )
-        return self.passed([row[shared:] for row in rows], keep=keep, past=past, shared=shared)
+        listed, past = list(map(tuple, rows)), None
+        shared = common_prefix(min(listed), max(listed))
+        if not hidden and self._caches and shared * (len(rows) - 1) >= WORTH_SHARING:
+            past = self.begun(rows[0][:shared], rows, keep=keep)
+        return self.passed(rows, keep=keep, hidden=hidden, past=past)
 
     @torch.inference_mode()
-    def begun(self, text: str, rows: Sequence[Ids]) -> Any:
-        """Return keys and values of the ids that rows share with a text, None where they are few.
+    def begun(self, begins: Ids, rows: Sequence[Ids], *, keep: int = 1) -> Any:
+        """Return keys and values of the ids that rows begin with, None where they are few.
 
-        They are computed once for a text, and stand where padding on the left puts each row. On the
-        worker only.
+        They are computed once for the same ids, and stand where padding on the left puts each row,
+        at least `keep` before its end. On the worker only.
         """
-        (ids,) = self.encode([text]) if text else [[]]
-        widest, shortest = max(map(len, rows)), min(map(len, rows))
-        count = min(shortest - 1, *(common_prefix(ids, row) for row in rows))
+        widest = max(map(len, rows))
+        count = min(min(map(len, rows)) - keep, *(common_prefix(begins, row) for row in rows))
         room = self.cache_tokens()
         if count < WORTH_KEEPING or (room is not None and len(rows) * widest > room):
             return None
-        key = (getattr(self.model, "switched", None), *ids[:count])
+        key = (getattr(self.model, "switched", None), *begins[:count])
         if (kept := self._begun.pop(key, None)) is None:
             # a cache without the model's configuration keeps all, whatever its layers' windows
-            kept = self.passed([ids[:count]], past=DynamicCache(), use_cache=True).past_key_values
+            kept = self.passed([begins[:count]], past=DynamicCache()).past_key_values
         self._begun = {**dict(list(self._begun.items())[1 - BEGUN :]), key: kept}
         shifts = torch.tensor([[widest - len(row)] for row in rows])
         places, cache = (torch.arange(count) - shifts).clamp(min=0), DynamicCache()
@@ -212,17 +207,6 @@ class CausalEngine(SharedEngine):
             cache.update(*both, at)
         return cache
 
-    def _shared(self, rows: Sequence[Ids], keep: int) -> int:
-        """Count the ids that are worth computing once for all rows, 0 for none."""
-        listed = list(map(tuple, rows))
-        first, last, longest = min(listed), max(listed), max(map(len, rows))
-        shared = min(common_prefix(first, last), min(map(len, rows)) - keep)
-        if shared * (len(rows) - 1) < WORTH_SHARING or not self._caches or shared < 1:
-            return 0
-        room, window = self.cache_tokens(), getattr(self.model.config, "sliding_window", None)
-        fits = room is None or len(rows) * longest <= room
-        return shared if fits and (window is None or longest <= window) else 0
-
     def passed(
         self,
         rows: Sequence[Ids],
@@ -230,25 +214,23 @@ class CausalEngine(SharedEngine):
         keep: int = 1,
         hidden: bool = False,
         past: Any = None,
-        shared: int = 0,
-        use_cache: bool = False,
     ) -> Any:
         """Run one padded batch through the model.
 
         `logits` of the last `keep` positions, shape (batch, keep, vocabulary), float32; with
         `hidden` also `hidden_states`, one (batch, tokens, width) per layer. Padding is on the left.
-        `past` are keys and values of the `shared` ids before each row.
+        `past` are keys and values of the first columns, which are then not computed.
         """
         ids, mask, positions = left_padded(rows, pad_id=self.pad_id, device=self.device)
-        extra = {"position_ids": positions + shared, "logits_to_keep": keep}
+        start = 0 if past is None else past.get_seq_length()
+        extra = {"position_ids": positions[:, start:], "logits_to_keep": keep}
         taken = {name: value for name, value in extra.items() if name in self._takes}
         if past is not None:
-            mask = torch.cat([mask.new_ones(len(rows), shared), mask], dim=1)
             taken["past_key_values"] = past
         out = self.model(
-            input_ids=ids,
+            input_ids=ids[:, start:],
             attention_mask=mask,
-            use_cache=use_cache or past is not None,
+            use_cache=past is not None,
             output_hidden_states=hidden,
             **taken,
         )
@@ -321,8 +303,7 @@ def left_padded(
     for at, row in enumerate(rows):
         ids[at, width - len(row) :] = torch.tensor(row)
         mask[at, width - len(row) :] = 1
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    return sent(ids, device), sent(mask, device), sent(positions, device)
+    return sent(ids, device), sent(mask, device), sent((mask.cumsum(-1) - 1).clamp(min=0), device)
 
 
 def finite(logits: Tensor) -> Tensor:

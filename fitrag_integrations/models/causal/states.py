@@ -101,8 +101,7 @@ def _states(states: Sequence[Tensor], at: int, count: int) -> Tensor:
     parts: list[Tensor] = []
     for layer in states:
         row = layer[at]
-        mean = row[-count:].mean(0) if count else torch.zeros_like(row[-1])
-        parts += [row[-1], mean]
+        parts += [row[-1], row[-count:].mean(0) if count else torch.zeros_like(row[-1])]
     return torch.cat(parts)
 
 

@@ -58,13 +58,12 @@ def render_template(template: str, text: str, variables: Mapping[str, Any]) -> s
 def _exchange(line: bytes) -> bytes:
     global _process, _owner
     if _process is None or _owner != os.getpid() or _process.poll() is not None:
-        limits = {"USE_TORCH": "0", "TRANSFORMERS_VERBOSITY": "error"}
         _process = subprocess.Popen(
             [sys.executable, "-P", __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **limits},
+            env={**os.environ, **{"USE_TORCH": "0", "TRANSFORMERS_VERBOSITY": "error"}},
         )
         _owner = os.getpid()
         _within(START_SECONDS, b"")

@@ -215,7 +215,7 @@ class OpenAIClient:
         """Pickle without connections; a client with a key cannot be pickled."""
         if self._secret.found:
             raise TypeError(f"the client of {self.base_url} holds a key: create it anew instead")
-        made = partial(
+        return partial(
             OpenAIClient,
             self.base_url,
             api_key=None,
@@ -224,8 +224,7 @@ class OpenAIClient:
             concurrency=self._concurrency,
             deadline=self._deadline,
             replies=self._replies,
-        )
-        return made, ()
+        ), ()
 
     def __repr__(self) -> str:
         return f"OpenAIClient({self.base_url!r})"

@@ -128,8 +128,7 @@ def as_draft(text: str, tokens: Sequence[Token]) -> Draft:
     margins = tuple(min(1.0, chances[0] - chances[1]) for chances in ranked) if several else ()
     sums = (-math.fsum(p * math.log(p) for p in chances if p) for chances in ranked)
     entropies = tuple(max(0.0, entropy) for entropy in sums) if several else ()
-    logprobs = tuple(min(0.0, token.logprob) for token in tokens)
-    return Draft(text, logprobs, margins, entropies)
+    return Draft(text, tuple(min(0.0, token.logprob) for token in tokens), margins, entropies)
 
 
 def echoed(reply: Row, text: str) -> list[Token]:

@@ -167,8 +167,7 @@ class RemoteScorer:
             most = int(check_number("most", most, low=1, high=known.most))
             self._dialect = replace(self._dialect, most=most)
         self._model = check_text("model", model)
-        allowed = f"a name, which {dialect} needs"
-        refuse_if(known.needs_model and not model, "model", model, allowed)
+        refuse_if(known.needs_model and not model, "model", model, f"a name, which {dialect} needs")
         self._scale = check_number("scale", scale, low=1e-6)
         self._shift = check_number("shift", shift)
         server = check_text("url", url, blank=False).rstrip("/").removesuffix(known.path)

@@ -58,7 +58,7 @@ from fitrag_integrations.training.fitted.trying import (
 )
 from fitrag_integrations.training.journal import AnswerCache
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.search_results import first_text, made_id
+from fitrag_integrations.values.passage import first_text, made_id
 from fitrag_integrations.values.thresholds import FittedThreshold
 from fitrag_integrations.values.windows import usable
 

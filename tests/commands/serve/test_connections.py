@@ -16,7 +16,8 @@ import pytest
 import uvicorn
 
 from fitrag_integrations.commands.serve.connections import BoundedProtocol
-from fitrag_integrations.commands.serve.limits import HEADER_BYTES, Door, Metrics, Settings
+from fitrag_integrations.commands.serve.door import Door, Metrics
+from fitrag_integrations.commands.serve.limits import HEADER_BYTES, Settings
 
 KEY = "sk-serve-0123456789"
 PATIENCE = 90.0  # seconds on a loaded machine

@@ -19,13 +19,63 @@ from starlette.testclient import TestClient
 
 from fitrag_integrations import InputError, Passage, PortError, rerank
 from fitrag_integrations.commands.serve import Settings, create_app, limits
-from fitrag_integrations.commands.serve.limits import ELEMENTS, Door, Metrics, limits_table
+from fitrag_integrations.commands.serve.door import Door, Metrics
+from fitrag_integrations.commands.serve.limits import (
+    BODY_SECONDS,
+    CHARACTERS,
+    CONNECTIONS,
+    DEPTH,
+    ELEMENTS,
+    HEADER_BYTES,
+    HEADER_SECONDS,
+    HEALTHCHECK_SECONDS,
+    HELD,
+    READING,
+    REPLY_SECONDS,
+    TEXTS,
+    UNREAD_SECONDS,
+)
 from fitrag_integrations.commands.serve.serve import ServePlan
 from fitrag_integrations.core import http, jsonl
 from fitrag_integrations.models import BiLabelScorer, RemoteScorer
 from fitrag_integrations.models.remote import client as remote_client
 from fitrag_integrations.models.remote import scorer as remote_scorer
 from fitrag_integrations.retrieval.corpus import extract, files
+
+LIMITS = (
+    # what, how much, option, what happens beyond it
+    ("open connections of a process", f"{CONNECTIONS:,}, or half of the files it may open", "",
+     f"the longest without a header is closed, else a reply unread for {UNREAD_SECONDS:g} s"),
+    ("header of a request", f"{HEADER_SECONDS:g} s and {HEADER_BYTES:,} bytes", "",
+     "closed; 400 or 431"),
+    ("body of a request", f"{Settings.payload:,} bytes", "--payload", "413"),
+    ("time for the whole body", f"{BODY_SECONDS:g} s, or the deadline", "", "408"),
+    ("bodies that arrive at once", f"{READING} times the concurrency", "", "429"),
+    ("bytes of bodies that arrive at once", f"{HELD} times those of one body", "", "429"),
+    ("values, lists and objects of a body", f"{ELEMENTS:,}", "", "413"),
+    ("lists and objects within each other", f"{DEPTH}", "", "413"),
+    ("requests being answered", f"{Settings.concurrency}", "--concurrency", "429"),
+    ("documents or passages of a request", f"{Settings.documents:,}", "--documents", "422"),
+    ("characters of a document, passage or other text", f"{CHARACTERS:,}", "", "422"),
+    *((f"characters of a {name}", f"{most:,}", "", "422") for name, most in TEXTS.items()),
+    ("sentences of a request for `relevant_spans`", f"{Settings.sentences:,}", "--sentences",
+     "422"),
+    ("time for an answer", f"{Settings.deadline:g} s", "--deadline", "504"),
+    ("time in which a reply is read", f"{REPLY_SECONDS:g} s", "", "closed"),
+    ("time to end after SIGTERM", "the deadline and 1 s", "--deadline", "requests are canceled"),
+    ("silence of one of several processes", f"{HEALTHCHECK_SECONDS} s", "", "killed, replaced"),
+)  # fmt: skip
+
+
+def limits_table():
+    """Return the limits of the service as a table in Markdown, as the documentation shows it."""
+    head = ["| | at most | option | beyond it |", "| --- | --- | --- | --- |"]
+    rows = [
+        f"| {what} | {most} | {f'`{option}`' if option else ''} | {beyond} |"
+        for what, most, option, beyond in LIMITS
+    ]
+    return "\n".join([*head, *rows])
+
 
 KEY = "sk-serve-0123456789"
 HEADERS = {"Authorization": f"Bearer {KEY}"}

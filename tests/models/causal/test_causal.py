@@ -57,15 +57,18 @@ def test_padding_and_batches_do_not_matter(engine, base):
 def test_what_all_prompts_begin_with_is_computed_once(engine, monkeypatch):
     begin = "Question: who wrote the score of the film?\nAnswer: a king of Rome. " * 6
     rows = engine.encode([f"{begin}{text}" for text in MANY])
-    shared, passed, widths = engine._shared(rows, 1), engine.passed, []
+    shared, passed, widths = min(common_prefix(rows[0], row) for row in rows), engine.passed, []
 
-    def counted(some, **how):
-        widths.append((len(some), max(map(len, some))))
-        return passed(some, **how)
+    def counted(some, *, past=None, **how):
+        known = 0 if past is None else past.get_seq_length()
+        widths.append((len(some), max(map(len, some)) - known))
+        return passed(some, past=past, **how)
 
     monkeypatch.setattr(engine, "passed", counted)
     found = engine.inferred(rows, keep=2).logits
     assert shared > 100 and widths == [(1, shared), (len(rows), max(map(len, rows)) - shared)]
+    engine.inferred(rows, keep=2)
+    assert len(widths) == 3  # what they begin with is known
     alone = torch.cat([passed([row], keep=2).logits for row in rows]).detach()
     torch.testing.assert_close(found, alone, atol=1e-4, rtol=1e-4)
     widths.clear()

@@ -17,7 +17,7 @@ from llama_index.core.tools import FunctionTool, ToolOutput
 
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.web import WebSearch
-from fitrag_integrations.web.hits import SearchHit, hits_of
+from fitrag_integrations.web.search import SearchHit, hits_of
 
 URL = "https://otters.example/"
 RESULT = {"title": "Otters", "url": URL, "snippet": "Otters hold hands."}

@@ -1,7 +1,8 @@
-"""`fitrag calibrate evaluator` and `scores`: CRAG's thresholds, a correction of `has_answer`."""
+"""`fitrag calibrate`: thresholds of gate, reader and evaluator, and a correction of scores."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,32 +12,137 @@ from typing import Annotated, TypeVar
 import typer
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.options import EncoderHardware
-from fitrag_integrations.commands.evaluate.options import LabeledRows
-from fitrag_integrations.commands.train.rows import rows_as
-from fitrag_integrations.core.checks import check_many, check_number, check_text
+from fitrag_integrations.commands.engine.options import (
+    AsJson,
+    EncoderHardware,
+    Hardware,
+    ModelOptions,
+)
+from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
+from fitrag_integrations.commands.evaluate.options import LabeledRows, own_rows
+from fitrag_integrations.commands.train.rows import labelled, rows_as
+from fitrag_integrations.core.checks import check_many, check_number, check_text, trait
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import (
     GradedStrip,
+    fit_abstention,
     fit_actions,
     fit_strip,
 )
+from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
 from fitrag_integrations.evaluation.thresholds.scores import fit_scores
 from fitrag_integrations.methods.crag.evaluator import SENTENCES, ActionThresholds
 from fitrag_integrations.methods.crag.refiner import TOP_N, strips
 from fitrag_integrations.models.encoder.items import Correction
 from fitrag_integrations.models.evaluator.evaluator import RetrievalEvaluator, store_fields
+from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
 from fitrag_integrations.ports import Pair, model_name
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.options import Seed
+from fitrag_integrations.training.options import Rows, Seed
 from fitrag_integrations.training.rows import Judged, in_lists, judged_row, passage_row
 from fitrag_integrations.types import Action
 
 T = TypeVar("T")
 AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class CalibrateGate:
+    """Fit the threshold above which a question counts as known, and store it with the gate.
+
+    Reads known, or right_without and right_with (0 or 1), and the gate's p_known. Rows without it
+    need question and may have draft, which the gate then scores. A local language model without a
+    trained gate is judged by its draft, and keeps the threshold in the model.json beside it.
+
+    Targets: best accuracy; share, which retrieves for at most --max-share of the questions; drop,
+    which loses at most --max-drop of the accuracy of always retrieving, with --confidence; and
+    conformal, the same on average.
+    """
+
+    rows: LabeledRows
+    model: Annotated[
+        Path, Option("The gate's folder, or that of the language model itself, changed in place.")
+    ]
+    target: Annotated[str, Option("Target: best accuracy, share, drop or conformal.")] = (
+        "best accuracy"
+    )
+    max_share: Annotated[
+        float | None, Option("Target share: maximum fraction retrieved.", min=0, max=1)
+    ] = None
+    max_drop: Annotated[
+        float | None, Option("Targets drop and conformal: maximum accuracy loss (0.02 = 2 points).")
+    ] = None
+    confidence: Annotated[float, Option("Target drop: confidence of the bound.")] = 0.9
+    fitted_for: Annotated[
+        str | None, Option("Language model judged.", default="the one in model.json")
+    ] = None
+    resamples: Annotated[int, Option("Bootstrap resamples, 0 for none.", min=0)] = 200
+    seed: Seed = 0
+    hardware: Hardware = Hardware()
+    json: AsJson = False
+
+    def run(self) -> None:
+        """Fit and store it, and report its figures."""
+        manifest, given = gate_manifest(self.model), own_rows(self.rows)
+        before = manifest.get("threshold")
+        named = before.get("model") if isinstance(before, dict) else None
+        own = str(named or manifest.get("model") or "")
+        judged = own if self.fitted_for is None else self.fitted_for
+        outcomes, loaded = outcomes_of(
+            given, ModelOptions(model=str(self.model), **asdict(self.hardware))
+        )
+        name = trait(trait(loaded, "drafter", object), "name", str)
+        drafts = trait(loaded, "draft_tokens", int) and any(r.get("draft") is None for r in given)
+        wrong = drafts and name is not None and judged not in ("", name)
+        allowed = f"drafts of {judged!r}, or --fitted-for {name}"
+        refuse_if(wrong, "draft", f"rows that leave it to {name!r}", allowed)
+        fitted = choose_threshold(
+            outcomes,
+            self.target.replace("-", " "),
+            max_share=self.max_share,
+            max_drop=self.max_drop,
+            confidence=self.confidence,
+            model=judged,
+            data=", ".join(path.name for path in self.rows),
+            resamples=self.resamples,
+            seed=self.seed,
+        )
+        fields = {**manifest, "threshold": fitted.to_dict()}
+        write_manifest(self.model, "model.json", kind=str(manifest["kind"]), fields=fields)
+        if outcomes.known.min() == outcomes.known.max():
+            kind = "known" if outcomes.known.max() else "unknown"
+            one = f"all {len(outcomes)} questions are {kind}: a threshold fitted on them"
+            typer.echo(f"fitrag calibrate gate: {one} is meaningless", err=True)
+        figures = {
+            "accuracy": outcomes.accuracy(fitted.value),
+            "share": outcomes.share(fitted.value),
+        }
+        interval = "" if fitted.low is None else f" ({fitted.low:.3f} to {fitted.high:.3f})"
+        text = f"accuracy {figures['accuracy']:.3f}, share of retrieval {figures['share']:.3f}"
+        where = f"threshold {fitted.value:.3f}{interval}"
+        typer.echo(f"{where}: {text} of {fitted.rows} rows; {fitted.target}", err=True)
+        if self.json:
+            typer.echo(json.dumps({**fitted.to_dict(), **figures}))
+
+
+@dataclass(frozen=True)
+class CalibrateReader:
+    """Fit the score below which the reader returns no answer, and store it with the reader."""
+
+    rows: Rows
+    model: Annotated[Path, Option("Reader's folder, changed in place.")]
+    depth: Annotated[int, Option("Passages per question that the reader will read.")] = 5
+
+    def run(self) -> None:
+        """Fit the score, and report how often it is right."""
+        manifest = read_manifest(self.model, "model.json", kind="reader")
+        threshold, accuracy = fit_abstention(labelled(self.rows), depth=self.depth)
+        fields = {**manifest, "thresholds": {"abstain_below": threshold}}
+        write_manifest(self.model, "model.json", kind="reader", fields=fields)
+        typer.echo(f"abstain below {threshold}: right on {accuracy:.3f} of the rows", err=True)
 
 
 @dataclass(frozen=True)

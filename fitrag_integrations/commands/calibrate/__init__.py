@@ -1,1 +1,0 @@
-"""``fitrag calibrate``: a threshold, stored with the model it was fitted for."""
