@@ -261,7 +261,7 @@ def load_web(place: str) -> Any:
     from fitrag_integrations.training.rows import passage_row, read_jsonl
 
     passages = each_row(read_jsonl(folder), passage_row, f"{folder.name}, ")
-    return searching_words(passages, k=WEB_RESULTS).retrieve
+    return searching_words(passages, k=WEB_RESULTS)
 
 
 def _encoder(options: ModelOptions) -> Any:

@@ -18,9 +18,11 @@ from fitrag_integrations.commands.engine.options import (
 from fitrag_integrations.commands.engine.progress import RowsPlan
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Port
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.training.asking_llm import PROMPT, AskLLM, AskReader, RemoteAnswers
+from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Passage
 
 EMBEDDED = "embedded"
