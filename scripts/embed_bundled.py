@@ -1,4 +1,5 @@
-"""Write `embedded/bundled`: two graphs of the trunk and all heads, the embeddings, the tokenizer.
+"""Write `embedded/bundled`: two graphs of the trunk and all heads, the embeddings, the tokenizer;
+and `embedded/base`, the layers of the untouched base.
 
     python scripts/embed_bundled.py
 
@@ -18,15 +19,15 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "student"))
-from model import FURTHEST, best_span, shipped_lines, shipped_student  # noqa: E402
+from model import FURTHEST, LEVELS, best_span, shipped_lines, shipped_student  # noqa: E402
 
 from fitrag_integrations.models.bundled import EMBEDDINGS
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.runtime.backends import sample
-from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
+from fitrag_integrations.models.runtime.folder import read_manifest, write_arrays, write_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 
@@ -44,6 +45,9 @@ def main() -> None:
     heads = heads_graph(student.eval())
     whole = joined(without_weights(graph_of(trunk.eval())), heads)
     (home / "graph.onnx").write_bytes(whole.SerializeToString())
+    base = load_file(Path(weights_source(MINILM)) / "model.safetensors")
+    layers = {name: each for name, each in base.items() if name.startswith("encoder.")}
+    write_layers(embedded_folder("base"), layers, pooling="mean")
     parts = {k: v.numpy() for k, v in trunk.encoder.state_dict().items() if "embeddings." in k}
     save_file(in_eight_bits(parts), home / "embeddings.safetensors")
     shutil.copy(Path(weights_source(MINILM)) / "tokenizer.json", home)
@@ -244,6 +248,13 @@ def in_eight_bits(parts, levels=WORDS):
         made[name] = np.rint(array / scale).astype(np.int8)
         made[f"{name.removesuffix('weight')}scale"] = scale.astype(np.float32)
     return made
+
+
+def write_layers(folder, layers, *, pooling):
+    """Write an encoder that ships: its layers in whole numbers, over the base's embeddings."""
+    made = write_arrays(folder, "tuned.safetensors", in_eight_bits(layers, LEVELS))
+    fields = {"base": MINILM, "pooling": pooling, "max_length": 384, "rounded": True}
+    write_manifest(folder, "encoder.json", kind="encoder", fields={**fields, "tuned": made})
 
 
 def entry(path):

@@ -185,7 +185,7 @@ class Engine:
         self._dtype, self._words = dtype, read_arrays(home, manifest["embeddings"])
         if dtype == "float32":
             self._words = unscaled(self._words)
-        self._graph, length = self._over("trunk")
+        self._graph, length = self.over("trunk")
         self.manifest, self.users = self._graph.manifest, WeakSet[object]()
         self.tokenizer = PairTokenizer(self._graph.tokenizer, max_length=length)
         self.worker = Worker("bundled models")
@@ -195,10 +195,10 @@ class Engine:
     @cached_property
     def nearness(self) -> Nearness:
         """The cosines of the untouched base, which is loaded at the first call."""
-        graph, length = self._over("base")
+        graph, length = self.over("base")
         return Nearness(self.tokenizer, length, graph.pooled)
 
-    def _over(self, name: str) -> tuple[Graph, int]:
+    def over(self, name: str) -> tuple[Graph, int]:
         """Open the graph over the layers of an encoder that ships; return its length too."""
         home = embedded_folder(name)
         fields = read_manifest(home, "encoder.json", kind="encoder", needs=("max_length", "tuned"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -138,14 +138,6 @@ class Vectors:
         return len(self.whole) + len(self.spans)
 
 
-class Comparing(Protocol):
-    """Engine with the cosines of the untouched base."""
-
-    @property
-    def nearness(self) -> Nearness:
-        """The cosines."""
-
-
 class Nearness:
     """Cosines, by the untouched base, of questions with passages and with spans of them.
 
@@ -220,11 +212,12 @@ class Nearness:
         return kept
 
 
-def cosines(engine: Comparing, lines: Lines, items: Sequence[Item]) -> Steps[list[Floats]]:
+def cosines(engine: Any, lines: Lines, items: Sequence[Item]) -> Steps[list[Floats]]:
     """Return what an engine's `nearness` says of items; zeros where no line reads it."""
-    if not lines.compare:
-        return [np.zeros(1 + len(spans), np.float32) for *_, spans in items]
-    return (yield from engine.nearness.of(items))
+    if lines.compare:
+        found: list[Floats] = yield from engine.nearness.of(items)
+        return found
+    return [np.zeros(1 + len(spans), np.float32) for *_, spans in items]
 
 
 def averages(tokens: int, spans: Sequence[Range]) -> Floats:

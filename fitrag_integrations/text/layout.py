@@ -138,13 +138,8 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
 
 def under_heading(text: str) -> int:
     """Return where a text goes on after its headings; 0 where it has none, or nothing else."""
-    headed = False
-    for block in blocks_of(text):
-        if block.kind == HEADING:
-            headed = True
-        elif block.kind != BLANK:
-            return block.start if headed else 0
-    return 0
+    rest = (one.start for one in blocks_of(text) if one.kind not in (HEADING, BLANK))
+    return next(rest, 0)
 
 
 @lru_cache(maxsize=2048)
@@ -357,10 +352,11 @@ def named_by(question: str, texts: Sequence[str]) -> list[int]:
     a capital, and English words without a meaning of their own never do.
     """
     asked = {word[:STEM].casefold() for word in _WORD.findall(question)} - _COMMON
-    found = []
-    for text in texts:
-        keys = (word for word in _WORD.findall(text) if len(word) >= STEM - 1 or not word.islower())
-        found.append({word[:STEM].casefold() for word in keys} & asked)
+    found = [
+        {w[:STEM].casefold() for w in _WORD.findall(text) if len(w) >= STEM - 1 or not w.islower()}
+        & asked
+        for text in texts
+    ]
     counts = Counter(word for words in found for word in words)
     most = max(1, len(texts) // 2)
     return [at for at, words in enumerate(found) if any(counts[word] <= most for word in words)]

@@ -8,7 +8,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from fitrag_integrations import Passage
+from fitrag_integrations import Passage, rerank
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
 from fitrag_integrations.models import BiLabelScorer, sentences
 from fitrag_integrations.models.bundled import BundledScorer
@@ -50,7 +50,7 @@ def cosines(scorer, items):
 def test_a_sentence_is_the_mean_over_its_tokens_in_a_pass_over_its_passage(scorer):
     question, passage, spans = ITEMS[0]
     engine = scorer._engine
-    graph, _ = engine._over("base")
+    graph, _ = engine.over("base")
     (asked,), (read,) = engine.tokenizer.alone([(question,), ("Danube", TEXT)], 384)
     one, other = (graph.run(("states",), Batch.of([each]))[0][0] for each in (asked, read))
     unit = one.mean(0) / np.linalg.norm(one.mean(0))
@@ -79,7 +79,9 @@ def test_scores_are_a_line_over_logit_and_cosine(scorer):
         slope, weight, shift = lines["passages"][kind]
         wanted = slope * old[0].has_answer_logit + weight * own[0] + shift
         assert new[0].has_answer_logit == pytest.approx(wanted, abs=1e-4)
-        moved = slope * old[0].llm_prefer_logit + weight * own[0] + shift
+        moved = old[0].llm_prefer_logit
+        if weight:  # a line without a cosine is of has_answer alone
+            moved = slope * moved + weight * own[0] + shift
         assert new[0].llm_prefer_logit == pytest.approx(moved, abs=1e-4)
         slope, weight, shift = lines["sentences"][kind]
         wanted = [
@@ -127,15 +129,14 @@ def test_torch_adds_the_same():
     other.unload()
 
 
-def test_entries_asked_word_for_word_are_the_first(scorer):
-    """One in three was: the questions of the other entries are as near to a scorer of answers."""
+def test_entries_asked_word_for_word_are_the_first():
+    """Half of them were: other entries are as near to a scorer that has read Wikipedia."""
     found = []
     for layout in LAYOUTS:
         page = [Passage(str(i), layout.format(q=q, a=a)) for i, (q, a) in enumerate(entries())]
         for at, (question, _) in enumerate(entries()):
-            scores = [one.relevance() for one in scorer.score([(question, one) for one in page])]
-            found.append(int(np.argmax(scores)) == at)
-    assert len(found) == 36 and sum(found) >= 34
+            found.append(rerank(question, page)[0].passage.id == str(at))
+    assert len(found) == 36 and sum(found) >= 33, found
 
 
 def test_without_it_scores_are_what_they_were():

@@ -35,6 +35,7 @@ from fitrag_integrations.errors import (
     ModelLoadError,
     refuse_if,
 )
+from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.methods.ik.gates import own_gate
@@ -42,6 +43,7 @@ from fitrag_integrations.ports import Evaluator, Gate, Ports, Reader, Retriever,
 from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
+WEB_RESULTS = 5  # of a query, as CRAG's search gives
 GATE_KINDS = {"ik": "IKClassifier", "necessity": "NecessityJudge"}
 """The class of a gate by the kind in its `model.json`."""
 
@@ -244,6 +246,23 @@ def searching_words(passages: Sequence[Passage], *, k: int) -> Retriever:
     from fitrag_integrations.training.negatives import searching
 
     return cast(Retriever, searching(passages, depth=k))
+
+
+def load_web(place: str) -> Any:
+    """Load what stands for the web: a SearXNG server, an index, or a file of passages."""
+    if place.startswith(("http://", "https://")):
+        from fitrag_integrations.web import PageReader, SearxngSearch, WebSearch
+
+        return WebSearch(SearxngSearch(place), pages=PageReader())
+    folder = Path(place)
+    allowed = "the address of a SearXNG server, an index, or a .jsonl file of title and text"
+    refuse_if(not folder.exists(), "--web", place, allowed)
+    if folder.is_dir():
+        return load_retriever(folder, ModelOptions(), k=WEB_RESULTS).retrieve
+    from fitrag_integrations.training.rows import passage_row, read_jsonl
+
+    passages = each_row(read_jsonl(folder), passage_row, f"{folder.name}, ")
+    return searching_words(passages, k=WEB_RESULTS)
 
 
 def _encoder(options: ModelOptions) -> Any:

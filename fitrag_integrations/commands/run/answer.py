@@ -78,6 +78,15 @@ class AnswerPlan(RowsPlan):
         Path | None, Option("Folder of `fitrag fit`, which sets method, gate, prompt and index.")
     ] = None
     search: Searching = Searching()
+    web: Annotated[
+        str | None,
+        Option(
+            "What crag searches for the web: the address of a SearXNG server, an index of `fitrag "
+            "index`, or rows of title and text.",
+            metavar="PLACE",
+            default="no search",
+        ),
+    ] = None
     top_n: Annotated[
         int | None, Option("Passages kept after reranking.", min=1, default=f"{DEFAULTS.top_n}")
     ] = None
@@ -195,4 +204,5 @@ class AnswerPlan(RowsPlan):
         reading = replace(self.model, model=self.reader)
         reader = models.load_reader(reading) if self._llm is None else None
         answering = Answering(method, reader=reader, template=template)
-        return Answers(answering, found, generate, self.server.examples())
+        web = None if self.web is None else models.load_web(self.web)
+        return Answers(answering, found, generate, self.server.examples(), web)

@@ -32,13 +32,15 @@ DROPPED = "dropped"  # how many of its passages a row has lost on purpose
 class Answers:
     """Start the flow of a row: over its own passages where it has some, else over the index.
 
-    `generate` is a callable, or an object with `generate`; `shots` are its examples.
+    `generate` is a callable, or an object with `generate`; `shots` are its examples. `web`
+    searches where a method does.
     """
 
     answering: Answering
     index: Retriever | None
     generate: Generates
     shots: tuple[Shot, ...] = ()
+    web: Any = None
 
     def __call__(self, row: Row) -> Flow[Answered]:
         question, retrieve = question_of(row), cast(Any, self.index)
@@ -47,7 +49,7 @@ class Answers:
             if not row.get(DROPPED) or row["passages"]:  # else --drop-right took the last one
                 passages = list(map(_placed, passages_of(row), row["passages"], itertools.count()))
             retrieve = lambda queries: [passages for _ in queries]  # noqa: E731
-        ports = Ports(retrieve=retrieve, generate=self.generate, shots=self.shots)
+        ports = Ports(retrieve, self.web, self.generate, shots=self.shots)
         return (yield from self.answering(question, ports))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.load.serializable import Serializable
@@ -78,18 +78,18 @@ if TYPE_CHECKING:  # what a caller may pass
     Finder: TypeAlias = AnyRunnable
     Search: TypeAlias = Any
     AnyMethod: TypeAlias = Any
+    Shots: TypeAlias = tuple[Shot, ...]
     Count: TypeAlias = int
-    Shots: TypeAlias = Sequence[Shot]
 else:  # and what reads it
-    AnyRunnable, Finder, Search, AnyMethod, Count, Shots = (
+    AnyRunnable, Finder, Search, AnyMethod, Shots, Count = (
         type(name, (_Read,), {"__module__": __name__, "read": staticmethod(read)})
         for name, read in {
             "AnyRunnable": runnable_of,
             "Finder": _finding,
             "Search": _searching,
             "AnyMethod": lambda value, _: check_method(value),
-            "Count": lambda value, name: check_whole(name, value, low=1),
             "Shots": lambda value, name: check_shots(name, value),
+            "Count": lambda value, name: check_whole(name, value, low=1),
         }.items()
     )
 

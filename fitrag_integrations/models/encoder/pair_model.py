@@ -29,7 +29,6 @@ from fitrag_integrations.models.runtime.folder import (
     without_similarity,
     write_manifest,
 )
-from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
@@ -46,36 +45,32 @@ class Engine(SharedEngine):
         super().__init__(trunk, options, name=type(trunk.encoder).__name__)
         self.trunk = trunk
         self.tokenizer = tokenizer
+        self._options = options
 
     @cached_property
     def nearness(self) -> Nearness:
         """The cosines of the untouched base, which is loaded at the first call."""
-        trunk, own = load_encoder(embedded_folder("base"))
-        self._base = place(trunk, self.device, self.dtype).eval()
-        return Nearness(self.tokenizer, own.max_length, self._pooled)
+        self._base = _engine_in(embedded_folder("base"), self._options)
+        return Nearness(self.tokenizer, self._base.tokenizer.max_length, self._base.pooled)
 
-    @torch.inference_mode()
-    def _pooled(
+    def pooled(
         self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]
     ) -> Steps[list[Floats]]:
-        """Return the product of each chunk's weights and the base's states of it."""
+        """Return the product of each chunk's weights, (rows, tokens), and its states."""
+        own = {id(chunk): rows for chunk, rows in zip(chunks, weights, strict=True)}
 
-        def one_batch(some: list[tuple[EncodedPair, Floats]]) -> list[Floats]:
-            batch = Batch.of([chunk for chunk, _ in some], pad_id=self.tokenizer.pad_id)
-            states = self._base(*collate(batch, self.device))
-            rows = [torch.from_numpy(own).to(self.device) for _, own in some]
-            made = [own @ each[: own.shape[1]] for own, each in zip(rows, states, strict=True)]
-            parts = torch.cat(made).cpu().split([len(own) for own in rows])
-            return [part.numpy() for part in parts]
+        def forward(states: Tensor, mask: Tensor, batch: Batch) -> list[Floats]:
+            rows = [torch.from_numpy(own[id(chunk)]).to(states.device) for chunk in batch.pairs]
+            made = [row @ each[: row.shape[1]] for row, each in zip(rows, states, strict=True)]
+            return [part.numpy() for part in torch.cat(made).cpu().split([*map(len, rows)])]
 
-        pairs = list(zip(chunks, weights, strict=True))
-        return (yield from self.batched(pairs, one_batch, length=lambda pair: len(pair[0])))
+        return self.run_chunks(chunks, forward)
 
     def release(self) -> None:
-        """Count one model less; the last one frees the base's memory too."""
+        """Count one model less; the last one leaves the base too."""
         super().release()
-        if self._users <= 0 and "nearness" in self.__dict__:
-            self._base.to("meta")
+        if self._users <= 0 and "nearness" in vars(self):
+            self._base.release()
 
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:
         """Encode pairs and give, per pair, the result of each of its chunks. On the worker only.
@@ -106,6 +101,13 @@ class Engine(SharedEngine):
 
 
 _engines: Pool[Engine] = Pool()
+
+
+def _engine_in(encoder: Path, options: Options) -> Engine:
+    """Return the engine of an encoder's folder, which all models with these options share."""
+    return _engines.take(
+        str(encoder), options, lambda: Engine(*load_encoder(encoder, options), options)
+    )
 
 
 class PairModel(EngineModel[Engine]):
@@ -145,9 +147,7 @@ class PairModel(EngineModel[Engine]):
             manifest = without_similarity(manifest)
         with reading(folder):
             encoder = (folder / manifest["encoder"]).resolve()
-        engine = _engines.take(
-            str(encoder), options, lambda: Engine(*load_encoder(encoder, options), options)
-        )
+        engine = _engine_in(encoder, options)
         with reading(folder), ExitStack() as undo:
             undo.callback(engine.release)
             made = cls._build(engine, folder, manifest)

@@ -256,8 +256,9 @@ def fit_through(
     """
     before = tune(module.trunk, plan.tune, plan.rank)
     if plan.tune == "head":
-        for lists in filter(len, (data.train, data.weighed)):
-            lists.compute_once(module.eval())
+        with in_bfloat16(module, plan.bfloat16):
+            for lists in filter(len, (data.train, data.weighed, data.held)):
+                lists.compute_once(module.eval())
     with torch.inference_mode():
         first = data.train.encoded(range(min(64, len(data.train))))
         _, features = module.inputs(first.pairs) if first.inputs is None else first.inputs
@@ -308,11 +309,16 @@ def held_logits(module: BiLabelModule, given: Lists, bfloat16: bool) -> Tensor:
         bfloat16: Whether to run the encoder in bfloat16 where the device supports it.
     """
     module.eval()
-    device = device_of(module)
-    half = bfloat16 and multiplies_bfloat16(device)
-    with torch.autocast(device.type, torch.bfloat16, enabled=half):
+    with in_bfloat16(module, bfloat16):
         found = [module.logits(batch).cpu() for batch in given.batches()]
     return torch.cat([torch.zeros(0, 2), *found])
+
+
+def in_bfloat16(module: BiLabelModule, wanted: bool) -> torch.autocast:
+    """Run an encoder in bfloat16 if that is wanted and its device supports it."""
+    device = device_of(module)
+    half = wanted and multiplies_bfloat16(device)
+    return torch.autocast(device.type, torch.bfloat16, enabled=half)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> float:

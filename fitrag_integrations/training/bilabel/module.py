@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import TrainerCallback
 
 from fitrag_integrations.core.progress import chunks
@@ -40,8 +39,8 @@ AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learn
 class Batch:
     """Encoded pairs of some questions, their labels, and the number of pairs per question.
 
-    Labels have the shape (pairs, 2); columns are has_answer, llm_prefer; NaN is unknown. With
-    `inputs`, the head's inputs of each pair, the pairs are not encoded.
+    Labels have the shape (pairs, 2), with the columns has_answer and llm_prefer; NaN is unknown. If
+    the inputs of the head were computed before, they are in `inputs`, and `pairs` is empty.
     """
 
     pairs: list[EncodedPair]
@@ -69,7 +68,7 @@ class Lists:
 
     @property
     def lengths(self) -> list[int]:
-        """The characters of each question's longest passage."""
+        """The length of each question's longest passage, in characters."""
         return [max(len(passage.text) for passage in row.passages) for row in self.rows]
 
     @property
@@ -141,13 +140,10 @@ def losses(
         listwise: Weight of the listwise loss.
     """
     labels = labels.to(logits.device)
+    parts = group_losses(logits, labels)
+    point = parts if grouped else {"point": torch.stack(list(parts.values())).sum()}
     rank = {"rank": listwise * list_loss(logits, labels, sizes)} if listwise else {}
-    if grouped:
-        return group_losses(logits, labels) | rank
-    # masked, not chosen: how many are known is a question that waits for the device
-    known = ~labels.isnan()
-    each = F.binary_cross_entropy_with_logits(logits, labels.nan_to_num(), reduction="none")
-    return {"point": (each * known).sum() / known.sum().clamp(min=1)} | rank
+    return point | rank
 
 
 class BiLabelModule(nn.Module):

@@ -12,6 +12,7 @@ ROW = {
 }
 
 
+FAR = {"title": "Tirva", "text": "Mould grows on cheese in cool cellars."}
 LLM = ("--llm", "a-writer")
 
 
@@ -76,3 +77,16 @@ def test_options_that_were_given_are_the_methods_fields(one):
 @pytest.mark.parametrize("method", ["genread", "itrg", "iknow", "slimplm"])
 def test_a_method_that_writes_says_that_it_needs_the_llm(one, method):
     assert "`--llm`" in one("--method", method, code=1)["error"]["message"]
+
+
+def test_crag_searches_what_stands_for_the_web(one, tmp_path):
+    pages = [{"title": "Corran", "text": "The ferry to Corran Head leaves at noon."}, FAR]
+    web = write(tmp_path / "web.jsonl", pages)
+    row = {"question": "When does the ferry to Corran Head leave?", "passages": [FAR]}
+    got = one("--method", "crag", "--web", web, row=row)
+    assert got["trace"]["action"] != "correct"
+    assert any("leaves at noon" in excerpt["text"] for excerpt in got["context"])
+    assert not any("was not searched" in note for note in got["trace"]["notes"])
+    assert any("was not searched" in n for n in one("--method", "crag", row=row)["trace"]["notes"])
+    told = one("--method", "crag", "--web", tmp_path / "none.jsonl", code=2)
+    assert "`--web` must be the address of a SearXNG server, an index, or a .jsonl file" in told

@@ -75,7 +75,8 @@ def test_one_bad_reply_degrades_its_question_alone(name, bad):
     if bad in ("blank", "raises"):
         assert not context.details.get("answers")
         assert context.draft is None or name == "targ"
-        assert context.notes or "retrieving" in why
+        # who writes nothing knows nothing: targ then decides so
+        assert context.notes or "retrieving" in why or "draft's tokens: 0.000" in why
     if bad == "raises":
         assert "connection refused" in " ".join((*context.notes, why))
     if context.draft:
