@@ -10,8 +10,9 @@ import pytest
 
 from fitrag_integrations import Passage, rerank
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.models import BiLabelScorer, sentences
+from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.bundled import BundledScorer
+from fitrag_integrations.models.encoder import sentences
 from fitrag_integrations.models.encoder.items import Correction, Lines, kind_of
 from fitrag_integrations.models.encoder.pairs import Batch
 from fitrag_integrations.retrieval import Encoder
