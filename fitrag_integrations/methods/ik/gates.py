@@ -231,6 +231,8 @@ class _DraftGate(FlowGate):
 
     numbers: ClassVar[str]
     """Field of a draft that is averaged over its tokens."""
+    sureness: ClassVar[Callable[[float], float]]
+    """From that mean to a number in [0, 1]; higher is surer."""
 
     drafter: Drafter
 
@@ -263,11 +265,6 @@ class _DraftGate(FlowGate):
             )
         return self.sureness(math.fsum(numbers) / len(numbers))
 
-    @staticmethod
-    @abstractmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means; higher is surer."""
-
 
 class MarginGate(_DraftGate):
     """Gate by how far the likeliest token is ahead of the second, on average (TARG, margin).
@@ -284,12 +281,7 @@ class MarginGate(_DraftGate):
     """
 
     signal = "the mean margin of its draft's tokens"
-    numbers = "margins"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return min(1.0, mean)
+    numbers, sureness = "margins", staticmethod(lambda mean: min(1.0, mean))
 
 
 class EntropyGate(_DraftGate):
@@ -307,12 +299,7 @@ class EntropyGate(_DraftGate):
     """
 
     signal = "the entropy of its draft's tokens"
-    numbers = "entropies"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return math.exp(-mean)
+    numbers, sureness = "entropies", staticmethod(lambda mean: math.exp(-mean))
 
 
 class LikelihoodGate(_DraftGate):
@@ -330,12 +317,7 @@ class LikelihoodGate(_DraftGate):
     """
 
     signal = "the mean probability of its draft's tokens"
-    numbers = "logprobs"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return math.exp(mean)
+    numbers, sureness = "logprobs", staticmethod(math.exp)
 
 
 GATES: Mapping[str, type[_DraftGate]] = {
