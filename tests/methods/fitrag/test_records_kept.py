@@ -69,9 +69,27 @@ def test_identifiers_are_found_however_they_are_spelled(name):
     assert answer in kept
 
 
-VERSIONS = (
-    ["4", "5", "6", "7", "8", "9", "10", "11", "12", "14.04", "16.04", "18.04", "20.04", "533", "534", "535", "03164417", "3.12.1", "TX-4241"]
-)
+VERSIONS = [
+    "4",
+    "5",
+    "6",
+    "7",
+    "8",
+    "9",
+    "10",
+    "11",
+    "12",
+    "14.04",
+    "16.04",
+    "18.04",
+    "20.04",
+    "533",
+    "534",
+    "535",
+    "03164417",
+    "3.12.1",
+    "TX-4241",
+]
 BIRDS = "heron falcon wren plover curlew dunlin avocet godwit osprey merlin kestrel petrel gannet "
 BIRDS += "puffin fulmar skua tern shrike pipit"
 RELEASES = [
