@@ -69,27 +69,7 @@ def test_identifiers_are_found_however_they_are_spelled(name):
     assert answer in kept
 
 
-VERSIONS = [
-    "4",
-    "5",
-    "6",
-    "7",
-    "8",
-    "9",
-    "10",
-    "11",
-    "12",
-    "14.04",
-    "16.04",
-    "18.04",
-    "20.04",
-    "533",
-    "534",
-    "535",
-    "03164417",
-    "3.12.1",
-    "TX-4241",
-]
+VERSIONS = "4 5 6 7 8 9 10 11 12 14.04 16.04 18.04 20.04 533 534 535 03164417 3.12.1 TX-4241"
 BIRDS = "heron falcon wren plover curlew dunlin avocet godwit osprey merlin kestrel petrel gannet "
 BIRDS += "puffin fulmar skua tern shrike pipit"
 RELEASES = [
@@ -99,14 +79,14 @@ RELEASES = [
         f"\nkernel: {2 + n // 5}.{n % 7}\nsupport: {(3, 5, 9, 10)[n % 4]} years",
         source="releases.csv",
     )
-    for n, (version, bird) in enumerate(zip(VERSIONS, BIRDS.split(), strict=True))
+    for n, (version, bird) in enumerate(zip(VERSIONS.split(), BIRDS.split(), strict=True))
 ]
 
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("what", ["version", "release"])
 def test_a_row_is_found_by_its_version_in_any_order(what, order):
-    for version, one in zip(VERSIONS, RELEASES, strict=True):
+    for version, one in zip(VERSIONS.split(), RELEASES, strict=True):
         question = f"When did {what} {version} come out?"
         assert rerank(question, RELEASES[::order])[0].passage is one
         assert one in [kept.passage for kept in compress(question, RELEASES, max_tokens=100)]
