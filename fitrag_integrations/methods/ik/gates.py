@@ -231,8 +231,6 @@ class _DraftGate(FlowGate):
 
     numbers: ClassVar[str]
     """Field of a draft that is averaged over its tokens."""
-    sureness: ClassVar[Callable[[float], float]]
-    """From that mean to a number in [0, 1]; higher is surer."""
 
     drafter: Drafter
 
@@ -265,6 +263,11 @@ class _DraftGate(FlowGate):
             )
         return self.sureness(math.fsum(numbers) / len(numbers))
 
+    @staticmethod
+    @abstractmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means; higher is surer."""
+
 
 class MarginGate(_DraftGate):
     """Gate by how far the likeliest token is ahead of the second, on average (TARG, margin).
@@ -281,7 +284,12 @@ class MarginGate(_DraftGate):
     """
 
     signal = "the mean margin of its draft's tokens"
-    numbers, sureness = "margins", staticmethod(lambda mean: min(1.0, mean))
+    numbers = "margins"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return min(1.0, mean)
 
 
 class EntropyGate(_DraftGate):
@@ -299,7 +307,12 @@ class EntropyGate(_DraftGate):
     """
 
     signal = "the entropy of its draft's tokens"
-    numbers, sureness = "entropies", staticmethod(lambda mean: math.exp(-mean))
+    numbers = "entropies"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return math.exp(-mean)
 
 
 class LikelihoodGate(_DraftGate):
@@ -317,7 +330,12 @@ class LikelihoodGate(_DraftGate):
     """
 
     signal = "the mean probability of its draft's tokens"
-    numbers, sureness = "logprobs", staticmethod(math.exp)
+    numbers = "logprobs"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return math.exp(mean)
 
 
 GATES: Mapping[str, type[_DraftGate]] = {
