@@ -48,6 +48,14 @@ from fitrag_integrations.models.encoder.pairs import (
     rows_of,
 )
 from fitrag_integrations.models.encoder.recipe import KNOWN
+from fitrag_integrations.models.encoder.sentences import (
+    Floats,
+    Nearness,
+    Read,
+    cosines,
+    judge_items,
+    later_ends,
+)
 from fitrag_integrations.models.kinds import (
     Answer,
     Judged,
@@ -68,7 +76,6 @@ from fitrag_integrations.models.runtime.folder import (
     read_arrays,
     read_checked,
     read_manifest,
-    scorer_name,
     unscaled,
     without_similarity,
 )
@@ -79,16 +86,8 @@ from fitrag_integrations.models.runtime.saved import (
     embedded_folder,
     log_loaded,
 )
-from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256
+from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256, scorer_name
 from fitrag_integrations.models.runtime.worker import Steps, Worker, check_going
-from fitrag_integrations.models.sentences import (
-    Floats,
-    Nearness,
-    Read,
-    cosines,
-    judge_items,
-    later_ends,
-)
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 

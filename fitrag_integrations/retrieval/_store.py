@@ -213,10 +213,10 @@ def _check_new(field: str, item: object, other: Passage | None) -> None:
         raise item
     if not isinstance(item, Passage):
         raise InputError.of(field, given=item, allowed="a Passage")
-    named, same = f"{field}.text (id {item.id!r})", other is None or other.text == item.text
+    named = f"{field}.text (id {item.id!r})"
     refuse_if(not has_text(item.text), named, item.text, "a string that is not blank")
     allowed = "the text that is stored under this id, or another id"
-    refuse_if(not same, named, item.text, allowed)
+    refuse_if(other is not None and other.text != item.text, named, item.text, allowed)
 
 
 def write(

@@ -40,9 +40,9 @@ FEW_LETTERS = 0.2
 STEM = 5
 """Letters by which words of a question and of a text are compared."""
 _COMMON_WORDS = """
-a an and are be by can do does for from has have how i if in into is it its long many may mean
-means much must of off on or that the there this to use used uses using was were what when where
-which who why will with you your
+a after an and are at be before by can do does for from has have how i if in into is it its long
+many may mean means much must of off on or since that the there this to until use used uses using
+was were what when where which who why will with you your
 """
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
@@ -51,6 +51,8 @@ _JOINED = re.compile(r"[a-z0-9](?:[\w./-]*[a-z0-9])?")
 _PARTED = re.compile(r"[^\w.]|_|(?<!\d)\.|\.(?!\d)")
 _SMALL = re.compile(r"\d{1,2}|(?:1[5-9]|20)\d\d")
 _NUMBER = re.compile(r"\d{3,}")
+_BETWEEN = re.compile(r"[\s:=|#.\"'-]{1,3}")  # a word and the number that belongs to it
+_FIELD = re.compile(r"(?:^|[|\t:=;]|,(?! ))[ \"'v]*(\d{1,4})[ \"']*(?=$|[|\t;,}\]])", re.MULTILINE)
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
 # What names or announces: hashes before or signs under a heading, a colon.
 _COLON = re.compile(r"[^\W_][^\w\s]{0,4}?[:：]{1,2}[*_ ]*\Z")
@@ -310,25 +312,27 @@ class _Leads:
         return (*lead, span) if span[1] - span[0] <= most else lead
 
 
-def identifiers(text: str, *, parts: bool = False) -> frozenset[str]:
+def identifiers(text: str, *, asked: bool = False) -> frozenset[str]:
     """Return the words with a digit that may name one thing, such as tx4241 or 3.12.1.
 
     However a word is spelled apart, it is the same: TX-4241, tx4241 and TX 4241; 12,500 and 12500.
-    Years and numbers below 100 name nothing by themselves.
+    Years and numbers below 100 name nothing in prose by themselves, but with the word before them
+    ("version 9"), or as all that a cell or a field has.
 
     Args:
         text: A question or a text.
-        parts: Whether the numbers inside longer words are returned too.
+        asked: Whether it is a question: then any number may name a cell, and numbers inside longer
+            words are not returned.
     """
-    found, before = set[str](), ("", 0)
     plain = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), text.casefold())
+    found, before, cells = set[str](), ("", 0), {*_FIELD.findall(plain)}
     for word in _JOINED.finditer(plain):
         key = _PARTED.sub("", word[0])
-        if any(map(str.isdigit, key)) and not _SMALL.fullmatch(key):
-            found.add(key)
-            found.update(_NUMBER.findall(key) if parts else ())
-            if key[0].isdigit() and before[0].isalpha() and word.start() == before[1] + 1:
-                found.add(before[0] + key)
+        if any(map(str.isdigit, key)) and (asked or key in cells or not _SMALL.fullmatch(key)):
+            found.update((key, *(() if asked else _NUMBER.findall(key))))
+        if key[0].isdigit() and before[0].isalpha() and before[0][:STEM] not in _COMMON:
+            between = plain[before[1] : word.start()]
+            found.update((before[0] + key,) if _BETWEEN.fullmatch(between) else ())
         before = key, word.end()
     return frozenset(found)
 
@@ -338,8 +342,8 @@ def named_exactly(question: str, texts: Sequence[str]) -> list[float]:
 
     It is 1 if no other text has the identifier, lower the more texts do, and 0 if all or none do.
     """
-    asked, total = identifiers(question), max(2, len(texts))
-    held = [asked & identifiers(text, parts=True) if asked else asked for text in texts]
+    asked, total = identifiers(question, asked=True), max(2, len(texts))
+    held = [asked & identifiers(text) if asked else asked for text in texts]
     counts = Counter(word for words in held for word in words)
     rare = {word: log(total / count) / log(total) for word, count in counts.items()}
     return [max((rare[word] for word in words), default=0.0) for words in held]

@@ -135,20 +135,16 @@ def web_passage(hit: SearchHit, about: Mapping[str, object], page: Any = None) -
 
 def _unwrapped(found: Any) -> Any:
     """Return the content of a LlamaIndex tool output, a tool message or a reply object."""
+    content = getattr(found, "content", found)
     if trait(found, "is_error", bool) or trait(found, "status", str) == "error":
-        raise SearchError(f"the search tool failed: {_content(found)}", kind="transient")
+        raise SearchError(f"the search tool failed: {content}", kind="transient")
     if hasattr(found, "raw_output"):
-        raw = found.raw_output
-        return _unwrapped(_content(found) if raw is None else raw)
+        return _unwrapped(content if found.raw_output is None else found.raw_output)
     if hasattr(found, "tool_call_id"):
-        return _content(found)
+        return content
     if (results := trait(found, "results", list)) is not None:
         return results
     return [found] if _is_result(found) else found
-
-
-def _content(found: object) -> object:
-    return getattr(found, "content", found)
 
 
 def _is_result(item: object) -> bool:

@@ -197,13 +197,6 @@ def test_thresholds_of_another_evaluator_are_refused(framework):
     assert framework.ask(corrective(framework, thresholds="popqa", allow_other_model=True), CORRECT)
 
 
-async def test_the_ablations_are_options(framework):
-    made = corrective(framework, without=["correct"])
-    assert (await framework.in_every_way(made, CORRECT))[1].action == "ambiguous"
-    pieces, _ = await framework.in_every_way(corrective(framework, without=["refine"]), CORRECT)
-    assert pieces[0].text == PASSAGES[0].text
-
-
 async def test_what_a_base_gives_stays_as_it_is(framework):
     given = framework.given()
     before = copy.deepcopy(given)

@@ -9,7 +9,6 @@ import pytest
 from fakes import (
     PASSAGES,
     QUESTIONS,
-    EnoughOf,
     FailingScorer,
     FixedGate,
     OverlapRetriever,
@@ -99,17 +98,6 @@ async def test_a_gate_that_knows_the_answer_retrieves_nothing(framework):
     framework.many(fitrag(framework, gate=gate), QUESTIONS)
     assert gate.batches == [3]
     assert framework.ask(fitrag(framework, gate=FixedGate(0.1)), QUESTION)
-
-
-async def test_settings_reach_the_method(framework):
-    async def count(**settings):
-        made = fitrag(framework, max_share=None, **settings)
-        return len((await framework.in_every_way(made, QUESTION))[0])
-
-    assert (await count(), await count(top_n=1), await count(detector=EnoughOf(2))) == (4, 1, 2)
-    changed = fitrag(framework, max_share=None)
-    changed.top_n = 1
-    assert len(framework.ask(changed, QUESTION)) == 1
 
 
 async def test_what_a_base_gives_stays_as_it_is(framework):

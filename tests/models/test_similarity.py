@@ -1,5 +1,6 @@
 """The cosine of the untouched base in the bundled scorer: by hand, kept, and turned off."""
 
+import math
 import multiprocessing
 import os
 import pickle
@@ -10,10 +11,14 @@ import pytest
 
 from fitrag_integrations import Passage, rerank
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.models import BiLabelScorer, sentences
-from fitrag_integrations.models.bundled import BundledScorer
+from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
+from fitrag_integrations.models.bundled import BundledEvaluator, BundledScorer
+from fitrag_integrations.models.encoder import sentences
+from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.items import Correction, Lines, kind_of
 from fitrag_integrations.models.encoder.pairs import Batch
+from fitrag_integrations.models.runtime.folder import read_arrays, read_manifest, unscaled
+from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.retrieval import Encoder
 from fitrag_integrations.text.sentences import split_sentences
 
@@ -149,6 +154,40 @@ def test_without_it_scores_are_what_they_were():
     assert (again.name, again.dtype, again.score([pair])) == (plain.name, "int8", [found])
     with pytest.raises(InputError, match="`similarity` must be"):
         BundledScorer(similarity="no")
+
+
+def test_grades_have_their_share_with_thresholds_of_their_own():
+    pairs = [item[:2] for item in ITEMS]
+    with_it, plain = BundledEvaluator("int8"), BundledEvaluator("int8", similarity=False)
+    near = cosines(with_it, [(*pair, ()) for pair in pairs])
+    slope, weight, shift = with_it.manifest["similarity"]["passages"]["prose"]
+    for new, old, (cosine,) in zip(
+        with_it.evaluate(pairs), plain.evaluate(pairs), near, strict=True
+    ):
+        logit = slope * 2 * math.atanh(old) + weight * float(cosine) + shift
+        assert new == pytest.approx(math.tanh(logit / 2), abs=1e-4)
+    assert plain.evaluate(pairs[:1]) == pytest.approx([0.9945030], abs=1e-4)  # as it was
+    assert (with_it.name, plain.name) == ("fitrag-minilm-6", "fitrag-minilm-5")
+    assert with_it.thresholds.model == with_it.name and plain.thresholds.model == plain.name
+    for one in (with_it, plain):
+        other = RetrievalEvaluator.embedded(device="cpu", similarity=one.similarity)
+        assert (other.name, other.thresholds) == (one.name, one.thresholds)
+        other.unload()
+
+
+def test_torch_reads_the_whole_numbers_that_the_graph_multiplies():
+    for name in ("trunk", "base"):
+        folder = embedded_folder(name)
+        entry = read_manifest(folder, "encoder.json", kind="encoder")["tuned"]
+        arrays = read_arrays(folder, entry)
+        trunk, tokenizer = load_encoder(folder)
+        layer = "encoder.layer.3.attention.self.query"
+        weight = dict(trunk.encoder.named_parameters())[f"{layer}.weight"].detach().numpy()
+        whole, scale = arrays[f"{layer}.weight"], arrays[f"{layer}.scale"]
+        assert whole.dtype == np.int8 and abs(whole).max() == 63
+        assert weight == pytest.approx(whole * scale, abs=1e-7)
+        assert unscaled(arrays)[f"{layer}.weight"] == pytest.approx(weight, abs=1e-7)
+        assert tokenizer.max_length == 384
 
 
 def test_a_correction_fitted_without_it_is_refused(tmp_path):

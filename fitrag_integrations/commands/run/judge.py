@@ -24,9 +24,9 @@ from fitrag_integrations.methods.crag.evaluator import (
     thresholds_of,
 )
 from fitrag_integrations.methods.fitrag.options import score_port
-from fitrag_integrations.methods.ik.decider import Decided, Decider, limit_of
+from fitrag_integrations.methods.ik.decider import Decided, Decider, decide_by
 from fitrag_integrations.methods.ik.gates import FlowGate, own_gate
-from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, port_of
+from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, gate_port, port_of
 from fitrag_integrations.types import BiLabelScore
 
 NO_ANSWER: Row = {"answer": "", "passage": None, "start": None, "end": None, "score": None}
@@ -114,11 +114,9 @@ class GatePlan(ModelPlan):
 
 def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None) -> Verb[Decided]:
     """Decide for a row; the questions of a chunk share the gate's batch."""
-    asked = reading = gate
-    if isinstance(gate, FlowGate):  # may write its draft itself, in one pass
-        reading = replace(gate, draft_tokens=max(1, gate.draft_tokens))
-    elif not drafts:
-        asked = QuestionAlone(gate)
+    reading, alone = gate, not drafts
+    if isinstance(gate, FlowGate):  # may write its draft itself, in one pass, and is asked so
+        reading, alone = replace(gate, draft_tokens=max(1, gate.draft_tokens)), False
 
     def flow(row: Row) -> Flow[Decided]:
         question, draft = question_of(row), row.get("draft")
@@ -126,7 +124,10 @@ def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None
         if drafts and draft is not None:
             text = check_text("draft", draft, blank=False)
             written = Port.of("draft", lambda prompts: [text] * len(prompts))
-        one = reading if written else asked
+        if alone:
+            (answer,) = yield from gate_port(gate).ask([(question, "")])
+            return Decided(decide_by(gate, answer, threshold))
+        one = reading if written else gate
         decider = Decider(one, drafter=written, threshold=threshold, on_error="raise")
         return (yield from decider(question))
 
@@ -136,25 +137,6 @@ def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None
 
     empty: Row = {"p_known": None, "retrieve": True, "why": "the row failed: retrieving"}
     return Verb(flow, fields, tuple(empty), empty)
-
-
-@dataclass(frozen=True)
-class QuestionAlone:
-    """Call of a gate without a draft."""
-
-    gate: Gate
-    draft_tokens: int = 0
-
-    @property
-    def threshold(self) -> float:
-        """The gate's."""
-        return limit_of(self.gate, None)
-
-    def p_known(
-        self, questions: Sequence[str], drafts: Sequence[str]
-    ) -> Sequence[float | Exception]:
-        """Pass the questions on."""
-        return self.gate.p_known(questions, drafts)
 
 
 @dataclass(frozen=True)

@@ -110,10 +110,10 @@ class SelfAsk(Generating):
             found = ""
             if own.passages:
                 found = yield from work.write(own.prompt(READ_BRIEFLY), "intermediate answer")
-            steps.append((follow_up, first_line(found) or NOT_FOUND))
+            steps.append((follow_up, (found.splitlines() or [NOT_FOUND])[0]))
         if not answer and follow_up:  # asked again, or the last round
             text = yield from work.write(work.prompt(SELF_ASK, (), written(steps) + FINAL))
-            answer = final_answer(text) or first_line(text)
+            answer = final_answer(text) or "".join(text.splitlines()[:1])
         elif not answer:  # from what was found, or from what the question finds
             if not work.passages:
                 work.notes.append(OTHER_FORM)
@@ -142,9 +142,3 @@ def read_step(text: str) -> tuple[str, str]:
     if answer or found is None:
         return "", answer
     return found[1].strip(), ""
-
-
-def first_line(text: str) -> str:
-    """Return the first line of a text; blank for a blank one."""
-    lines = text.strip().splitlines()
-    return lines[0].strip() if lines else ""

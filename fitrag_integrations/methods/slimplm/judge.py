@@ -53,7 +53,7 @@ class NecessityCheck(Checked):
     `judge` is a gate with `p_known`, whose number is compared with `threshold`, else with its own,
     else with 0.5; an object with `judge(questions, drafts)`, which returns True, False or None; or
     an object with `generate`, a callable or a `Port`, which continues the paper's prompt or, if
-    `instructed`, replies Yes or No.
+    `instructed`, replies Yes or No. `is_own` marks the gate of a model without a trained one.
     """
 
     judge: object
@@ -61,6 +61,7 @@ class NecessityCheck(Checked):
     threshold: Share | None = None
     allow_other_model: bool = False
     instructed: bool = False
+    is_own: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

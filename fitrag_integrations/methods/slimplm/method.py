@@ -29,6 +29,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Budget, Counting
 from fitrag_integrations.methods.ik.decider import OnError
+from fitrag_integrations.methods.ik.gates import is_local, own_gate
 from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.methods.slimplm.steps import (
     RRF_K,
@@ -68,7 +69,8 @@ class SlimPLM(Counting, Checked):
             anything that continues prompts; None is the judge's own `drafter`, else the caller's
             language model.
         judge: Judges whether question and claims are known, as in `NecessityCheck`; None asks the
-            caller's language model for Yes or No.
+            caller's language model for Yes or No, and judges a local one by how likely its draft
+            and the claims are to it (`own_gate`).
         rewriter: Writes claims and queries, as in `Rewriter`; None is the caller's language model.
         rewriter_prompt: A template or the name of one: paper, released or instruct.
         threshold: Threshold of a judge that is a gate, in [0, 1]; None is its own, or 0.5.
@@ -147,7 +149,8 @@ class SlimPLM(Counting, Checked):
         decision, failed = RetrievalDecision(True, why=NOT_JUDGED), heuristic.failed
         verdicts = list[Verdict]()
         if self.judge_question and judge and not failed:
-            judging = judge([(question, heuristic.text)])
+            # a local model without a trained judge is judged by its own draft, not by its word
+            judging = judge([(question, "" if judge.is_own else heuristic.text)])
             judged, error = yield from attempt(judging, strict=strict)
             verdicts, failed = judged or [], failure("judge", error)
         if failed:
@@ -216,7 +219,11 @@ class SlimPLM(Counting, Checked):
                 "(`--llm`), or `proxy=` and `judge=`."
             )
         proxy = ports.generate if proxy is None else proxy
-        judge = self._judge or NecessityCheck(ports.generate, instructed=True)
+        judge = self._judge
+        if judge is None:
+            local = is_local(ports.generate.owner)
+            own = own_gate(ports.generate) if local else ports.generate
+            judge = NecessityCheck(own, instructed=not local, is_own=local)
         if judged:
             judge.check_model(proxy)
         return proxy, judge if judged else None

@@ -44,16 +44,13 @@ def fuse(
     occupy a rank and are left out. Ties are ordered by best rank, then by list.
     """
     smoothing = check_number("rrf_k", rrf_k, low=0.0)
-    scores: dict[tuple[str, str], float] = {}
-    first: dict[tuple[str, str], tuple[int, int, Passage]] = {}
+    found: dict[tuple[str, str], tuple[float, tuple[int, int], Passage]] = {}
     for place, ranking in enumerate(rankings):
         for key, (rank, passage) in _ranked(ranking, deduplicate).items():
-            scores[key] = scores.get(key, 0.0) + 1.0 / (smoothing + rank)
-            _, _, kept = first.get(key, (0, 0, passage))
-            best = min(first.get(key, (rank, place))[:2], (rank, place))
-            first[key] = (*best, kept)
-    order = sorted(scores, key=lambda key: (-scores[key], first[key][:2]))
-    return [Excerpt.whole(first[key][2], score=scores[key]) for key in order]
+            score, best, kept = found.get(key, (0.0, (rank, place), passage))
+            found[key] = score + 1.0 / (smoothing + rank), min(best, (rank, place)), kept
+    order = sorted(found.values(), key=lambda one: (-one[0], one[1]))
+    return [Excerpt.whole(passage, score=score) for score, _, passage in order]
 
 
 def usable_fused(

@@ -34,6 +34,7 @@ NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span with
 CALIBRATED = "calibrated"  # the kind of a folder with a correction and the scorer's name
 Line: TypeAlias = tuple[float, float, float]
 PLAIN: Line = (1.0, 0.0, 0.0)
+MOST = 1e6  # of a line's numbers on each side of zero
 TABLE, RECORDS, PROSE = "table", "records", "prose"
 InChunk: TypeAlias = tuple[Places, list[Range]]  # which spans, and the tokens of each
 Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
@@ -103,7 +104,7 @@ def kind_of(text: str) -> str:
 
 
 def _line(given: Sequence[float]) -> Line:
-    slope, weight, shift = (check_number("line", one) for one in given)
+    slope, weight, shift = (check_number("line", one, low=-MOST, high=MOST) for one in given)
     return check_number("slope", slope, low=SMALLEST), weight, shift
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.encoders import load_encoder, save_encoder
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.sentences import Floats, Nearness
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.runtime.batching import in_blocks, in_groups
 from fitrag_integrations.models.runtime.engine import (
@@ -32,7 +33,6 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.saved import embedded_folder, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.sentences import Floats, Nearness
 
 T = TypeVar("T")
 Forward = Callable[[Tensor, Tensor, Batch], Sequence[T]]

@@ -26,6 +26,7 @@ from fitrag_integrations.models.encoder.heads import (
 from fitrag_integrations.models.encoder.items import FURTHEST, Lines
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.encoder.sentences import cosines
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.kinds import PairGrader
 from fitrag_integrations.models.runtime.batching import in_blocks
@@ -34,7 +35,6 @@ from fitrag_integrations.models.runtime.folder import (
     positive,
 )
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.sentences import cosines
 
 
 class EvaluatorHead(Standardized):

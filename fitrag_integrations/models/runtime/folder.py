@@ -104,21 +104,6 @@ def without_similarity(manifest: Row) -> dict[str, Any]:
     return kept | dict(manifest.get("without", {}))
 
 
-def scorer_name(manifest: Row) -> str:
-    """Return the name of a scorer of this package, to which what is fitted is bound.
-
-    It is made of its base, its head, and the base's share in its scores. Empty if the manifest
-    names no weights.
-    """
-    digest = str(manifest.get("head", {}).get("sha256", ""))
-    if "name" in manifest or not digest:
-        return str(manifest.get("name", ""))
-    lines = manifest.get("similarity")
-    added = hashlib.sha256(json.dumps(lines, sort_keys=True).encode()).hexdigest() if lines else ""
-    name = f"bilabel {Path(str(manifest.get('base', ''))).name} {digest[:8]}"
-    return f"{name} and cosine {added[:8]}" if added else name
-
-
 @contextmanager
 def reading(folder: object) -> Iterator[None]:
     """Raise `ModelLoadError` for any error of the files of a model folder.

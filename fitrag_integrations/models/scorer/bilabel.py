@@ -35,6 +35,7 @@ from fitrag_integrations.models.encoder.items import (
 )
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
+from fitrag_integrations.models.encoder.sentences import NUMBERS, Read, cosines, judge_items
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.kinds import Judged, PairScorer, SentenceScorer
@@ -47,19 +48,18 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,
     reading,
-    scorer_name,
     write_manifest,
     write_tensors,
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
+from fitrag_integrations.models.runtime.sources import scorer_name
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.pruner import Pruner, PrunerOptions
 from fitrag_integrations.models.scorer.reranker import (
     ReadyReranker,
     RerankerOptions,
 )
-from fitrag_integrations.models.sentences import NUMBERS, Read, cosines, judge_items
 from fitrag_integrations.types import BiLabelScore
 
 

@@ -15,7 +15,7 @@ from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.flow import run
 from fitrag_integrations.langchain import RetrievalGate
 from fitrag_integrations.llama_index import KnowledgeRouterQueryEngine
-from fitrag_integrations.methods import AskGate, Decider, IKnow, PTrueGate
+from fitrag_integrations.methods import AskGate, Decider, IKnow, PTrueGate, SlimPLM
 from fitrag_integrations.methods.ik import gates
 from fitrag_integrations.models import LocalGenerator
 from fitrag_integrations.ports import Ports
@@ -41,14 +41,19 @@ def cli(*arguments):
     return ended.value.code or 0
 
 
+def own_drafts(llm, questions):
+    """Measure the model's drafts by hand."""
+    measured = [one.logprobs for one in llm.draft(questions)]
+    return [math.exp(math.fsum(each) / len(each)) for each in measured]
+
+
 def read(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_every_door_judges_by_the_draft_and_says_so(llm, asked, tmp_path):
     questions = [row["question"] for row in asked[:4]]
-    drafts = llm.draft(questions)
-    expected = [math.exp(math.fsum(one.logprobs) / len(one.logprobs)) for one in drafts]
+    drafts, expected = llm.draft(questions), own_drafts(llm, questions)
 
     def decided(decision):
         assert "judged by the mean probability of its draft's tokens" in decision.why
@@ -89,6 +94,15 @@ def test_the_published_ways_stay_reachable(llm, asked, tmp_path):
     (row,) = read(out)
     assert "judged by the probability of Yes" in row["why"]
     assert cli("gate", source, out, "--llm", LLM, "--signal", "word", "--overwrite") == 2
+
+
+def test_slimplm_asks_a_local_model_for_no_word(llm, asked):
+    question = asked[0]["question"]
+    ports = Ports(lambda queries: [[] for _ in queries], generate=llm)
+    decision = run(SlimPLM(rewrite=False)(question, ports)).value.decision
+    assert "judged by the mean probability of its draft's tokens" in decision.why
+    (own,) = own_drafts(llm, [question])
+    assert decision.p_known == pytest.approx(own)
 
 
 def test_a_model_that_writes_nothing_knows_nothing():
