@@ -196,9 +196,7 @@ _NAMED = (
 )
 TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType({one.name: one for one in _NAMED})
 
-PAPER_NAMES: Mapping[str, str] = MappingProxyType(
-    {"comprehensive": "retrieval", "background_first": "no_retrieval"}
-)
+PAPER_NAMES = {"comprehensive": "retrieval", "background_first": "no_retrieval"}
 """What FIT-RAG calls its two."""
 PROMPTS: Mapping[str, str] = MappingProxyType(
     {

@@ -38,7 +38,7 @@ from fitrag_integrations.commands.evaluate.options import (
     refuse_errors,
     settings_of,
 )
-from fitrag_integrations.commands.run.answering import Answers, Generates
+from fitrag_integrations.commands.run.answering import Answers
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.files import only_writer
@@ -125,13 +125,12 @@ class Answerer:
         else:
             generate = models.load_writer(self.llm, self.server, self.hardware)
         world, shots = self._world(seed), self.server.examples()
-        writes: Generates | None = generate
         runs = [
             Contender(
                 name,
                 content_id({**world, "method": name}, 12),
                 Answers(
-                    Answering(method, reader=reader, template=instruction), found, writes, shots
+                    Answering(method, reader=reader, template=instruction), found, generate, shots
                 ),
             )
             for name, method in methods.items()
