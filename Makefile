@@ -135,8 +135,7 @@ embedded-fitted: $(STAMP)
 # Trains the detector on the embedded scorer's scores, about two minutes on one core
 ELIGIBILITY := fitrag_integrations/embedded/eligibility
 embedded-eligibility: $(STAMP)
-	$(BIN)/python scripts/eligibility_rows.py $(DATA) runs/eligibility.jsonl \
-		--without $(ROWS)/train.jsonl
+	$(BIN)/python scripts/eligibility_rows.py $(DATA) runs/eligibility.jsonl
 	$(BIN)/fitrag label eligibility runs/eligibility.jsonl --out runs/eligibility_windows.jsonl \
 		--combinations prefixes --depth 10 --dtype $(DTYPE) --overwrite
 	$(BIN)/fitrag train eligibility runs/eligibility_windows.jsonl --out $(ELIGIBILITY) \

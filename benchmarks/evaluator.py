@@ -17,8 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sklearn.metrics import roc_auc_score
-
+from fitrag_integrations.evaluation.ranking import auc
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.training.rows import passage_row, read_jsonl
@@ -52,9 +51,9 @@ def main() -> None:
             seconds = time.process_time() - began
             flat = [grade for each in grades for grade in each]
             labels = [p["has_answer"] for row in rows for p in row["passages"]]
-            best = roc_auc_score(truth, list(map(max, grades)))
+            best = auc(list(map(max, grades)), truth)
             told = f"{name} {called}: AUC of the best grade {best:.3f}"
-            print(f"{told}, of a passage {roc_auc_score(labels, flat):.3f}, {seconds:.1f} s")
+            print(f"{told}, of a passage {auc(flat, labels):.3f}, {seconds:.1f} s")
             if graded.thresholds is not None:
                 print(_table([graded.thresholds.action(each) for each in grades], truth))
 

@@ -33,7 +33,7 @@ from fitrag_integrations.training.fitted.questions import Asked, questions_from,
 from fitrag_integrations.training.fitted.trying import (
     DEFAULT,
     PLAIN,
-    Table,
+    Trials,
     ask_bank,
     ask_model,
     behind_gates,
@@ -53,7 +53,7 @@ class Bench:
     drop: float
     confidence: float
 
-    def chosen(self, table: Table, order: Places, test: Places) -> tuple[Choice, dict[str, Tried]]:
+    def chosen(self, table: Trials, order: Places, test: Places) -> tuple[Choice, dict[str, Tried]]:
         """Choose on `order`, certify on `test`; gives every setting's outcome with it."""
         known = [bool(right) for right in table.bare.right[order]]
         asked = [table.questions[at].question for at in order]
@@ -82,7 +82,7 @@ def main() -> None:
     cache = AnswerCache(args.out / "answers.asked", {"llm": "embedded"})
     oracle = Oracle(AskReader(ExtractiveReader.embedded()), cache, print)
 
-    def table_of(asked: list[Asked]) -> Table:
+    def table_of(asked: list[Asked]) -> Trials:
         texts = [one.question for one in asked]
         table = try_all(asked, dict(zip(texts, find(texts), strict=True)), benches[0].ways, oracle)
         ask_model(table, oracle)
@@ -98,7 +98,7 @@ def main() -> None:
             print(json.dumps(on_real(bench, made, real)))
 
 
-def splits(bench: Bench, table: Table, count: int) -> dict[str, Any]:
+def splits(bench: Bench, table: Trials, count: int) -> dict[str, Any]:
     """Choose, certify and look, over and over."""
     kept, passed = 0, 0
     looked: dict[str, list[list[float]]] = {name: [[] for _ in table.questions] for name in SEEN}
@@ -120,7 +120,7 @@ def splits(bench: Bench, table: Table, count: int) -> dict[str, Any]:
     return {**head, "fitted": fitted, **alone}
 
 
-def on_real(bench: Bench, made: Table, real: Table) -> dict[str, Any]:
+def on_real(bench: Bench, made: Trials, real: Trials) -> dict[str, Any]:
     """Choose and certify on made questions, and look at the real ones."""
     mixed = np.random.default_rng(0).permutation(len(made.questions))
     order, test = np.array_split(mixed, 2)

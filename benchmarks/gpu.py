@@ -289,7 +289,7 @@ class Bench:
             for name, parameter in llama.model.named_parameters():
                 parameter.requires_grad_("lora_" in name)
             known = [Example(row, [5]) for row in llama.encode([q for q, _ in self.pairs[:16]])]
-            evaluator, _ = start_evaluator(judged, EvaluatorPlan(base=bert, tune="full"))
+            evaluator, *_ = start_evaluator(judged, EvaluatorPlan(base=bert, tune="full"))
             regression = start_regression(t5, tune="full", rank=4, input_format="plain")
             scoring = BiLabelModule(both[0], BiLabelHead(width), tokenizer, evidence=Evidence())
             reader = ReaderModule(both[1], ReaderHead(width), tokenizer)

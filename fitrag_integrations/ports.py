@@ -198,10 +198,15 @@ class Ports:
     ) -> None:
         for name, backend in {"retrieve": retrieve, "search": search, "generate": generate}.items():
             port = Missing(name, None) if backend is None else port_of(name, backend, name)
-            if shots and backend is not None and name == "generate":
-                own = port.name, port.call, port.acall
-                port = _Shown(*own, owner=port.owner, port=port, shots=tuple(shots))
-            object.__setattr__(self, name, port)
+            object.__setattr__(self, name, showing(port, shots) if name == "generate" else port)
+
+
+def showing(port: AnyPort, shots: Sequence[Shot]) -> AnyPort:
+    """Return a port whose prompts show examples; without examples, or a backend, the port."""
+    if not shots or isinstance(port, Missing):
+        return port
+    own = port.name, port.call, port.acall
+    return _Shown(*own, owner=port.owner, port=port, shots=tuple(shots))
 
 
 @dataclass(frozen=True)

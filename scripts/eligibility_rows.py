@@ -1,20 +1,25 @@
 """Write the questions the embedded detector is trained on, from the sets in a data folder.
 
-    python scripts/eligibility_rows.py DATA OUT --without ROWS [--without ...]
+    python scripts/eligibility_rows.py DATA OUT
 
 Writes OUT: questions with answers and the passages BM25 found for them, five to ten each:
 NQ-open, HotpotQA, 2Wiki and SQuAD train (CC BY-SA, Apache-2.0), shuffled. Passages of sets with
 another licence are left out of the lists, and so is every question of the sets that measure, and
-of ROWS, which the scorer was trained on: it is too sure of those.
+all but those held out of what the scorer was trained on: it is too sure of the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from embedded_rows import is_held  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import normalize
 from fitrag_integrations.training.rows import read_jsonl, write_jsonl
@@ -32,14 +37,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--without", type=Path, action="append", default=[])
     parser.add_argument("--seed", type=int, default=13)
     args = parser.parse_args()
     chance = random.Random(args.seed)
     measured = set(measuring(args.data))
-    measured |= {normalize(row["question"]) for path in args.without for row in read_jsonl(path)}
     every = [*pooled(args.data), *multihop(args.data)]
     fresh = [row for row in every if normalize(row["question"]) not in measured]
+    fresh = [row for row in fresh if is_held(row["question"])]
     rows = []
     for name, most in {**QUESTIONS, **MULTIHOP}.items():
         own = [row for row in fresh if row["set"] == name]

@@ -1,4 +1,5 @@
-"""Write `embedded/bundled`: two graphs of the trunk and all heads, the embeddings, the tokenizer.
+"""Write `embedded/bundled`: two graphs of the trunk and all heads, the embeddings, the tokenizer;
+and `embedded/base`, the layers of the untouched base.
 
     python scripts/embed_bundled.py
 
@@ -18,21 +19,21 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "student"))
-from model import FURTHEST, best_span, shipped_lines, shipped_student  # noqa: E402
+from model import FURTHEST, LEVELS, best_span, shipped_lines, shipped_student  # noqa: E402
 
 from fitrag_integrations.models.bundled import EMBEDDINGS
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.runtime.backends import sample
-from fitrag_integrations.models.runtime.folder import read_manifest, write_manifest
+from fitrag_integrations.models.runtime.folder import read_manifest, write_arrays, write_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 
 FLOAT = onnx.TensorProto.FLOAT
 SMALL = 384  # numbers; what is smaller stays in the graph
-LEVELS = 127  # on each side of zero; with half of them one decision in a hundred changes
+WORDS = 127  # levels of a word's vector; with half of them one decision in a hundred changes
 
 
 def main() -> None:
@@ -44,6 +45,9 @@ def main() -> None:
     heads = heads_graph(student.eval())
     whole = joined(without_weights(graph_of(trunk.eval())), heads)
     (home / "graph.onnx").write_bytes(whole.SerializeToString())
+    base = load_file(Path(weights_source(MINILM)) / "model.safetensors")
+    layers = {name: each for name, each in base.items() if name.startswith("encoder.")}
+    write_layers(embedded_folder("base"), layers, pooling="mean")
     parts = {k: v.numpy() for k, v in trunk.encoder.state_dict().items() if "embeddings." in k}
     save_file(in_eight_bits(parts), home / "embeddings.safetensors")
     shutil.copy(Path(weights_source(MINILM)) / "tokenizer.json", home)
@@ -233,15 +237,24 @@ def eight_bits_graph(config):
     return onnx.helper.make_model(graph, opset_imports=sets, ir_version=10)
 
 
-def in_eight_bits(parts):
-    """Keep words' vectors as whole numbers up to 127 with a scale, the rest in half precision."""
-    words = parts[f"{EMBEDDINGS}.weight"]
-    scale = np.abs(words).max(1, keepdims=True).clip(min=1e-8) / LEVELS
-    rest = {k: v.astype(np.float16) for k, v in parts.items() if k != f"{EMBEDDINGS}.weight"}
-    return rest | {
-        f"{EMBEDDINGS}.weight": np.round(words / scale).astype(np.int8),
-        f"{EMBEDDINGS}.scale": scale.astype(np.float32),
-    }
+def in_eight_bits(parts, levels=WORDS):
+    """Keep matrices but small tables as whole numbers with a scale a row, the rest in half."""
+    made = {}
+    for name, array in parts.items():
+        if array.ndim < 2 or "position" in name or "token_type" in name:
+            made[name] = array.astype(np.float16)
+            continue
+        scale = np.maximum(np.abs(array).max(1, keepdims=True), np.float32(1e-8)) / levels
+        made[name] = np.rint(array / scale).astype(np.int8)
+        made[f"{name.removesuffix('weight')}scale"] = scale.astype(np.float32)
+    return made
+
+
+def write_layers(folder, layers, *, pooling):
+    """Write an encoder that ships: its layers in whole numbers, over the base's embeddings."""
+    made = write_arrays(folder, "tuned.safetensors", in_eight_bits(layers, LEVELS))
+    fields = {"base": MINILM, "pooling": pooling, "max_length": 384, "rounded": True}
+    write_manifest(folder, "encoder.json", kind="encoder", fields={**fields, "tuned": made})
 
 
 def entry(path):

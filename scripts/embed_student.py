@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "student"))
+from embed_bundled import write_layers  # noqa: E402
 from model import CLUES, SPAN_SCALE, Student, load  # noqa: E402
 from reference import Student as Reference  # noqa: E402
 from reference import sigmoid  # noqa: E402
@@ -93,16 +94,13 @@ def judged(lists: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_trunk(student: Student, folder: Path) -> None:
-    """Write the layers in half precision; the embeddings stay the base's, rounded to eight bits."""
+    """Write the layers in whole numbers; the embeddings stay the base's, rounded to eight bits."""
     layers = {
-        name.removeprefix("encoder."): tensor.to(torch.float16)
+        name.removeprefix("encoder."): tensor.numpy()
         for name, tensor in student.state_dict().items()
-        if name.startswith(("encoder.encoder.", "encoder.pooler."))
+        if name.startswith("encoder.encoder.")
     }
-    entry = write_tensors(folder, "tuned.safetensors", layers)
-    fields = {"base": MINILM, "pooling": "first", "max_length": 384}
-    fields |= {"rounded": True, "tuned": entry}
-    write_manifest(folder, "encoder.json", kind="encoder", fields=fields)
+    write_layers(folder, layers, pooling="first")
 
 
 def write_part(
@@ -177,7 +175,7 @@ def _evaluator(student: Student, line: Line, span: Any, rarity: Tensor, cuts: An
         "mixed.weight": line.mixed[None],
         "mixed.bias": torch.zeros(1),
     }
-    name = "fitrag-minilm-5"
+    name = "fitrag-minilm-7"
     limits = {**cuts, "strip": -0.88, "model": name, "sentences": 1}
     sizes = {"hidden": len(student.units.bias)}
     return _named(tensors, rarity), sizes, {"name": name, "thresholds": limits}

@@ -7,7 +7,7 @@ import inspect
 import pkgutil
 import re
 import textwrap
-from functools import cached_property
+from functools import cache, cached_property
 
 import fitrag_integrations
 from fitrag_integrations.ports import Method
@@ -40,6 +40,7 @@ def own_classes(cls):
     return [base for base in cls.__mro__ if is_own(base)]
 
 
+@cache
 def tree_of(value):
     try:
         source = textwrap.dedent(inspect.getsource(value))
@@ -60,6 +61,7 @@ def field_texts(cls):
     return texts + [f"{name}: {spec.description}" for name, spec in described if spec.description]
 
 
+@cache
 def class_text(cls):
     """Give all that is said about a class: its own text and that of its bases and fields."""
     texts = [base.__doc__ or "" for base in own_classes(cls)]

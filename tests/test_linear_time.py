@@ -56,13 +56,13 @@ from fitrag_integrations.text.sentences import split_clauses, split_sentences, w
 from fitrag_integrations.text.spans import gap_between, joined, merge_spans, trimmed
 from fitrag_integrations.text.tokens import approximate_tokens, counted
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.passage import pages_of
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
-from fitrag_integrations.values.search_results import pages_of
 from fitrag_integrations.values.slimplm import read_verdict
 from fitrag_integrations.values.windows import merge
 
-SIZES = (10_000, 20_000, 40_000)  # characters
-PATIENCE = (2.0, 4.0, 8.0)  # seconds of CPU: one pass takes a thirtieth, its square far more
+SIZES = (5_000, 10_000, 20_000, 40_000)  # characters
+PATIENCE = (0.5, 2.0, 4.0, 8.0)  # seconds of CPU: one pass takes a thirtieth, its square far more
 SECRET = Secret("abcdefghijklmnopqrstuvwxyz0123456789")
 TEXTS = {"text", "texts", "block", "address", "question"}  # what such a function calls it
 SHOWN = [Excerpt.whole(Passage("p", "words"))]
@@ -91,7 +91,7 @@ READERS = {
     "clean_paragraphs": lambda text: list(clean_paragraphs([text])),
     "counted": lambda text: counted(text, len),
     "blocks_of": lambda text: list(blocks_of(text)),
-    "leads_of": lambda text: leads_of(text, split_sentences(text)),
+    "leads_of": lambda text: leads_of.__wrapped__(text, tuple(split_sentences(text))),
     "units_of": lambda text: units_of(text, split_sentences(text)),
     "under_heading": under_heading,
     "identifiers": identifiers,
@@ -176,7 +176,7 @@ def test_time_grows_with_the_text_and_no_faster(name):
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("unit", [" ", '"ab" cd ', "\u0301\u0316"])
 def test_four_times_the_text_takes_no_more_patience(name, unit):
-    for size, patience in zip(SIZES, PATIENCE, strict=True):
+    for size, patience in zip(SIZES[1:], PATIENCE[1:], strict=True):
         run = unit * (size // len(unit) // 2)
         for before, amid, after in AROUND[1:]:
             _read(READERS[name], before + run + amid + run + after, patience)

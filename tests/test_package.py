@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from email.parser import HeaderParser
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from zipfile import ZipFile
@@ -24,10 +25,14 @@ PACKAGE = ROOT / "fitrag_integrations"
 PROJECT_FILE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PROJECT_FILE["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-TREES = {
-    path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
-}
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@cache
+def nodes():
+    """Give each module of the package with its nodes, parsed once where a test asks."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return [(path, list(ast.walk(ast.parse(path.read_text("utf-8"))))) for path in paths]
 
 
 def requirements(*extras):
@@ -123,8 +128,8 @@ def test_console_scripts_can_be_called():
 
 def extras_asked_for():
     """Give the extras named where an optional module is asked for, as far as they are literals."""
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
+    for path, found in nodes():
+        for node in found:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "require_extra":
                 (extra,) = [word.value for word in node.keywords if word.arg == "extra"]
                 if isinstance(extra, ast.Constant):
@@ -138,8 +143,8 @@ def test_every_extra_named_in_an_error_exists():
 
 
 def imported_tops():
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
+    for path, found in nodes():
+        for node in found:
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level:

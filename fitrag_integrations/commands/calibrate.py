@@ -32,7 +32,7 @@ from fitrag_integrations.evaluation.thresholds.fits import (
     fit_actions,
     fit_strip,
 )
-from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
+from fitrag_integrations.evaluation.thresholds.risk import choose_threshold
 from fitrag_integrations.evaluation.thresholds.scores import fit_scores
 from fitrag_integrations.methods.crag.evaluator import SENTENCES, ActionThresholds
 from fitrag_integrations.methods.crag.refiner import TOP_N, strips

@@ -14,7 +14,7 @@ from typing import Any
 
 import regex  # type: ignore[import-untyped]
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 
 PATTERN_SECONDS = 2.0
 """How long a pattern may search a text: some never come to an end."""
@@ -167,9 +167,8 @@ def _compiled(pattern: str) -> Any:
         raise InputError.of(
             "answers", given=pattern, allowed=f"a regular expression: {error}"
         ) from None
-    if empty:
-        allowed = "a regular expression that does not match the empty text"
-        raise InputError.of("answers", given=pattern, allowed=allowed)
+    allowed = "a regular expression that does not match the empty text"
+    refuse_if(empty, "answers", pattern, allowed)
     return found
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fitrag_integrations.evaluation.answers import contains_answer
+from fitrag_integrations.evaluation.rows import grouped
 from fitrag_integrations.methods.prompts import render_excerpts
+from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
 
@@ -47,16 +49,12 @@ class Compressed:
 
         Adjacent excerpts of one passage are joined, with the title before each part.
         """
-        stretches: list[tuple[Passage, int, int]] = []
-        spans = ((one.passage, *span) for one in excerpts for span in one.spans)
-        for passage, start, end in sorted(spans, key=lambda each: (each[0].id, each[1])):
-            if stretches and stretches[-1][0] == passage:
-                _, first, last = stretches[-1]
-                if not passage.text[last:start].strip():  # they overlap, or only blanks lie between
-                    stretches[-1] = (passage, first, max(last, end))
-                    continue
-            stretches.append((passage, start, end))
-        texts = (f"{passage.title} {passage.text[start:end]}" for passage, start, end in stretches)
+        spans = grouped((one.passage, span) for one in excerpts for span in one.spans)
+        texts = (
+            f"{passage.title} {passage.text[start:end]}"
+            for passage, own in spans.items()
+            for start, end in merge_spans(passage.text, own)
+        )
         return any(contains_answer(text, self.answers) for text in texts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypeAlias
@@ -46,13 +46,6 @@ class Prices(Record, Checked):
         """
         tokens = tokens_in * self.tokens_in + tokens_out * self.tokens_out
         return tokens / 1000 + retriever_calls * self.retrieval
-
-    def of_counts(self, counts: Mapping[str, float]) -> float:
-        """Return the cost of 1,000 questions from named counts; missing ones are 0."""
-        return self.per_thousand(
-            **{name: counts.get(name, 0.0) for name in ("tokens_in", "tokens_out")},
-            retriever_calls=counts.get("retriever_calls", 0.0),
-        )
 
 
 RETRIEVING = frozenset(("retrieve", "search"))

@@ -54,7 +54,8 @@ def answers(row: Row, prices: Prices | None = None) -> Values:
     if prices is not None:
         for name in ("tokens_in", "tokens_out"):
             refuse_if(name not in values, name, None, "a count, where prices are given")
-        values[COST] = prices.of_counts(values)
+        counts = ("tokens_in", "tokens_out", "retriever_calls")
+        values[COST] = prices.per_thousand(**{name: values.get(name, 0.0) for name in counts})
     return values
 
 

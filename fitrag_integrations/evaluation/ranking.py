@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_whole
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.types import BiLabelScore
 
 Values: TypeAlias = NDArray[Any]
@@ -45,9 +45,9 @@ class Candidates:
         count = len(self.has_answer)
         columns = {"scores": self.scores, "llm_prefer": self.llm_prefer}
         for name, values in {**columns, "right": self.right, "trust": self.trust}.items():
-            if values is not None and len(values) != count:
-                allowed = f"one for each of the {count} labels"
-                raise InputError.of(f"Candidates.{name}", given=len(values), allowed=allowed)
+            own = count if values is None else len(values)
+            wrong = f"Candidates.{name}: there are {own} for {count} labels, one each is needed"
+            refuse_if(own != count, wrong)
         refuse_if(not count, "Candidates.has_answer", (), "at least one label")
 
     def order(self, by: str) -> list[int]:

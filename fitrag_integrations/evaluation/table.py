@@ -171,9 +171,8 @@ def mcnemar(first: Values, second: Values) -> float:
 
 def _less(first: Values, second: Values) -> NDArray[np.float64]:
     one, other = np.asarray(first, float), np.asarray(second, float)
-    if one.shape != other.shape or one.ndim != 1 or not one.size:
-        given = f"shapes {one.shape} and {other.shape}"
-        raise InputError.of("first, second", given=given, allowed="two lists of equal length")
+    wrong = f"two lists of equal length are compared, got shapes {one.shape} and {other.shape}"
+    refuse_if(one.shape != other.shape or one.ndim != 1 or not one.size, wrong)
     less: NDArray[np.float64] = one - other
     return less
 
@@ -327,10 +326,9 @@ class Table:
         asked = grouped((row.system, row.question) for row in self.rows)
         first = next(iter(asked))
         for system, questions in asked.items():
-            if sorted(questions) != sorted(asked[first]):
-                given = f"other questions for {system!r} than for {first!r}"
-                allowed = "the same questions and answers, or --common for those in all"
-                raise InputError.of("rows", given=given, allowed=allowed)
+            wrong = f"rows: there are other questions for {system!r} than for {first!r}"
+            remedy = "pass the same questions and answers, or --common for those in all"
+            refuse_if(sorted(questions) != sorted(asked[first]), f"{wrong}; {remedy}")
 
     @cached_property
     def figures(self) -> list[Figure]:

@@ -17,6 +17,7 @@ from fitrag_integrations.langchain.base.fields import (
     Finder,
     Kept,
     Search,
+    Shots,
     runnable_of,
 )
 from fitrag_integrations.langchain.base.ports import Backend, Offer, internal, text_of
@@ -26,6 +27,7 @@ from fitrag_integrations.methods.answering import Answered, Answering, own_answe
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context, Excerpt
+from fitrag_integrations.values.prompt import with_shots
 
 
 class Answer(str):
@@ -108,6 +110,9 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
     """Search tool, provider or callable, for methods that search the web."""
     llm: Kept[AnyRunnable | None] = None
     """Language model or chain from a prompt to text; also the method's own writer."""
+    shots: Shots = ()
+    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
+    and passages[{title, text}]."""
     reader: Kept[Any] = None
     """Object with `read(pairs)` that finds the answer in the passages, before any `llm`."""
     template: Kept[Any] = None
@@ -161,7 +166,8 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         if answer := own_answer(context):
             return answer
         llm = Backend(runnable_of(self.llm), text_of)
-        return Source(llm, context.prompt(as_template(self.template)), config)
+        prompt = with_shots(context.prompt(as_template(self.template)), self.shots)
+        return Source(llm, prompt, config)
 
     def _reply(self, given: object, offer: Offer, config: RunnableConfig) -> Flow[Any]:
         """Run the method, and have the answer to its context written."""
@@ -184,4 +190,4 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         return method
 
     def _offer(self) -> Offer:
-        return Offer.of(self.retriever, self.search, self.llm)
+        return Offer.of(self.retriever, self.search, self.llm, shots=self.shots)

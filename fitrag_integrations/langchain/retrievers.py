@@ -26,6 +26,7 @@ from fitrag_integrations.langchain.base.fields import (
     Kept,
     ReducerOptions,
     Search,
+    Shots,
     Splitter,
     runnable_of,
 )
@@ -467,6 +468,9 @@ class WebSearchRetriever(FlowRetriever):
     """Whether to search for keywords, as CRAG does, instead of the question."""
     llm: Kept[AnyRunnable | None] = None
     """Language model that writes the keywords; None extracts them from the question."""
+    shots: Shots = ()
+    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
+    and passages[{title, text}]."""
 
     def documents(self, context: Context) -> list[Document]:
         """Convert the results to documents, marked as untrusted."""
@@ -486,6 +490,7 @@ class WebSearchRetriever(FlowRetriever):
             configs: The config of each call, in the same order.
             **options: `k`, the maximum number of documents returned.
         """
-        offer, method = Offer.of(search=self.search, llm=self.llm), WebSearching(self.rewrite)
+        offer = Offer.of(search=self.search, llm=self.llm, shots=self.shots)
+        method = WebSearching(self.rewrite)
         pairs = zip(inputs, configs, strict=True)
         return [method(query, offer.to(config)) for query, config in pairs]

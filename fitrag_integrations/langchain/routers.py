@@ -15,7 +15,14 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.conversation import Condensing, standalone
-from fitrag_integrations.langchain.base.fields import AnyRunnable, Brief, Finder, Kept, runnable_of
+from fitrag_integrations.langchain.base.fields import (
+    AnyRunnable,
+    Brief,
+    Finder,
+    Kept,
+    Shots,
+    runnable_of,
+)
 from fitrag_integrations.langchain.base.ports import (
     Backend,
     check_model,
@@ -38,6 +45,7 @@ from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
 from fitrag_integrations.ports import Gate, Pair
 from fitrag_integrations.types import Action, Context, RetrievalDecision
+from fitrag_integrations.values.prompt import with_shots
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 R = TypeVar("R", bound=FlowRunnable[Any, Any])
@@ -72,6 +80,10 @@ class GateFields(FromFitted, Condensing):
     """Accept a threshold that was fitted for another model."""
     llm: Kept[AnyRunnable | None] = None
     """Language model that is asked whether it knows the answer where there is no gate."""
+
+    shots: Shots = ()
+    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
+    and passages[{title, text}]."""
 
     def settings(self, **given: object) -> dict[str, Any]:
         """Return the current options, with ports for the fields that are Runnables.
@@ -257,7 +269,8 @@ class KnowledgeRouter(GateFields, Router):
         assert self.llm is not None
 
         def prompt(given: object) -> str:
-            return NO_RETRIEVAL.render(Context(question_of(given, self.question_key)))
+            asked = NO_RETRIEVAL.render(Context(question_of(given, self.question_key)))
+            return with_shots(asked, self.shots)
 
         return Backend(RunnableLambda(prompt) | runnable_of(self.llm), text_of, "known", options)
 

@@ -31,6 +31,8 @@ class MethodQueryEngine(WritingRouter):
         retriever: Retriever that the method queries.
         search: Search provider, tool, retriever, or function, for a method that searches the web.
         llm: Language model that answers; ``Settings.llm`` if neither this nor ``reader`` is passed.
+        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
+            question, answer and passages[{title, text}].
         reader: Object with ``read(pairs)`` that extracts the answer, in place of ``llm``. Its text
             is empty only if ``notes`` in the metadata have a reason.
         template: ``PromptTemplate`` of this package or the name of one, or one of LlamaIndex's or a
@@ -55,7 +57,7 @@ class MethodQueryEngine(WritingRouter):
         check_method(self.method)
         if self.reader is not None:
             read_port(self.reader)
-        self._caller = Caller(self.retriever, self.search, self.llm)
+        self._caller = Caller(self.retriever, self.search, self.llm, shots=self.shots)
 
     def __repr__(self) -> str:
         method, retriever = name_of(self.method), name_of(self.retriever)

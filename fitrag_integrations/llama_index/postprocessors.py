@@ -16,7 +16,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool
 
 from fitrag_integrations.core.checks import check_is, check_keywords, check_text
-from fitrag_integrations.core.show import Named, name_of
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if, shown
 from fitrag_integrations.flow import Flow, Traced, arun, run
@@ -79,7 +79,7 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
         functions, which have no plain form.
         """
         values = super().to_dict(**kwargs)
-        for name, value in self._set().items():
+        for name, value in self._given():
             if name not in values:
                 values[name] = saved(name, value)
                 if not isinstance(values[name], dict | str | bool | int | float):
@@ -205,21 +205,8 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
         asked = bundle if text is None else QueryBundle(check_text("query_str", text))
         return explained(self.built(), question_of(asked), passages_of(nodes, self.title_keys))
 
-    def _set(self) -> dict[str, Any]:
-        """Return the options that are not the default."""
-        fields, own = type(self).model_fields, dict(self)
-        return {
-            name: own[name]
-            for name, spec in fields.items()
-            if name != "callback_manager" and own[name] != spec.default
-        }
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), **self._set()), ()
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for name, value in self._set().items():
-            yield name, value if type(self).model_fields[name].exclude is None else Named(value)
+        return partial(type(self), **dict(self._given())), ()
 
 
 def question_of(query_bundle: QueryBundle | None) -> str:

@@ -33,7 +33,7 @@ from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import Encoder
 from fitrag_integrations.types import Context, Passage
 from fitrag_integrations.values.passage import made_id
-from fitrag_integrations.values.prompt import PromptTemplate
+from fitrag_integrations.values.prompt import PromptTemplate, Shot
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 
@@ -82,6 +82,8 @@ class CorrectiveRetriever(MethodOverBase):
         search: Search provider, tool, retriever, or function of a query; without one the web is not
             searched.
         llm: Language model that writes the keywords; None searches for the question itself.
+        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
+            question, answer and passages[{title, text}].
 
     The other options are those of ``fitrag_integrations.methods.Crag``.
 
@@ -95,6 +97,7 @@ class CorrectiveRetriever(MethodOverBase):
 
     search: object = None
     llm: object = None
+    shots: Iterable[Shot | Row] = ()
     evaluator: object = None
     thresholds: ActionThresholds | str | None = None
     top_n: int | None = 5
@@ -125,6 +128,8 @@ class SlimPLMRetriever(MethodOverBase):
             Yes or No.
         rewriter: Model that turns the answer into claims and queries; None is ``llm``.
         llm: Language model in place of a missing ``proxy``, ``judge`` or ``rewriter``.
+        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
+            question, answer and passages[{title, text}].
 
     The other options are those of ``fitrag_integrations.methods.SlimPLM``.
 
@@ -136,6 +141,7 @@ class SlimPLMRetriever(MethodOverBase):
     made: ClassVar = SlimPLM
 
     llm: object = None
+    shots: Iterable[Shot | Row] = ()
     proxy: object = None
     judge: object = None
     rewriter: object = None
@@ -169,6 +175,8 @@ class ITRGRetriever(MethodOverBase):
     Args:
         base: Retriever of every round.
         llm: Language model that writes between rounds.
+        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
+            question, answer and passages[{title, text}].
 
     The other options are those of ``fitrag_integrations.methods.ITRG``.
 
@@ -180,6 +188,7 @@ class ITRGRetriever(MethodOverBase):
     made: ClassVar = ITRG
 
     llm: object = None
+    shots: Iterable[Shot | Row] = ()
     mode: Literal["refine", "refresh"] = "refine"
     answer_tokens: int = 15
     count_tokens: Callable[[str], int] | Encoder | str | None = None
@@ -202,6 +211,8 @@ class MethodRetriever(MethodOverBase):
         method: Method of this package or of your own: ``method(question, ports)`` returns a flow.
         search: Search provider, tool, retriever, or function, for a method that searches the web.
         llm: Language model, for a method that writes.
+        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
+            question, answer and passages[{title, text}].
         ids: "pieces" for ids of their own, "source" for those of the nodes.
 
     Example:
@@ -211,6 +222,7 @@ class MethodRetriever(MethodOverBase):
     method: Method
     search: Any = None
     llm: Any = None
+    shots: Iterable[Shot | Row] = ()
 
     def _build(self) -> Method:
         return check_method(self.method)
@@ -367,6 +379,8 @@ class WebSearchRetriever(FlowRetriever):
             function of a query.
         rewrite: Search for keywords, as CRAG does, instead of the question.
         llm: Language model that writes the keywords; None searches for the question itself.
+        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
+            question, answer and passages[{title, text}].
 
     Example:
         >>> search = WebSearch(SearxngSearch("https://search.example"))
@@ -376,11 +390,13 @@ class WebSearchRetriever(FlowRetriever):
     search: Any = field(kw_only=False)
     rewrite: bool = False
     llm: Any = None
+    shots: Iterable[Shot | Row] = ()
 
     def _prepare(self) -> None:
         search_port(self.search)  # rejects a wrong one, None included
         method = WebSearching(self.rewrite)
-        self._caller = Caller(Missing("retrieve", None), self.search, self.llm)  # the web is all
+        base = Missing("retrieve", None)  # the web is all
+        self._caller = Caller(base, self.search, self.llm, shots=self.shots)
         self._method = method
 
     def __repr__(self) -> str:

@@ -39,7 +39,8 @@ from fitrag_integrations.methods.crag.evaluator import ActionJudge, GradedList
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.replies import strip_thoughts
-from fitrag_integrations.types import Action, Context, Excerpt, Passage, RetrievalDecision
+from fitrag_integrations.types import Action, Context, Excerpt, Passage
+from fitrag_integrations.values.prompt import with_shots
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 
@@ -114,7 +115,7 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         port = write()
         if port is None:
             return context
-        prompt = context.prompt(self._template)
+        prompt = with_shots(context.prompt(self._template), self._shots)
         (text,) = yield from port.ask([prompt])
         return Answered(strip_thoughts(text).strip(), context, prompt)
 
@@ -276,11 +277,8 @@ class KnowledgeSelector(Deciding, BaseSelector):
             A tool whose ``raw_output`` is the ``RetrievalDecision``.
         """
 
-        async def acall(question: str) -> RetrievalDecision | None:
-            decision: RetrievalDecision | None = (await self.atrace_many([question]))[
-                0
-            ].value.decision
-            return decision
+        async def acall(question: str) -> Any:
+            return (await self.atrace_many([question]))[0].value.decision
 
         return tool_of(
             self,

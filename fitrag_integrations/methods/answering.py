@@ -13,6 +13,7 @@ from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.prompts import OneInstruction
 from fitrag_integrations.methods.writing import bare_reply
 from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
+from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.types import Context, Excerpt, Template
 from fitrag_integrations.values.context import explained_lines
 from fitrag_integrations.values.excerpt import place
@@ -82,10 +83,10 @@ class Answering:
     An answer that the method wrote itself is returned unchanged. Otherwise, with a `reader`, the
     answer is the best span over all excerpts; a reader may have `abstain_below`, a score below
     which it does not answer. Without a reader, or if the method decided not to retrieve and there
-    is nothing to read, `ports.generate` continues the prompt; the answer ends where the model
-    begins to make up another question or passage. `template` None is the context's own choice of
-    prompt, or for a model without a chat template, which follows no instruction, one line that ends
-    with "Answer:".
+    is nothing to read, `ports.generate` continues the prompt. `template` None is the context's own
+    choice of prompt. A model without a chat template follows no instruction and runs on: its prompt
+    is one line that ends with "Answer:", and its answer ends where it begins to make up another
+    question or passage.
     """
 
     method: Method
@@ -96,8 +97,8 @@ class Answering:
     def __call__(self, question: str, ports: Ports) -> Flow[Answered]:
         """Return the flow that ends in the answer to one question."""
         context = yield from self.method(question, ports)
-        template = self.template
-        if template is None and trait(ports.generate.owner, "is_chat", bool) is False:
+        template, runs_on = self.template, trait(ports.generate.owner, "is_chat", bool) is False
+        if template is None and runs_on:
             own = default_template(context)  # of which many are instructions
             template = own if own.one_line else OneInstruction()
         plain = context.prompt(template)
@@ -108,7 +109,7 @@ class Answering:
         skipped = context.decision is not None and not context.decision.retrieve
         if self.reader is None or (ports.generate and skipped and not context.excerpts):
             (text,) = yield from ports.generate.ask([prompt])
-            answer = bare_reply(text)
+            answer = bare_reply(text) if runs_on else strip_thoughts(text).strip()
             notes = (*cut_note(text, "answer"), *(() if answer else (WROTE_NOTHING,)))
             return Answered(answer, _noted(context, *notes), prompt)
         pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]

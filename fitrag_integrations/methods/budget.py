@@ -7,10 +7,11 @@ one. A fraction limits only the first of these.
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import TypeAlias
 
@@ -39,8 +40,9 @@ from fitrag_integrations.values.prompt import render_excerpts
 Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 NAMED = 3
 """Skipped excerpts that a note names."""
-LONG = 3
-"""An excerpt of more than so many times the median of tokens waits for shorter ones."""
+LONG, LEAST = 3, 10
+"""An excerpt of more than LONG times the median of tokens waits for shorter ones; LEAST is the
+fewest tokens that an excerpt counts for."""
 
 
 class Counting:
@@ -83,6 +85,7 @@ class Budget:
         count: Token counter; None estimates.
         split: Sentence splitter for excerpts that are shortened; None is the built-in one.
         arrange: Puts excerpts into the order in which a prompt shows them; None is best first.
+        value: Tells what an excerpt is worth, 0 or more; None where only the order is known.
     """
 
     max_tokens: int | None = None
@@ -91,6 +94,7 @@ class Budget:
     count: TokenCounter | None = None
     split: SentenceSplitter | None = None
     arrange: Callable[[Sequence[Excerpt]], Sequence[Excerpt]] = list
+    value: Callable[[Excerpt], float] | None = None
     _known: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
@@ -112,14 +116,11 @@ class Budget:
             self._known[text] = counted(text, self.count or approximate_tokens)
         return self._known[text]
 
-    def load(self, excerpts: Sequence[Excerpt]) -> float:
-        """Return the cost of excerpts as a fraction of the tighter limit; 0 without a limit."""
-        of_share = self.cost(excerpts) / self.share if self.share else 0.0
-        return max(of_share, self.returned(excerpts) / self.max_tokens if self.max_tokens else 0.0)
-
     def fits(self, excerpts: Sequence[Excerpt]) -> bool:
         """Check whether excerpts are within both limits."""
-        return self.load(excerpts) <= 1
+        if self.share and self.cost(excerpts) > self.share:
+            return False
+        return not self.max_tokens or self.returned(excerpts) <= self.max_tokens
 
     def fitted(self, excerpts: Sequence[Excerpt], ask: Scored | None = None) -> Flow[BudgetFit]:
         """Keep the longest prefix that fits, in an order that does not depend on the budget.
@@ -157,21 +158,55 @@ class Budget:
         return BudgetFit(kept, tuple(notes), tuple(excerpts[rank] for rank in left))
 
     def _order(self, excerpts: Sequence[Excerpt]) -> list[int]:
-        """Return the order in which excerpts are bought: the best first, but a later one that is
-        LONG beside the others waits until those before it cost as much together.
+        """Return the order in which excerpts are bought, the same for every budget.
+
+        With `value`, that which has most of it for the root of what it costs comes next. One beside
+        another of its passage that is bought already costs its own text alone, and what closes a
+        gap saves the number, the title and the lead of what follows it; so excerpts grow together.
+        Without, the best comes first, but one that is LONG beside the others waits until those
+        before it cost as much together.
         """
-        if self.max_tokens is None and self.share is None:
-            return list(range(len(excerpts)))
-        sizes = [self._count(one.text) for one in excerpts]
-        usual, spent = max([LONG * median(sizes), sizes[0]] if sizes else [0]), 0
-        order, waiting = list[int](), list[tuple[int, int]]()
-        for ranked in enumerate(sizes):
-            heappush(waiting, ranked[::-1])
-            while waiting and waiting[0][0] <= max(usual, spent):
-                size, rank = heappop(waiting)
-                order.append(rank)
-                spent += size
-        return order + sorted(rank for _, rank in waiting)
+        sizes = [self._count(one.body if self.value else one.text) for one in excerpts]
+        if self.value is None:
+            usual = max(LONG * median(sizes), sizes[0]) if sizes else 0
+            spent = list(accumulate(size if size <= usual else 0 for size in sizes))
+
+            def turn(rank: int) -> tuple[int, bool, int]:
+                long = sizes[rank] > usual
+                return max(rank, bisect_left(spent, sizes[rank]) if long else 0), long, rank
+
+            return sorted(range(len(sizes)), key=turn)
+        opening = [
+            self._count(f"1. {titled(one.passage).title}: {replace(one, end=one.start).text}")
+            for one in excerpts
+        ]
+        places = sorted(
+            range(len(sizes)), key=lambda n: (id(excerpts[n].passage), excerpts[n].start)
+        )
+        beside = [
+            (a, b)
+            for a, b in pairwise(places)
+            if (one := excerpts[a]).passage is (next_ := excerpts[b]).passage
+            and not one.passage.text[one.end : next_.start].strip()
+        ]
+        after, before = dict(beside), {b: a for a, b in beside}
+        worth = list(map(self.value, excerpts))
+        bought: dict[int, None] = {}
+
+        def due(rank: int) -> tuple[float, int]:
+            cost = sizes[rank] + (0 if before.get(rank) in bought else opening[rank])
+            cost -= opening[after[rank]] if after.get(rank) in bought else 0
+            return -worth[rank] / max(LEAST, cost) ** 0.5, rank
+
+        waiting = sorted(map(due, range(len(sizes))))
+        while waiting:
+            _, rank = heappop(waiting)
+            if rank not in bought:
+                bought[rank] = None
+                for near in (before.get(rank), after.get(rank)):
+                    if near is not None:
+                        heappush(waiting, due(near))
+        return list(bought)
 
     def _longest(self, ordered: Sequence[Excerpt]) -> int:
         """Return how many of the first excerpts fit.

@@ -103,10 +103,10 @@ class EmbeddedScorer:
     @cached_property
     def name(self) -> str:
         """The bundled scorer's name, which fitted thresholds are checked against."""
+        from fitrag_integrations.models.runtime.sources import scorer_name
+
         file = resources.files("fitrag_integrations") / "embedded" / "bilabel" / "model.json"
-        manifest = json.loads(file.read_text("utf-8"))
-        base = manifest["base"].rpartition("/")[2]
-        return f"bilabel {base} {manifest['head']['sha256'][:8]}"
+        return scorer_name(json.loads(file.read_text("utf-8")))
 
 
 class EmbeddedDetector:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar, cast
 
+from fitrag_integrations.core.show import Named
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.ports import model_name
 from fitrag_integrations.values.thresholds import ActionThresholds
@@ -65,6 +66,20 @@ class Built:
             made[name] = make()
         return cast(T, made[name])
 
+    def _given(self) -> Iterator[tuple[str, Any]]:
+        """Yield the fields that do not have their default."""
+        for name, spec in cast(Any, type(self)).model_fields.items():
+            value = vars(self).get(name, spec.default)  # absent while it is being made
+            if spec.default_factory is None and value != spec.default:
+                yield name, value
+
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        for name, value in self._given():
+            if isinstance(value, bool | int | float | str | None):
+                yield name, value
+            else:
+                yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
+
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if not name.startswith("_"):
@@ -88,6 +103,8 @@ def saved(option: str, value: object) -> object:
     """
     if isinstance(value, ActionThresholds):
         return value.to_dict()
+    if option == "shots":
+        return [one.to_dict() for one in cast(Any, value)]
     bundled = BUNDLED.get(option)
     if bundled is None or value is None or isinstance(value, bool | int | float | str):
         return value

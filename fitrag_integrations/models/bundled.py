@@ -15,10 +15,10 @@ stay in float32.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self, TypeAlias
@@ -29,6 +29,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.extras import torch_needed
 from fitrag_integrations.errors import ModelLoadError, refuse_if
 from fitrag_integrations.models.encoder.items import (
@@ -36,11 +37,25 @@ from fitrag_integrations.models.encoder.items import (
     CALIBRATED,
     Correction,
     Item,
+    Lines,
     placed_spans,
-    table_logit,
 )
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.pairs import (
+    Batch,
+    EncodedPair,
+    Pair,
+    PairTokenizer,
+    rows_of,
+)
 from fitrag_integrations.models.encoder.recipe import KNOWN
+from fitrag_integrations.models.encoder.sentences import (
+    Floats,
+    Nearness,
+    Read,
+    cosines,
+    judge_items,
+    later_ends,
+)
 from fitrag_integrations.models.kinds import (
     Answer,
     Judged,
@@ -61,7 +76,8 @@ from fitrag_integrations.models.runtime.folder import (
     read_arrays,
     read_checked,
     read_manifest,
-    table_line,
+    unscaled,
+    without_similarity,
 )
 from fitrag_integrations.models.runtime.saved import (
     Bundled,
@@ -70,9 +86,8 @@ from fitrag_integrations.models.runtime.saved import (
     embedded_folder,
     log_loaded,
 )
-from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256
+from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256, scorer_name
 from fitrag_integrations.models.runtime.worker import Steps, Worker, check_going
-from fitrag_integrations.models.sentences import Floats, Read, judge_items, later_ends
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -82,7 +97,6 @@ KEPT = 200_000  # tokens whose logits are kept for another head that asks next, 
 EMBEDDINGS = "embeddings.word_embeddings"
 DTYPES = ("int8", "float32")
 GRADE, TRUST = 2, 3  # columns of a pair's logits, behind `has_answer` and `llm_prefer`
-LEVELS = 63  # of a weight on each side of zero
 PRODUCTS = {
     "attention.self": ("query", "key", "value"),
     "attention.output": ("dense",),
@@ -137,35 +151,59 @@ class Graph:
         self._path = onnxruntime.RunOptions()
         self._path.only_execute_path_to_fetches = True
 
-    def run(self, outputs: Sequence[str], **given: NDArray[Any]) -> list[Floats]:
-        """Compute the requested outputs only. Inputs: (batch, tokens)."""
+    def run(self, outputs: Sequence[str], batch: Batch) -> list[Floats]:
+        """Compute the requested outputs only."""
+        mask = np.arange(batch.tokens.shape[2]) < batch.lengths[:, None]
+        given = {"ids": batch.tokens[0], "mask": mask}
+        given |= {"types": batch.tokens[1], "text": batch.placed}
         inputs = {name: array.astype(np.int64) for name, array in given.items()}
         found: list[Floats] = self._session.run(outputs, inputs, self._path)
         return found
+
+    def pooled(
+        self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]
+    ) -> Steps[list[Floats]]:
+        """Return the product of each chunk's weights, (rows, tokens), and its states."""
+        found: dict[int, Floats] = {}
+        for chosen in token_batches([*map(len, chunks)], budget=BUDGET):
+            check_going()
+            (states,) = self.run(("states",), Batch.of([chunks[i] for i in chosen]))
+            for i, own in zip(chosen, states, strict=True):
+                found[i] = weights[i] @ own[: len(chunks[i])]
+            if len(found) < len(chunks):
+                yield len(found), len(chunks)
+        return [found[i] for i in range(len(chunks))]
 
 
 class Engine:
     """Logits of pairs, computed on one worker for all models that use it."""
 
     def __init__(self, dtype: str) -> None:
-        trunk = embedded_folder("trunk")
-        fields = read_manifest(trunk, "encoder.json", kind="encoder", needs=("max_length", "tuned"))
         home = embedded_folder("bundled")
         manifest = read_manifest(home, "model.json", kind="bundled", needs=("embeddings",))
-        words, layers = (
-            read_arrays(home, manifest["embeddings"]),
-            read_arrays(trunk, fields["tuned"]),
-        )
-        layers = {k: array for k, array in layers.items() if not k.startswith("pooler.")}
+        self._dtype, self._words = dtype, read_arrays(home, manifest["embeddings"])
         if dtype == "float32":
-            scale = words.pop(f"{EMBEDDINGS}.scale")
-            words[f"{EMBEDDINGS}.weight"] = words[f"{EMBEDDINGS}.weight"] * scale
-        self._graph = Graph(dtype, words | (layers if dtype == "float32" else dict(whole(layers))))
+            self._words = unscaled(self._words)
+        self._graph, length = self.over("trunk")
         self.manifest, self.users = self._graph.manifest, WeakSet[object]()
-        self.tokenizer = PairTokenizer(self._graph.tokenizer, max_length=fields["max_length"])
+        self.tokenizer = PairTokenizer(self._graph.tokenizer, max_length=length)
         self.worker = Worker("bundled models")
         self._kept: dict[bytes, Read] = {}  # by a chunk's tokens, the oldest first
         self._tokens = 0
+
+    @cached_property
+    def nearness(self) -> Nearness:
+        """The cosines of the untouched base, which is loaded at the first call."""
+        graph, length = self.over("base")
+        return Nearness(self.tokenizer, length, graph.pooled)
+
+    def over(self, name: str) -> tuple[Graph, int]:
+        """Open the graph over the layers of an encoder that ships; return its length too."""
+        home = embedded_folder(name)
+        fields = read_manifest(home, "encoder.json", kind="encoder", needs=("max_length", "tuned"))
+        layers = read_arrays(home, fields["tuned"])
+        layers = unscaled(layers) if self._dtype == "float32" else dict(joined(layers))
+        return Graph(self._dtype, self._words | layers), fields["max_length"]
 
     def leave(self, user: object) -> None:
         """Stop the worker after the last user has left."""
@@ -194,11 +232,7 @@ class Engine:
 
     def read(self, batch: Batch) -> list[Read]:
         """Run the graph over a batch."""
-        mask = np.arange(batch.tokens.shape[2]) < batch.lengths[:, None]
-        ids, types = batch.tokens[:2]
-        given = {"ids": ids, "mask": mask, "types": types, "text": batch.placed}
-        labels, tokens = self._graph.run(("labels", "tokens"), **given)
-        rows = zip(labels, tokens, batch.lengths, strict=True)
+        rows = zip(*self._graph.run(("labels", "tokens"), batch), batch.lengths, strict=True)
         return [Read(own.copy(), marks[:size].copy()) for own, marks, size in rows]
 
     def forget(self) -> None:
@@ -207,6 +241,8 @@ class Engine:
         def clear(items: Sequence[None]) -> list[None]:
             self._kept.clear()
             self._tokens = 0
+            if "nearness" in vars(self):
+                self.nearness.forget()
             return list(items)
 
         self.worker.call(clear, [None])
@@ -228,7 +264,7 @@ def engine_of(dtype: str, user: object) -> Engine:
         return held
 
 
-def whole(layers: Arrays) -> Iterator[tuple[str, NDArray[Any]]]:
+def joined(layers: Arrays) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the weights and biases of all layers as the graph of whole numbers holds them."""
     for name, array in layers.items():
         if "LayerNorm" in name:
@@ -236,14 +272,9 @@ def whole(layers: Arrays) -> Iterator[tuple[str, NDArray[Any]]]:
     for layer in range(sum(name.endswith("intermediate.dense.bias") for name in layers)):
         for part, names in PRODUCTS.items():
             at = f"encoder.layer.{layer}.{part}"
-            weight, bias = (
-                np.concatenate([layers[f"{at}.{name}.{kind}"] for name in names])
-                for kind in ("weight", "bias")
-            )
-            scale = np.maximum(np.abs(weight).max(1), 1e-8) / LEVELS
-            yield f"{at}.weight", np.rint(weight / scale[:, None]).astype(np.int8).T
-            yield f"{at}.scale", scale
-            yield f"{at}.bias", bias
+            for kind in ("weight", "scale", "bias"):
+                array = np.concatenate([layers[f"{at}.{name}.{kind}"] for name in names])
+                yield f"{at}.{kind}", array.T if kind == "weight" else array.reshape(-1)
 
 
 class BundledModel(Bundled):
@@ -252,13 +283,18 @@ class BundledModel(Bundled):
     Args:
         dtype: "int8" (default), with eight-bit products, or "float32". `FITRAG_CPU_DTYPE=float32`
             makes that the default.
+        similarity: Whether the cosine of the untouched base counts, where the model has weights for
+            it.
 
     Raises:
-        InputError: For another `dtype`.
+        InputError: For another `dtype`, or a `similarity` that is no bool.
     """
 
-    def __init__(self, dtype: str | None = None) -> None:
+    def __init__(self, dtype: str | None = None, *, similarity: bool = True) -> None:
         super().__init__(read_manifest(embedded_folder(self.kind), "model.json", kind=self.kind))
+        self.similarity = check_is("similarity", similarity, bool)
+        if not similarity:
+            self.manifest = without_similarity(self.manifest)
         if dtype in (None, "auto"):
             dtype = "float32" if os.environ.get("FITRAG_CPU_DTYPE") == "float32" else "int8"
         refuse_if(dtype not in DTYPES, "dtype", dtype, " or ".join(DTYPES))
@@ -266,11 +302,11 @@ class BundledModel(Bundled):
         self._engine = engine_of(self.dtype, self)
 
     @classmethod
-    def embedded(cls, *, dtype: str | None = None, **options: Any) -> Self:
+    def embedded(cls, *, dtype: str | None = None, similarity: bool = True, **options: Any) -> Self:
         """Load the bundled model; other options raise `MissingExtraError`: they need PyTorch."""
         if options:
             raise torch_needed(ModuleNotFoundError(name="torch"), f"the option {min(options)!r}")
-        return cls(dtype)
+        return cls(dtype, similarity=similarity)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
@@ -278,7 +314,7 @@ class BundledModel(Bundled):
         raise torch_needed(ModuleNotFoundError(name="torch"), f"the {cls.kind} in {folder}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.dtype,)
+        return partial(type(self), self.dtype, similarity=self.similarity), ()
 
     def _release(self) -> None:
         self._engine.leave(self)
@@ -296,7 +332,7 @@ class BundledScorer(SentenceScorer, BundledModel):
     A sentence is scored by `has_answer` alone: its `llm_prefer` is None.
 
     Args:
-        dtype: As for every bundled model: "int8" (default) or "float32".
+        dtype, similarity: As for every bundled model.
 
     Example:
         >>> scorer = BundledScorer()
@@ -305,9 +341,9 @@ class BundledScorer(SentenceScorer, BundledModel):
 
     kind = "bilabel"
 
-    def __init__(self, dtype: str | None = None) -> None:
-        super().__init__(dtype)
-        self._tables = table_line(self.manifest)
+    def __init__(self, dtype: str | None = None, *, similarity: bool = True) -> None:
+        super().__init__(dtype, similarity=similarity)
+        self._lines = Lines.of(self.manifest)
         self._line = np.array(self._engine.manifest["sentence"], np.float32)
         self._correction = Correction()
 
@@ -330,33 +366,33 @@ class BundledScorer(SentenceScorer, BundledModel):
     @property
     def name(self) -> str:
         """The scorer's name, equal to that of its PyTorch version, for fitted thresholds."""
-        base = Path(str(self.manifest["base"])).name
-        return self._correction.name(f"bilabel {base} {self.manifest['head']['sha256'][:8]}")
+        return self._correction.name(scorer_name(self.manifest))
 
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         found = yield from self._chunks(pairs)
+        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
         return [
-            self._labels(pair, [read for _, read in chunks])
-            for pair, chunks in zip(pairs, found, strict=True)
+            self._labels(pair, [read for _, read in chunks], float(cosine))
+            for pair, chunks, (cosine,) in zip(pairs, found, near, strict=True)
         ]
 
-    def _labels(self, pair: Pair, chunks: Sequence[Read]) -> BiLabelScore:
+    def _labels(self, pair: Pair, chunks: Sequence[Read], cosine: float) -> BiLabelScore:
         has, prefer = np.max([read.labels[:2] for read in chunks], axis=0).tolist()
-        return self._correction.labels(table_logit(pair[1].text, has, self._tables), prefer)
+        return self._correction.labels(*self._lines.passage(pair[1].text, has, prefer, cosine))
 
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
         read = yield from self._engine.run(chunks)
-        return judge_items(
-            items, placed, chunks, read, wanted, self._line, self._labels, self._correction
-        )
+        near = yield from cosines(self._engine, self._lines, items)
+        how = self._line, self._labels, self._correction, self._lines
+        return judge_items(items, placed, chunks, read, wanted, *how, near)
 
 
 class BundledEvaluator(PairGrader, BundledModel):
     """Bundled evaluator of CRAG (section 4.2), which grades pairs in [-1, 1].
 
     Args:
-        dtype: As for every bundled model: "int8" (default) or "float32".
+        dtype, similarity: As for every bundled model.
 
     Example:
         >>> BundledEvaluator().evaluate([("Who wrote it?", Passage("1", "Ann wrote it."))])
@@ -364,22 +400,23 @@ class BundledEvaluator(PairGrader, BundledModel):
 
     kind = "evaluator"
 
-    def __init__(self, dtype: str | None = None) -> None:
-        super().__init__(dtype)
-        self.name = str(self.manifest["name"])
+    def __init__(self, dtype: str | None = None, *, similarity: bool = True) -> None:
+        super().__init__(dtype, similarity=similarity)
+        self._lines, self.name = Lines.of(self.manifest), str(self.manifest["name"])
         self.thresholds = ActionThresholds.from_dict(self.manifest["thresholds"])
 
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
         found = yield from self._chunks(pairs)
-        best = (max(float(read.labels[GRADE]) for _, read in chunks) for chunks in found)
-        return [math.tanh(logit / 2) for logit in best]
+        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
+        best = [max(float(read.labels[GRADE]) for _, read in chunks) for chunks in found]
+        return self._lines.grades(pairs, best, near)
 
 
 class BundledReader(PairReader, BundledModel):
     """Bundled reader (Karpukhin et al., 2020), which finds the answer in a passage.
 
     Args:
-        dtype: As for every bundled model: "int8" (default) or "float32".
+        dtype, similarity: As for every bundled model.
 
     Example:
         >>> BundledReader().read([("Who wrote it?", Passage("1", "Ann wrote it."))])[0].text
@@ -388,8 +425,8 @@ class BundledReader(PairReader, BundledModel):
 
     kind = "reader"
 
-    def __init__(self, dtype: str | None = None) -> None:
-        super().__init__(dtype)
+    def __init__(self, dtype: str | None = None, *, similarity: bool = True) -> None:
+        super().__init__(dtype, similarity=similarity)
         self.abstain_below: float | None = self.manifest["thresholds"]["abstain_below"]
 
     def _read(self, pairs: Sequence[Pair]) -> Steps[list[Answer]]:
@@ -435,18 +472,8 @@ class BundledDense:
     def _block(self, texts: Sequence[str]) -> Steps[list[Floats]]:
         valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # no surrogates
         rows = [each.ids for each in self._tokenizer.encode_batch(valid)]
-        found: dict[int, Floats] = {}
-        for chosen in token_batches([len(row) for row in rows], budget=BUDGET):
-            check_going()
-            lengths = np.array([len(rows[i]) for i in chosen])
-            mask = np.arange(lengths.max()) < lengths[:, None]
-            ids = np.zeros(mask.shape, np.int64)
-            ids[mask] = np.concatenate([rows[i] for i in chosen])
-            given = {"ids": ids, "mask": mask, "types": np.zeros_like(ids), "text": mask}
-            (states,) = self._graph.run(("states",), **given)
-            vectors = (states * mask[..., None]).sum(1) / lengths[:, None]
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-            found.update(zip(chosen, vectors.astype(np.float32), strict=True))
-            if len(found) < len(rows):
-                yield len(found), len(rows)
-        return [found[i] for i in range(len(rows))]
+        chunks = [EncodedPair(rows_of(ids, 0, 1)) for ids in rows]
+        means = [np.full((1, len(ids)), 1 / len(ids), np.float32) for ids in rows]
+        vectors = np.concatenate((yield from self._graph.pooled(chunks, means)))
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return list(vectors)

@@ -191,32 +191,32 @@ def admit(
     skipped, turned = 0, dict[str, str]()
     for i, item in enumerate(passages):
         other = stored.get(item.id) or new.get(item.id) if isinstance(item, Passage) else None
-        error = _fault(f"passages[{i}]", item, other)
-        if error is None and other is None:
+        try:
+            _check_new(f"passages[{i}]", item, other)
+        except InputError:
+            if on_bad == "raise":
+                raise
+            skipped += 1
+            continue
+        if other is None:
             metadata = plain(item.metadata)
             for name, value in item.metadata.items():
                 if repr(value) != repr(metadata[str(name)]):
                     turned[str(name)] = type(value).__name__
             new[item.id] = remade(item, metadata=metadata)
-        elif error is not None:
-            if on_bad == "raise":
-                raise error
-            skipped += 1
     return list(new.values()), skipped, turned
 
 
-def _fault(field: str, item: object, other: Passage | None) -> InputError | None:
+def _check_new(field: str, item: object, other: Passage | None) -> None:
+    """Raise `InputError` for a bad item; `other` is what is stored under its id."""
     if isinstance(item, InputError):
-        return item
+        raise item
     if not isinstance(item, Passage):
-        return InputError.of(field, given=item, allowed="a Passage")
+        raise InputError.of(field, given=item, allowed="a Passage")
     named = f"{field}.text (id {item.id!r})"
-    if not has_text(item.text):
-        return InputError.of(named, given=item.text, allowed="a string that is not blank")
-    if other is not None and other.text != item.text:
-        allowed = "the text that is stored under this id, or another id"
-        return InputError.of(named, given=item.text, allowed=allowed)
-    return None
+    refuse_if(not has_text(item.text), named, item.text, "a string that is not blank")
+    allowed = "the text that is stored under this id, or another id"
+    refuse_if(other is not None and other.text != item.text, named, item.text, allowed)
 
 
 def write(
@@ -236,13 +236,12 @@ def write(
     writing, `InputError` is raised and nothing is written, because the other's additions would be
     lost.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError.of("folder", given=str(folder), allowed="a folder, or a path not in use")
+    taken = folder.exists() and not folder.is_dir()
+    refuse_if(taken, "folder", str(folder), "a folder, or a path not in use")
     folder.mkdir(parents=True, exist_ok=True)
     with only_writer(folder):
-        if read_as and version(folder) not in ("", read_as):
-            allowed = "the index as it was read; load it anew, then add to it"
-            raise InputError.of("folder", given=f"{folder}, changed since", allowed=allowed)
+        changed = read_as and version(folder) not in ("", read_as)
+        refuse_if(changed, f"{folder} has changed since it was read: load it anew, then add to it")
         used = set[str]()
         with suppress(ModelLoadError):  # no index yet, or none that could be read
             used = {file["name"] for file in read_manifest(folder, MARKS)["files"].values()}

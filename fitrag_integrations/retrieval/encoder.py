@@ -371,12 +371,6 @@ def encode_as(encoder: TextEncoder, role: str, texts: Sequence[str]) -> Any:
     return getattr(encoder, f"encode_{role}", encoder.encode)(texts)
 
 
-def async_query(encoder: TextEncoder) -> Any:
-    """Return the coroutine function that encodes questions, or None."""
-    name = "aencode_query" if hasattr(encoder, "encode_query") else "aencode"
-    return getattr(encoder, name, None)
-
-
 def passage_text(passage: Passage) -> str:
     """Return a passage's text as it is encoded: title, blank, text, as in Contriever's index."""
     return f"{passage.title} {passage.text}" if passage.title else passage.text

@@ -20,14 +20,13 @@ from fitrag_integrations.core.checks import check_many, check_text, check_whole
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.retrieval._store import Store, admit, checked_kind, read, write
 from fitrag_integrations.retrieval.encoder import (
     Encoder,
     Origin,
     TextEncoder,
-    async_query,
     checked_texts,
 )
 from fitrag_integrations.retrieval.encoder import passage_text as written
@@ -62,7 +61,39 @@ BLOCK = 128
 """Passages encoded in one call: a search that comes meanwhile waits for one block at most."""
 
 
-class FaissIndex:
+class Searched:
+    """Base of what holds passages with the vectors of an encoder, and finds the nearest."""
+
+    _store: Store
+    _origin: Origin
+    _role = "document"  # in which the stored passages were encoded
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """The encoder in use."""
+        return self._origin.encoder
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def _found(self, field: str, queries: object, k: object) -> list[list[Passage]]:
+        texts, most = checked_texts(field, queries), check_whole("k", k, low=1)
+        if not texts or not len(self):
+            return [[] for _ in texts]
+        self._origin.prove(self._store.first, role=self._role)
+        return self._store.nearest(self._origin.encode("query", texts), most)
+
+    async def _afound(self, field: str, queries: object, k: object) -> list[list[Passage]]:
+        own = "aencode_query" if hasattr(self.encoder, "encode_query") else "aencode"
+        aencode = getattr(self.encoder, own, None)
+        texts, most = checked_texts(field, queries), check_whole("k", k, low=1)
+        if aencode is None or not texts or not self._origin.proven:
+            return await asyncio.to_thread(self._found, field, texts, most)
+        vectors = self._origin.checked(await aencode(texts), len(texts))
+        return await asyncio.to_thread(self._store.nearest, vectors, most)
+
+
+class FaissIndex(Searched):
     """Index that finds the passages with the largest inner product with a query.
 
     Threads may search while others add.
@@ -209,11 +240,7 @@ class FaissIndex:
             For each query the best passages, best first: copies with `retrieval_score`, the inner
             product, in their metadata.
         """
-        texts, k = checked(queries, k)
-        if not texts or not len(self):
-            return [[] for _ in texts]
-        self._origin.prove(self._store.first)
-        return self._store.nearest(self._origin.encode("query", texts), k)
+        return self._found("queries", queries, k)
 
     async def asearch(self, queries: Sequence[str], k: int = DEFAULTS.k) -> list[list[Passage]]:
         """Async version of `search`.
@@ -222,12 +249,7 @@ class FaissIndex:
             queries: Texts that are not blank.
             k: Passages per query; all if there are fewer.
         """
-        texts, k = checked(queries, k)
-        aencode = async_query(self.encoder)
-        if aencode is None or not texts or not self._origin.proven:
-            return await asyncio.to_thread(self.search, texts, k)
-        vectors = self._origin.checked(await aencode(texts), len(texts))
-        return await asyncio.to_thread(self._store.nearest, vectors, k)
+        return await self._afound("queries", queries, k)
 
     def as_retriever(self, k: int = DEFAULTS.k) -> IndexRetriever:
         """Return the index as a retriever; equal for equal k, so that its calls are joined."""
@@ -240,11 +262,6 @@ class FaissIndex:
         return self._store.width
 
     @property
-    def encoder(self) -> TextEncoder:
-        """The encoder in use."""
-        return self._origin.encoder
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Return a note on metadata that was not plain, if any; every search result has it."""
         turned = ", ".join(f"{name} ({kind})" for name, kind in self._store.turned.items())
@@ -255,14 +272,14 @@ class FaissIndex:
         """Return the stored passages, in the order added."""
         return tuple(self._store.passages)
 
-    def __len__(self) -> int:
-        return len(self._store)
-
     def __repr__(self) -> str:
         return f"FaissIndex({len(self)} passages, encoder={self.encoder.name!r})"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (self._store, self._origin, self.skipped)
+    def __getstate__(self) -> tuple[Store, Origin, int]:
+        return self._store, self._origin, self.skipped
+
+    def __setstate__(self, state: tuple[Store, Origin, int]) -> None:
+        self._hold(*state)
 
     def _hold(self, store: Store, origin: Origin, skipped: int = 0) -> None:
         self._store = store
@@ -271,17 +288,6 @@ class FaissIndex:
         self._retrievers: dict[int, IndexRetriever] = {}
         self._adding = threading.Lock()  # one writer at a time
         self._read = ("", "")
-
-
-def _restored(store: Store, origin: Origin, skipped: int) -> FaissIndex:
-    index = FaissIndex.__new__(FaissIndex)
-    index._hold(store, origin, skipped)
-    return index
-
-
-def checked(queries: object, k: object) -> tuple[tuple[str, ...], int]:
-    """Return the queries and k; raises `InputError` if one of them is invalid."""
-    return checked_texts("queries", queries), check_whole("k", k, low=1)
 
 
 def described(
@@ -293,9 +299,9 @@ def described(
     kept = check_many("texts", texts, str)
     metadata = [{} for _ in kept] if metadatas is None else [dict(each) for each in metadatas]
     named = [""] * len(kept) if ids is None else list(ids)
-    if not len(kept) == len(metadata) == len(named):
-        given = (len(kept), len(metadata), len(named))
-        raise InputError.of("texts, metadatas, ids", given=given, allowed="equal lengths")
+    sizes = len(kept), len(metadata), len(named)
+    wrong = f"`texts`, `metadatas` and `ids` must have equal lengths, got {sizes}"
+    refuse_if(len(set(sizes)) > 1, wrong)
     return list(zip(kept, metadata, named, strict=True))
 
 

@@ -6,26 +6,25 @@ encoder with `name`, `width` and `encode` can be used. A bank is saved as an ind
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from fitrag_integrations.core.checks import check_many, check_whole
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.retrieval._store import BANK, Store, read, write
 from fitrag_integrations.retrieval.encoder import (
     Encoder,
     Origin,
     TextEncoder,
     Vectors,
-    async_query,
     checked_texts,
     encode_as,
 )
+from fitrag_integrations.retrieval.index import Searched
 from fitrag_integrations.types import Passage
 
 
-class QuestionBank:
+class QuestionBank(Searched):
     """Bank of labeled questions that finds the nearest ones; satisfies the recognizer's `Bank`.
 
     Create a bank with `build` or `load`. Any thread may search.
@@ -37,13 +36,15 @@ class QuestionBank:
         origin: Encoder that computed the vectors.
     """
 
+    _role = "query"
+
     def __init__(
         self, questions: Sequence[str], known: Sequence[bool], vectors: Vectors, origin: Origin
     ) -> None:
         texts, labels = checked_texts("questions", questions), check_many("known", known, bool)
-        if not texts or len(texts) != len(labels):
-            given = (len(texts), len(labels))
-            raise InputError.of("questions, known", given=given, allowed="as many of both, 1 up")
+        sizes = f"got {len(texts)} and {len(labels)}"
+        wrong = f"`questions` and `known` must have equal lengths of at least 1, {sizes}"
+        refuse_if(not texts or len(texts) != len(labels), wrong)
         self._origin = origin
         self._store = Store.empty(origin.width, BANK)
         rows = [
@@ -110,11 +111,7 @@ class QuestionBank:
         Returns:
             For each question whether its neighbors were known, nearest first.
         """
-        texts, k = checked_texts("questions", questions), check_whole("k", k, low=1)
-        if not texts:
-            return []
-        self._origin.prove(self._store.first, role="query")
-        return self._nearest(self._origin.encode("query", texts), k)
+        return _known(self._found("questions", questions, k))
 
     async def aneighbours(self, questions: Sequence[str], k: int) -> list[list[bool]]:
         """Async version of `neighbours`.
@@ -123,17 +120,7 @@ class QuestionBank:
             questions: Texts that are not blank.
             k: Neighbors per question; all of the bank if it is smaller.
         """
-        aencode = async_query(self.encoder)
-        if aencode is None or not questions or not self._origin.proven:
-            return await asyncio.to_thread(self.neighbours, questions, k)
-        texts, k = checked_texts("questions", questions), check_whole("k", k, low=1)
-        vectors = self._origin.checked(await aencode(texts), len(texts))
-        return await asyncio.to_thread(self._nearest, vectors, k)
-
-    @property
-    def encoder(self) -> TextEncoder:
-        """The encoder in use."""
-        return self._origin.encoder
+        return _known(await self._afound("questions", questions, k))
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -143,18 +130,11 @@ class QuestionBank:
     @property
     def known(self) -> tuple[bool, ...]:
         """Return for each question whether it was answered correctly without retrieval."""
-        return tuple(row.metadata["known"] for row in self._store.passages)
-
-    def __len__(self) -> int:
-        return len(self._store)
+        return tuple(_known([self._store.passages])[0])
 
     def __repr__(self) -> str:
         return f"QuestionBank({len(self)} questions, encoder={self.encoder.name!r})"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the vectors, not the search structure and its lock."""
-        return type(self), (self.questions, self.known, self._store.first()[1], self._origin)
 
-    def _nearest(self, vectors: Vectors, k: int) -> list[list[bool]]:
-        found = self._store.nearest(vectors, k)
-        return [[row.metadata["known"] for row in rows] for rows in found]
+def _known(found: list[list[Passage]]) -> list[list[bool]]:
+    return [[row.metadata["known"] for row in rows] for rows in found]

@@ -40,9 +40,9 @@ FEW_LETTERS = 0.2
 STEM = 5
 """Letters by which words of a question and of a text are compared."""
 _COMMON_WORDS = """
-a an and are be by can do does for from has have how i if in into is it its long many may mean
-means much must of off on or that the there this to use used uses using was were what when where
-which who why will with you your
+a after an and are at be before by can do does for from has have how i if in into is it its long
+many may mean means much must of off on or since that the there this to until use used uses using
+was were what when where which who why will with you your
 """
 _COMMON = {word[:STEM] for word in re.findall(r"\w+", _COMMON_WORDS)}
 _WORD = re.compile(r"[^\W_]+")
@@ -51,6 +51,8 @@ _JOINED = re.compile(r"[a-z0-9](?:[\w./-]*[a-z0-9])?")
 _PARTED = re.compile(r"[^\w.]|_|(?<!\d)\.|\.(?!\d)")
 _SMALL = re.compile(r"\d{1,2}|(?:1[5-9]|20)\d\d")
 _NUMBER = re.compile(r"\d{3,}")
+_BETWEEN = re.compile(r"[\s:=|#.\"'-]{1,3}")  # a word and the number that belongs to it
+_FIELD = re.compile(r"(?:^|[|\t:=;]|,(?! ))[ \"'v]*(\d{1,4})[ \"']*(?=$|[|\t;,}\]])", re.MULTILINE)
 _RUN_IN = re.compile(r"[•◦▪■►]\s|\(?\d{1,3}[.)]\s")
 # What names or announces: hashes before or signs under a heading, a colon.
 _COLON = re.compile(r"[^\W_][^\w\s]{0,4}?[:：]{1,2}[*_ ]*\Z")
@@ -103,23 +105,6 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LINE_OF_LINKS = re.compile(r"https?:|\[|!\[|\.\. |<a\s|<img\s|^\s*:(?:target|alt)|\|\w|`", re.M)
 
 
-def leads_of(text: str, spans: Iterable[Span]) -> list[Lead | None]:
-    """Return the lead of each span, in order; empty where a span is shown by itself.
-
-    Args:
-        text: The text that the spans count in.
-        spans: Spans in the order of the text, such as its sentences.
-
-    Returns:
-        For each span, spans of the text before it: of a list item its lead-in line or heading and
-        the items it is nested in, of a table row the header row and what leads the table, of a
-        block of code its lead-in line or heading, and of a further sentence of an item the first.
-        Prose has none. None stands for a heading, a lead-in line or a table's header row over a
-        line of signs that is the lead of others: it is shown with these.
-    """
-    return [lead for lead, _ in _walked(text, tuple(spans))]
-
-
 def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]:
     """Return the spans with their leads, each heading joined to what stands under it.
 
@@ -130,7 +115,7 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
     """
     given = tuple(spans)
     units, above, opener = list[tuple[Span, Lead | None]](), list[Span](), Lead()
-    for span, (lead, role) in zip(given, _walked(text, given), strict=True):
+    for span, (lead, role) in zip(given, leads_of(text, given), strict=True):
         words = text[slice(*span)]
         if not has_text(words) or (_EMPTY.fullmatch(words) and len(given) > 1):
             continue
@@ -155,18 +140,20 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
 
 def under_heading(text: str) -> int:
     """Return where a text goes on after its headings; 0 where it has none, or nothing else."""
-    headed = False
-    for block in blocks_of(text):
-        if block.kind == HEADING:
-            headed = True
-        elif block.kind != BLANK:
-            return block.start if headed else 0
-    return 0
+    rest = (one.start for one in blocks_of(text) if one.kind not in (HEADING, BLANK))
+    return next(rest, 0)
 
 
 @lru_cache(maxsize=2048)
-def _walked(text: str, spans: tuple[Span, ...]) -> tuple[tuple[Lead | None, int], ...]:
-    """Return the lead of each span, and whether it is a HEADING, JOINED, TORN or else PROSE."""
+def leads_of(text: str, spans: tuple[Span, ...]) -> tuple[tuple[Lead | None, int], ...]:
+    """Return the lead of each span, and whether it is a HEADING, JOINED, TORN or else PROSE.
+
+    A lead is spans of the text before it: of a list item its lead-in line or heading and the items
+    it is nested in, of a table row the header row and what leads the table, of a block of code its
+    lead-in line or heading, and of a further sentence of an item the first. Prose has none. None
+    stands for a heading, a lead-in line or a table's header row over a line of signs that is the
+    lead of others: it is shown with these.
+    """
     if members := records_of(text, longest=0):
         starts = [one.start for one in members]
         own = (members[max(0, bisect(starts, start) - 1)].lead for start, _ in spans)
@@ -325,25 +312,27 @@ class _Leads:
         return (*lead, span) if span[1] - span[0] <= most else lead
 
 
-def identifiers(text: str, *, parts: bool = False) -> frozenset[str]:
+def identifiers(text: str, *, asked: bool = False) -> frozenset[str]:
     """Return the words with a digit that may name one thing, such as tx4241 or 3.12.1.
 
     However a word is spelled apart, it is the same: TX-4241, tx4241 and TX 4241; 12,500 and 12500.
-    Years and numbers below 100 name nothing by themselves.
+    Years and numbers below 100 name nothing in prose by themselves, but with the word before them
+    ("version 9"), or as all that a cell or a field has.
 
     Args:
         text: A question or a text.
-        parts: Whether the numbers inside longer words are returned too.
+        asked: Whether it is a question: then any number may name a cell, and numbers inside longer
+            words are not returned.
     """
-    found, before = set[str](), ("", 0)
     plain = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), text.casefold())
+    found, before, cells = set[str](), ("", 0), {*_FIELD.findall(plain)}
     for word in _JOINED.finditer(plain):
         key = _PARTED.sub("", word[0])
-        if any(map(str.isdigit, key)) and not _SMALL.fullmatch(key):
-            found.add(key)
-            found.update(_NUMBER.findall(key) if parts else ())
-            if key[0].isdigit() and before[0].isalpha() and word.start() == before[1] + 1:
-                found.add(before[0] + key)
+        if any(map(str.isdigit, key)) and (asked or key in cells or not _SMALL.fullmatch(key)):
+            found.update((key, *(() if asked else _NUMBER.findall(key))))
+        if key[0].isdigit() and before[0].isalpha() and before[0][:STEM] not in _COMMON:
+            between = plain[before[1] : word.start()]
+            found.update((before[0] + key,) if _BETWEEN.fullmatch(between) else ())
         before = key, word.end()
     return frozenset(found)
 
@@ -353,8 +342,8 @@ def named_exactly(question: str, texts: Sequence[str]) -> list[float]:
 
     It is 1 if no other text has the identifier, lower the more texts do, and 0 if all or none do.
     """
-    asked, total = identifiers(question), max(2, len(texts))
-    held = [asked & identifiers(text, parts=True) if asked else asked for text in texts]
+    asked, total = identifiers(question, asked=True), max(2, len(texts))
+    held = [asked & identifiers(text) if asked else asked for text in texts]
     counts = Counter(word for words in held for word in words)
     rare = {word: log(total / count) / log(total) for word, count in counts.items()}
     return [max((rare[word] for word in words), default=0.0) for words in held]
@@ -367,10 +356,11 @@ def named_by(question: str, texts: Sequence[str]) -> list[int]:
     a capital, and English words without a meaning of their own never do.
     """
     asked = {word[:STEM].casefold() for word in _WORD.findall(question)} - _COMMON
-    found = []
-    for text in texts:
-        keys = (word for word in _WORD.findall(text) if len(word) >= STEM - 1 or not word.islower())
-        found.append({word[:STEM].casefold() for word in keys} & asked)
+    found = [
+        {w[:STEM].casefold() for w in _WORD.findall(text) if len(w) >= STEM - 1 or not w.islower()}
+        & asked
+        for text in texts
+    ]
     counts = Counter(word for words in found for word in words)
     most = max(1, len(texts) // 2)
     return [at for at, words in enumerate(found) if any(counts[word] <= most for word in words)]

@@ -22,7 +22,8 @@ LEADS, LONG_LEAD = 4, 160  # spans of a lead, and the characters of one
 
 Span: TypeAlias = tuple[int, int]
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|"')
-_INSIDE = re.compile(r'[{,\[](?=\s*")')  # where a text that was torn inside a value goes on
+# Where a text that was torn inside a value goes on, and the quote that closes the value.
+_INSIDE, _CLOSED = re.compile(r'[{,\[](?=\s*")'), re.compile(r'\s*"(?=\s*[,}\]])')
 _PLAIN = re.compile(r"-?\d[\d.eE+-]*|true|false|null")
 _YAML = re.compile(
     r"(?P<indent>[ ]*)(?P<items>(?:-[ ]+|-(?=\n|\Z))*)"
@@ -121,11 +122,12 @@ def _json(text: str) -> _Node | None:
     path, start, key, names, other = [_Node(0, 0, len(text))], -1, 0, 0, 0
     tree, whole = path[0], text.lstrip()[:1] in ("{", "[", '"', "}", "]", ",")
     torn = None if whole else _INSIDE.search(text, 0, 2 * MAX_RECORD)
+    closed = _CLOSED.match(text)
     if torn:
         tree.below.append(_Node(0, 0, torn.start()))
     elif not whole:
         return None
-    for token in _TOKEN.finditer(text, torn.start() if torn else 0):
+    for token in _TOKEN.finditer(text, torn.start() if torn else closed.end() if closed else 0):
         sign, below = token[0], path[-1].below
         if sign == ":" and below and not below[-1].below:
             names += 1

@@ -196,13 +196,9 @@ def _between_signs(text: str, start: int, cut: int) -> int:
     """Move a cut back so that no emoji or accented letter is torn, unless it is one huge sign."""
     import regex
 
-    last = cut
-    for sign in regex.finditer(
-        r"\X", text[start : cut + 1]
-    ):  # a slice, as flags pair from its start
-        if 0 < sign.start() <= cut - start:
-            last = start + sign.start()
-    return last
+    signs = regex.finditer(r"\X", text[start : cut + 1])  # a slice: flags pair from its start
+    ends = (sign.start() for sign in signs if 0 < sign.start() <= cut - start)
+    return start + max(ends, default=cut - start)
 
 
 __all__ = ["MAX_CHARACTERS", "MAX_WORDS", "SentenceSplitter", "split_sentences"]

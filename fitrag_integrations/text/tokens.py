@@ -70,15 +70,15 @@ def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
     if isinstance(given, type) or not (callable(given) or hasattr(given, "encode")):
         raise InputError.of("count_tokens", given=given, allowed=_ALLOWED)
     if hasattr(given, "encode_ordinary"):
-        return EncodingCounter(given)
+        return ModelCounter(given)
     fast = getattr(given, "backend_tokenizer", given)
     if hasattr(fast, "encode") and hasattr(fast, "no_truncation"):
         copied = type(fast).from_str(fast.to_str())  # which neither cuts nor fills up a text
         copied.no_truncation()
         copied.no_padding()
-        return FastCounter(copied)
+        return ModelCounter(copied)
     if hasattr(given, "num_special_tokens_to_add"):
-        return SlowCounter(copy.deepcopy(given))
+        return ModelCounter(copy.deepcopy(given))
     refuse_if(not callable(given), "count_tokens", given, _ALLOWED)
     return cast(TokenCounter, given)
 
@@ -102,7 +102,7 @@ def tiktoken_counter(encoding: str = "cl100k_base") -> TokenCounter:
     check_text("encoding", encoding, blank=False)
     tiktoken = require_extra("tiktoken", extra="tiktoken", feature="tiktoken_counter")
     try:
-        return EncodingCounter(tiktoken.get_encoding(encoding))
+        return ModelCounter(tiktoken.get_encoding(encoding))
     except ValueError as error:
         allowed = ", ".join(tiktoken.list_encoding_names())
         raise InputError.of("encoding", given=encoding, allowed=allowed) from error
@@ -125,41 +125,24 @@ def _named(name: str) -> TokenCounter:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodingCounter:
-    """Counter over a tiktoken encoding; special tokens in the text count as plain text."""
+class ModelCounter:
+    """Counter over a tiktoken encoding or a Hugging Face tokenizer that is not shared.
 
-    encoding: Any
+    Special tokens in the text count as plain text. A tokenizer reads one text at a time if it is
+    written in Python, and half characters, which it refuses, as the replacement character.
+    """
 
-    def __call__(self, text: str) -> int:
-        return len(self.encoding.encode_ordinary(check_text("text", text)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FastCounter:
-    """Counter over a fast Hugging Face tokenizer that is not shared."""
-
-    tokenizer: Any
+    model: Any
 
     def __call__(self, text: str) -> int:
-        whole = _whole_characters(check_text("text", text))
-        return len(self.tokenizer.encode(whole, add_special_tokens=False).ids)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SlowCounter:
-    """Counter over a Hugging Face tokenizer written in Python, one text at a time."""
-
-    tokenizer: Any
-
-    def __call__(self, text: str) -> int:
-        whole = _whole_characters(check_text("text", text))
+        check_text("text", text)
+        if hasattr(self.model, "encode_ordinary"):
+            return len(self.model.encode_ordinary(text))
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if hasattr(self.model, "no_padding"):
+            return len(self.model.encode(whole, add_special_tokens=False).ids)
         with _ONE_AT_A_TIME:
-            return len(self.tokenizer.encode(whole, add_special_tokens=False, verbose=False))
+            return len(self.model.encode(whole, add_special_tokens=False, verbose=False))
 
 
 _ONE_AT_A_TIME = threading.Lock()
-
-
-def _whole_characters(text: str) -> str:
-    """Write half characters, which these tokenizers refuse, as the replacement character."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.evaluation.outcomes import calibration_error
+from fitrag_integrations.evaluation.ranking import auc
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
@@ -49,7 +49,6 @@ def figures_of(
         gold: Whether each is right; without both kinds, there is no AUC.
         right_is: Name of the fraction that is right.
     """
-    metrics = require_extra("sklearn.metrics", extra="train", feature="the AUC of a fitted gate")
     right = sum((score > 0.5) == known for score, known in zip(scores, gold, strict=True))
     labels = [int(known) for known in gold]
     figures = {
@@ -58,6 +57,7 @@ def figures_of(
         f"{name} accuracy": right / len(gold),
         f"{name} ECE": calibration_error(scores, labels),
     }
-    if 0 < sum(labels) < len(labels):
-        figures[f"{name} AUC"] = float(metrics.roc_auc_score(labels, scores))
+    area = auc(scores, labels)
+    if area is not None:
+        figures[f"{name} AUC"] = area
     return {key: round(value, 4) for key, value in figures.items()}

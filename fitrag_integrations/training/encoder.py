@@ -1,4 +1,4 @@
-"""The encoder that a pair model starts from, and the choice of weights to train."""
+"""The encoder that a pair model starts from, what of it trains, and how it is saved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.progress import chunks
-from fitrag_integrations.models.encoder.encoders import MAX_LENGTH, load_base, load_encoder
+from fitrag_integrations.models.encoder.encoders import (
+    MAX_LENGTH,
+    fold_adapter,
+    load_base,
+    load_encoder,
+    save_encoder,
+    tuned_names,
+)
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.evidence.lexical import inverse_document_frequency
@@ -77,13 +84,17 @@ def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:
     return inverse_document_frequency(sets, tokenizer.vocabulary)
 
 
-def with_lora(encoder: Any, *, rank: int = 16, alpha: int | None = None) -> Any:
+def with_lora(
+    encoder: Any, *, rank: int = 16, alpha: int | None = None, upper: bool = False
+) -> Any:
     """Add a LoRA adapter; the defaults are the paper's: rank 16, alpha 32 (FIT-RAG 5.1).
 
     Args:
         encoder: Encoder of transformers.
         rank: Rank of the adapter.
         alpha: Scale of the adapter; twice the rank by default.
+        upper: Whether to adapt the linear layers of the upper two thirds alone, without dropout.
+            The lowest layers are the least specific to the task.
 
     Returns:
         PEFT model, with dropout 0.05. T5 is adapted in queries and values, other encoders in every
@@ -93,12 +104,20 @@ def with_lora(encoder: Any, *, rank: int = 16, alpha: int | None = None) -> Any:
 
     t5 = encoder.config.model_type in T5_LIKE
     has_pooler = trait(encoder, "pooler", nn.Module) is not None
+    targets: Any = ["q", "v"] if t5 else "all-linear"
+    if upper:
+        lowest = encoder.config.num_hidden_layers // 3
+        targets = [
+            name
+            for name, part in encoder.named_modules()
+            if isinstance(part, nn.Linear) and (at := _LAYER.search(name)) and int(at[1]) >= lowest
+        ]
     config = LoraConfig(
         r=rank,
         lora_alpha=2 * rank if alpha is None else alpha,
-        lora_dropout=0.05,
-        target_modules=["q", "v"] if t5 else "all-linear",
-        exclude_modules=r"pooler\..*" if has_pooler else None,
+        lora_dropout=0.0 if upper else 0.05,
+        target_modules=targets,
+        exclude_modules=r"pooler\..*" if has_pooler and not upper else None,
     )
     return get_peft_model(encoder, config)
 
@@ -112,44 +131,47 @@ def recompute(model: Any) -> None:
         model.gradient_checkpointing_enable(how)
 
 
-def tune_layers(trunk: Trunk) -> None:
-    """Train all weights except the embeddings, without dropout, which would cost a fifth of the
-    time.
-    """
-    trunk.requires_grad_(True)
-    embeddings: nn.Module = trunk.encoder.get_input_embeddings()  # type: ignore[operator]
-    frozen = trait(trunk.encoder, "embeddings", nn.Module) or embeddings
-    for parameter in frozen.parameters():
-        parameter.requires_grad_(False)
-    for module in trunk.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-
-
-def adapt(trunk: Trunk, rank: int) -> None:
-    """Add adapters to the linear layers of the upper two thirds, and turn dropout off.
-
-    The lowest layers are the least specific to the task and are not trained; dropout would cost a
-    fifth of the time.
+def tune(trunk: Trunk, how: str, rank: int = 16) -> set[str]:
+    """Choose what trains of an encoder.
 
     Args:
         trunk: Encoder, changed in place.
-        rank: Rank of the adapters; 0 for none.
-    """
-    trunk.requires_grad_(False)
-    for part in trunk.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
-    if not rank:
-        return
-    from peft import LoraConfig, get_peft_model
+        how: "full" for all weights but the embeddings; "lora" for an adapter in every layer;
+            "upper" for one in the upper two thirds, with dropout off as for "full", since it would
+            cost a fifth of the time; "head" for none.
+        rank: Rank of the adapter; 0 for none.
 
-    encoder: Any = trunk.encoder
-    lowest = encoder.config.num_hidden_layers // 3
-    upper = [
-        name
-        for name, part in encoder.named_modules()
-        if isinstance(part, nn.Linear) and (at := _LAYER.search(name)) and int(at[1]) >= lowest
-    ]
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=upper)
-    trunk.encoder = get_peft_model(encoder, config)
+    Returns:
+        Names of the weights that were tuned before, which `save_tuned` saves as well.
+    """
+    before = tuned_names(trunk.encoder)
+    trunk.requires_grad_(how == "full")
+    for part in trunk.modules():
+        if isinstance(part, nn.Dropout) and how != "lora":
+            part.p = 0.0
+    if how == "full":
+        embeddings: nn.Module = trunk.encoder.get_input_embeddings()  # type: ignore[operator]
+        frozen = trait(trunk.encoder, "embeddings", nn.Module) or embeddings
+        frozen.requires_grad_(False)
+    elif rank and how != "head":
+        trunk.encoder = with_lora(trunk.encoder, rank=rank, upper=how == "upper")
+    return before
+
+
+def save_tuned(
+    trunk: Trunk, folder: Path, before: set[str], *, base: str, max_length: int = MAX_LENGTH
+) -> None:
+    """Save an encoder after training.
+
+    Args:
+        trunk: Encoder; an adapter over weights that were tuned before is merged.
+        folder: Folder to write.
+        before: What `tune` returned.
+        base: Name of the base.
+        max_length: Maximum input length in tokens.
+    """
+    if before and hasattr(trunk.encoder, "peft_config"):
+        trunk.encoder = fold_adapter(trunk.encoder, before)
+    for name, parameter in trunk.encoder.named_parameters():
+        parameter.requires_grad_(parameter.requires_grad or name in before)
+    save_encoder(trunk, folder, base=base, max_length=max_length)

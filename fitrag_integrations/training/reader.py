@@ -26,7 +26,7 @@ from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTok
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.folder import write_manifest, write_tensors
 from fitrag_integrations.models.runtime.sources import MINILM
-from fitrag_integrations.training.encoder import trunk_passes, tune_layers
+from fitrag_integrations.training.encoder import trunk_passes, tune
 from fitrag_integrations.training.losses import span_loss
 from fitrag_integrations.training.losses.spans import span_between
 from fitrag_integrations.training.options import Bfloat16, EncoderBase, Rate, Seed, Steps
@@ -186,7 +186,7 @@ def fit_reader(
     refuse_if(not rows, "rows", rows, "at least one reading row")
     torch.manual_seed(plan.seed)
     trunk, tokenizer = load_base(plan.base, attention="eager")  # the fastest backward on a CPU
-    tune_layers(trunk)
+    tune(trunk, "full")
     head = ReaderHead(trunk.width)
     module = ReaderModule(trunk, head, PairTokenizer(tokenizer, max_length=MAX_LENGTH))
     module.to(training_device(running.device))

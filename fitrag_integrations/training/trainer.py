@@ -32,7 +32,7 @@ from fitrag_integrations.core.files import only_writer, storing, write_whole
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import Stopping, Terminated, chunks
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, TrainingError, refuse_if
+from fitrag_integrations.errors import TrainingError, refuse_if
 from fitrag_integrations.models.runtime.engine import Options, multiplies_bfloat16
 from fitrag_integrations.models.runtime.placing import attending
 from fitrag_integrations.training.options import Device
@@ -418,8 +418,7 @@ def begin(folder: Path, plan: Any, *parts: Iterable[Row]) -> None:
     if path.exists() and any(folder.glob("checkpoint-*")):
         before = json.loads(path.read_text())
         for name, given in fields.items():
-            if before.get(name) != given:
-                allowed = f"{before.get(name)!r}, with which the run in this folder was begun"
-                raise InputError.of(name, given=given, allowed=allowed)
+            allowed = f"{before.get(name)!r}, with which the run in this folder was begun"
+            refuse_if(before.get(name) != given, name, given, allowed)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(fields, indent=1, sort_keys=True) + "\n")

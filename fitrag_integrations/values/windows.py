@@ -38,7 +38,7 @@ def windows(
 
     Windows are in the order of the text, with score 0. The last window always reaches the last
     sentence. A passage of fewer sentences has one window, a blank passage none. The lead of a
-    window of a list, a table or code is what ``leads_of`` finds before it, except the passage's own
+    window of a list, a table or code is what ``units_of`` finds before it, except the passage's own
     title. Text that only leads other text neither is a window nor ends one. A heading counts as
     part of the sentence under it.
     """

@@ -18,12 +18,15 @@ from http.client import HTTPException, HTTPResponse
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import check_text, check_whole
+from fitrag_integrations.core.checks import (
+    check_text,
+    check_whole,
+)
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter
 from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import InputError, SearchError
+from fitrag_integrations.errors import SearchError, refuse_if
 from fitrag_integrations.values.passage import first_text
 from fitrag_integrations.web.search import SearchHit, SearchService, spread
 
@@ -74,8 +77,8 @@ class GoogleSearch(SearchService):
 
     def __post_init__(self) -> None:
         secret = Secret(self.api_key, "GOOGLE_API_KEY")
-        if not secret.found:
-            raise InputError("api_key: none given, allowed a key, here or in GOOGLE_API_KEY")
+        none = "api_key: none given, allowed a key, here or in GOOGLE_API_KEY"
+        refuse_if(not secret.found, none)
         object.__setattr__(self, "api_key", secret)
         engine = self.engine_id or os.environ.get("GOOGLE_CSE_ID", "")
         object.__setattr__(self, "engine_id", check_text("engine_id", engine, blank=False))
@@ -95,8 +98,9 @@ class GoogleSearch(SearchService):
     def _answer(self, query: str) -> list[SearchHit]:
         from tenacity import Retrying
 
+        options = self._retrying(extra="google")
         try:
-            return Retrying(**self.retries())(self._found, query)
+            return Retrying(**options)(self._found, query)
         except SearchError as error:  # a new one, without the client's own errors as its cause
             refused = SearchError(self.api_key.redact(str(error))[:600], kind=error.kind)
         raise refused
@@ -155,7 +159,7 @@ def _client(seconds: float) -> Any:
             class Bounded(kind):  # type: ignore[misc,valid-type]
                 def getresponse(self) -> Any:
                     reply = super().getresponse()
-                    reply.read = partial(_read, reply, time.monotonic() + seconds)
+                    reply.read = partial(_bounded, reply, time.monotonic() + seconds)
                     return reply
 
             return super().request(uri, *given, **{**named, "connection_type": Bounded})
@@ -165,7 +169,7 @@ def _client(seconds: float) -> Any:
     return client
 
 
-def _read(reply: HTTPResponse, until: float) -> bytes:
+def _bounded(reply: HTTPResponse, until: float) -> bytes:
     """Read a response here, since httplib2 bounds neither its size nor its time."""
     with contextlib.closing(reply):
         meter = Meter(reply.headers.get("content-encoding", ""), Limits())

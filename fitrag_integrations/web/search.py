@@ -15,10 +15,8 @@ from datetime import UTC, datetime
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Literal,
     Protocol,
     Self,
@@ -40,16 +38,13 @@ from fitrag_integrations.core.checks import (
     check_text,
     trait,
 )
+from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
 from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.passage import made_id
-from fitrag_integrations.values.search_results import pages_of
-
-if TYPE_CHECKING:
-    pass
+from fitrag_integrations.values.passage import made_id, pages_of
 
 _SET_HERE = ("snippet", "page_error", "final_url", "left_out")  # never taken from the service
 
@@ -140,20 +135,16 @@ def web_passage(hit: SearchHit, about: Mapping[str, object], page: Any = None) -
 
 def _unwrapped(found: Any) -> Any:
     """Return the content of a LlamaIndex tool output, a tool message or a reply object."""
+    content = getattr(found, "content", found)
     if trait(found, "is_error", bool) or trait(found, "status", str) == "error":
-        raise SearchError(f"the search tool failed: {_content(found)}", kind="transient")
+        raise SearchError(f"the search tool failed: {content}", kind="transient")
     if hasattr(found, "raw_output"):
-        raw = found.raw_output
-        return _unwrapped(_content(found) if raw is None else raw)
+        return _unwrapped(content if found.raw_output is None else found.raw_output)
     if hasattr(found, "tool_call_id"):
-        return _content(found)
+        return content
     if (results := trait(found, "results", list)) is not None:
         return results
     return [found] if _is_result(found) else found
-
-
-def _content(found: object) -> object:
-    return getattr(found, "content", found)
 
 
 def _is_result(item: object) -> bool:
@@ -448,7 +439,6 @@ class SearchService(Checked):
     tries: Count = 3
     wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
     at_once: Count = 8
-    name: ClassVar[str]
 
     def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query; also works inside a running event loop."""
@@ -458,13 +448,12 @@ class SearchService(Checked):
         """Search for each query concurrently."""
         raise NotImplementedError
 
-    def retries(self) -> dict[str, Any]:
-        """Return tenacity's options: only temporary failures are tried again, up to ``tries``.
+    def _retrying(self, *, extra: str) -> dict[str, Any]:
+        """Return tenacity's options; only temporary failures are retried.
 
         The wait between two attempts is random, below ``wait`` seconds, then twice that, and so on.
         """
-        import tenacity
-
+        tenacity = require_extra("tenacity", extra=extra, feature=type(self).__name__)
         return {
             "stop": tenacity.stop_after_attempt(self.tries),
             "wait": tenacity.wait_random_exponential(multiplier=self.wait, max=30),

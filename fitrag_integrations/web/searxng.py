@@ -12,9 +12,19 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fitrag_integrations.core.checks import Text, Texts, check_text
+from fitrag_integrations.core.checks import (
+    Text,
+    Texts,
+    check_text,
+)
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
+from fitrag_integrations.core.http import (
+    Limits,
+    Meter,
+    parse_reply,
+    read_body,
+    retry_after,
+)
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.passage import first_text
 from fitrag_integrations.web.search import SearchHit, SearchService, spread
@@ -83,21 +93,19 @@ class SearxngSearch(SearchService):
             ``SearchError``: "auth" (refused, or no JSON), "quota" (its limiter, or its engines'
             limits if no other engine found anything) or "transient".
         """
-        httpx, tenacity = (
-            require_extra(module, extra="web", feature="SearxngSearch")
-            for module in ("httpx", "tenacity")
-        )
-        retrying = tenacity.AsyncRetrying(**self.retries())
+        httpx = require_extra("httpx", extra="web", feature="SearxngSearch")
+        options = self._retrying(extra="web")
+        from tenacity import AsyncRetrying
+
         # a client belongs to one event loop, so each call creates its own
         async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
 
             async def answer(query: str) -> list[SearchHit]:
-                found: list[SearchHit] = await retrying.copy()(self._found, client, query)
-                return found
+                return await AsyncRetrying(**options)(self._ask, client, query)
 
             return await spread(answer, queries, self.at_once)
 
-    async def _found(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
+    async def _ask(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
         import httpx
 
         chosen = {
@@ -119,9 +127,9 @@ class SearxngSearch(SearchService):
                 meter = Meter(reply.headers.get("content-encoding", ""), Limits())
                 body = await read_body(reply.aiter_raw(), meter)
         except (TimeoutError, httpx.RequestError) as error:
-            why = str(error) or "no whole answer in time"
-            told = f"{self.base_url} did not answer: {type(error).__name__}: {why}"
-            raise SearchError(told, kind="transient") from error
+            raise SearchError(
+                f"{self.base_url} did not answer: {type(error).__name__}: {error}", kind="transient"
+            ) from error
         except SearchError as error:
             raise SearchError(
                 f"the answer of {self.base_url} was not read: {error}", kind=error.kind

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fitrag_integrations.models.bundled import LEVELS
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evidence.lexical import AVERAGE_LENGTH, K1, WINDOW, B
@@ -31,6 +30,7 @@ ANSWER_TOKENS = 24
 FURTHEST, SPAN_SCALE = 20.0, 0.2
 CLUES = 9
 SEPARATOR = 102
+LEVELS = 63  # of a layer's weight on each side of zero, where it ships as whole numbers
 PACKAGE = Path(__file__).resolve().parents[2] / "fitrag_integrations" / "embedded"
 SHIPPED = Path("shipped")
 HALVES = multiplies_bfloat16(torch.device("cpu"))

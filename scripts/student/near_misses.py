@@ -2,9 +2,9 @@
 
     python scripts/student/near_misses.py RUN... [--lists benchmarks/near_misses.jsonl]
 
-A run is what train.py or fit.py wrote, or "shipped". Prints by kind how many lists have the passage
-with the answer first, by each label and by the first two together, and the mean probability of
-has_answer of what answers and of what does not.
+A run is a folder of weights, as fit.py writes it, or "shipped". Prints by kind how many lists have
+the passage with the answer first, by each label and by the first two together, and the mean
+probability of has_answer of what answers and of what does not.
 """
 
 from __future__ import annotations

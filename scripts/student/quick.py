@@ -24,7 +24,7 @@ TOGETHER = 16
 
 
 class Quick(Student):
-    """Judge as the graph does; FOLDER is what train.py wrote, or "shipped"."""
+    """Judge as the graph does; FOLDER holds weights as fit.py writes them, or is "shipped"."""
 
     def __init__(self, folder: Path) -> None:
         torch.set_num_threads(1)

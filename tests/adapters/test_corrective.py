@@ -16,8 +16,6 @@ from llama_index.core.tools import FunctionTool
 
 from fitrag_integrations import langchain, llama_index
 from fitrag_integrations.errors import SearchError, ThresholdMismatchError
-from fitrag_integrations.methods import Crag
-from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.types import Passage
 from fitrag_integrations.web import WebSearch
 
@@ -36,11 +34,6 @@ def corrective(framework, **fields):
     return framework.ours.CorrectiveRetriever(**{**made, **fields})
 
 
-def general(framework, **settings):
-    method = Crag(OverlapEvaluator(), **settings)
-    return framework.ours.MethodRetriever(base=framework.base(), method=method, search=PageSearch())
-
-
 def web(framework, search=None, **fields):
     return framework.ours.WebSearchRetriever(search=search or PageSearch(), **fields)
 
@@ -51,35 +44,6 @@ def refiner(framework, **fields):
 
 def text_of(source):
     return next(passage.text for passage in PASSAGES if passage.id == source)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"top_n": 1, "sentences": 1},
-        {"max_tokens": 40},
-        {"strip_threshold": 0.9},
-        {"thresholds": ActionThresholds(0.99, -0.99)},
-        {"without": ["ambiguous"]},
-        {"without": ("refine", "rewrite", "select")},
-    ],
-    ids=str,
-)
-async def test_both_frameworks_keep_and_note_the_same(settings):
-    asked, found, batches = (*QUESTIONS, *THREE[1:]), [], []
-    for each in BOTH:
-        found.append([])
-        for question in asked:
-            pieces, context = await each.in_every_way(corrective(each, **settings), question)
-            assert each.pieces(each.ask(general(each, **settings), question)) == pieces
-            found[-1].append((told(pieces), context.action, context.notes, context.details))
-        evaluator = OverlapEvaluator()
-        many = each.many(corrective(each, evaluator=evaluator, **settings), asked)
-        assert [told(each.pieces(one)) for one in many] == [pieces for pieces, *_ in found[-1]]
-        batches.append(evaluator.batches)
-    assert found[0] == found[1]
-    assert batches[0] == batches[1]
 
 
 async def test_what_is_correct_is_refined_without_the_web(framework):
@@ -233,13 +197,6 @@ def test_thresholds_of_another_evaluator_are_refused(framework):
     assert framework.ask(corrective(framework, thresholds="popqa", allow_other_model=True), CORRECT)
 
 
-async def test_the_ablations_are_options(framework):
-    made = corrective(framework, without=["correct"])
-    assert (await framework.in_every_way(made, CORRECT))[1].action == "ambiguous"
-    pieces, _ = await framework.in_every_way(corrective(framework, without=["refine"]), CORRECT)
-    assert pieces[0].text == PASSAGES[0].text
-
-
 async def test_what_a_base_gives_stays_as_it_is(framework):
     given = framework.given()
     before = copy.deepcopy(given)
@@ -302,16 +259,6 @@ async def test_a_web_page_is_cut_at_its_paragraphs(framework):
 
 
 # --- WebSearchRetriever
-
-
-@pytest.mark.parametrize("rewrite", [False, True])
-@pytest.mark.parametrize("question", [*QUESTIONS, *THREE[1:]])
-async def test_web_searches_of_both_give_equal_pages(rewrite, question):
-    found = []
-    for each in BOTH:
-        pieces, context = await each.in_every_way(web(each, rewrite=rewrite), question)
-        found.append(([piece.told()[2:] for piece in pieces], context.queries, context.details))
-    assert found[0] == found[1]
 
 
 async def test_web_pages_say_where_they_are_from(framework):

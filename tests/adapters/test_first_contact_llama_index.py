@@ -83,15 +83,6 @@ def test_what_is_set_afterwards_counts():
     assert sum(len(node.text.split()) for node in kept) < 25
 
 
-async def test_a_language_model_drafts_for_a_gate():
-    gate = FixedGate(0.1)
-    gate.draft_tokens = 8
-    selector = li.KnowledgeSelector(gate, drafter=MockLLM())
-    choices = ["from memory", "from the pages"]
-    assert "p_known" in selector.select(choices, QUESTION).selections[0].reason
-    assert "p_known" in (await selector.aselect(choices, QUESTION)).selections[0].reason
-
-
 # --- 13: images
 
 

@@ -59,6 +59,20 @@ def test_fields_are_configurable_at_call_time():
     assert len(retriever.with_config(configurable={"n": 2}).invoke(QUESTION)) == 2
 
 
+def test_the_method_is_built_once_and_anew_when_a_field_is_set():
+    retriever = fitrag(top_n=3)
+    method, offer = retriever.built(), retriever._once("offer", retriever.offer)
+    kept = len(retriever.invoke(QUESTION))
+    assert retriever.built() is method and retriever._once("offer", retriever.offer) is offer
+    fewer = retriever.model_copy(update={"top_n": 1})
+    assert (fewer.built().top_n, retriever.built().top_n) == (1, 3)
+    retriever.top_n = 1
+    assert retriever.built().top_n == 1 and len(retriever.invoke(QUESTION)) < kept
+    retriever.base = base = OverlapBase()
+    retriever.batch(list(QUESTIONS))
+    assert base.batches == [3]
+
+
 def test_what_is_wrong_in_a_batch_fails_alone():
     found = fitrag().batch([None, QUESTION, 3], return_exceptions=True)
     assert [type(each) for each in found] == [InputError, Documents, InputError]

@@ -5,7 +5,7 @@ import pickle
 import threading
 
 import pytest
-from fakes import QUESTIONS, FixedGate, LongestWordReader, OverlapScorer, SyncOverlapScorer
+from fakes import QUESTIONS, LongestWordReader, OverlapScorer, SyncOverlapScorer
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -170,13 +170,6 @@ def test_it_is_a_step_of_a_chain():
     )
     assert chain.invoke(QUESTION) == f"{QUESTION} Nino Rota"
     assert "".join((runnable(llm=chat("a b c")) | StrOutputParser()).stream(QUESTION)) == "a b c"
-
-
-def test_a_question_known_without_retrieval_is_answered_with_the_other_prompt():
-    base = OverlapBase()
-    answer = runnable(method=method(gate=FixedGate(0.9)), retriever=base, llm=echo).invoke(QUESTION)
-    assert "background passage" in answer.prompt
-    assert base.batches == []
 
 
 def test_pickle_copy_and_repr():

@@ -9,11 +9,7 @@ from fakes import PASSAGES
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_fakes import node
-from llama_index.core.schema import (
-    MetadataMode,
-    NodeWithScore,
-    TextNode,
-)
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from fitrag_integrations.llama_index.base.convert import (
     BOOKKEEPING,

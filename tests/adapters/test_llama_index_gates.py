@@ -16,7 +16,6 @@ from test_llama_index_query_engine import engine
 from fitrag_integrations import llama_index as li
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods import FitRag, PromptTemplate
-from fitrag_integrations.methods.ik.gates import DRAFT_PROMPT
 from fitrag_integrations.methods.prompts import NO_RETRIEVAL
 from fitrag_integrations.types import Context
 
@@ -170,20 +169,6 @@ def test_without_a_model_the_engine_still_answers(monkeypatch):
     for settings in ({}, {"streaming": True}):
         made = li.KnowledgeRouterQueryEngine(WordGate(), retrieve=stock(), **settings)
         assert retrieved(made.query(UNKNOWN))
-
-
-async def test_a_language_model_drafts():
-    for ask in ("query", "aquery", "query_many"):
-        gate, llm = WordGate(draft_tokens=8), ScriptedLLM()
-        made = router(gate, llm=llm, drafter=llm)
-        given = [KNOWN, UNKNOWN] if ask == "query_many" else KNOWN
-        answer = getattr(made, ask)(given)
-        response = await answer if ask == "aquery" else answer
-        assert gate.drafts[0] == f"Answer to Question: {KNOWN}"
-        assert llm.prompts[0] == DRAFT_PROMPT.format(question=KNOWN)
-        first = response[0] if ask == "query_many" else response
-        assert steps(first) == [("draft", 1), ("gate", 1), ("generate", 1)]
-        assert gate.batches == [2 if ask == "query_many" else 1]
 
 
 def test_a_failing_model_is_not_hidden():

@@ -1,6 +1,5 @@
 """The reranker and the compressor, by themselves and in the stock query engine."""
 
-import asyncio
 import json
 import pickle
 
@@ -8,10 +7,9 @@ import pytest
 from decision_fakes import OverlapEvaluator
 from fakes import PASSAGES, QUESTIONS, OverlapScorer
 from frameworks import Finding
-from llama_fakes import Events, NodeRetriever, ScriptedLLM, node
+from llama_fakes import Events, node
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeRelationship
 
 from fitrag_integrations import llama_index as li
@@ -78,22 +76,3 @@ async def test_pieces_lead_to_their_source_and_are_counted_in_an_event(component
     names = ("nodes_in", "nodes_out", "tokens_in", "tokens_out")
     assert {type(getattr(second, name)) for name in names} == {float}
     json.dumps(second.model_dump(), default=str)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_both_serve_in_the_stock_query_engine(is_async):
-    llm, scorer = ScriptedLLM(), OverlapScorer()
-    engine = RetrieverQueryEngine.from_args(
-        NodeRetriever(),
-        llm=llm,
-        node_postprocessors=[
-            li.BiLabelReranker(top_n=2, scorer=scorer),
-            li.SubDocumentCompressor(max_tokens=60, window=1, scorer=scorer),
-        ],
-    )
-    response = asyncio.run(engine.aquery(QUESTION)) if is_async else engine.query(QUESTION)
-    assert response.source_nodes[0].text == "Nino Rota wrote the score of the film."
-    assert response.source_nodes[0].metadata["retrieval_score"] == 0.5
-    assert "Nino Rota wrote the score of the film." in llm.prompts[0]
-    assert "relevance_score" not in llm.prompts[0]
-    assert "It won an award" not in llm.prompts[0]

@@ -5,7 +5,7 @@ import json
 import threading
 
 import pytest
-from fakes import QUESTIONS, FixedGate, LongestWordReader, OverlapScorer
+from fakes import QUESTIONS, FailingScorer, FixedGate, LongestWordReader, OverlapScorer
 from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core.base.response.schema import (
@@ -129,6 +129,17 @@ async def test_many_questions_are_one_batch_per_step():
     assert [r.response for r in responses] == [r.response for r in alone]
     again = await engine(reader=reader).aquery_many([QueryBundle(q) for q in QUESTIONS])
     assert [r.source_nodes for r in again] == [r.source_nodes for r in alone]
+
+
+async def test_a_failing_question_fails_alone():
+    made = engine(scorer=FailingScorer(QUESTIONS[1]))
+    for outcomes in (
+        made.query_many(QUESTIONS, return_exceptions=True),
+        await made.aquery_many(QUESTIONS, return_exceptions=True),
+    ):
+        assert [type(outcome) for outcome in outcomes] == [Response, RuntimeError, Response]
+    with pytest.raises(RuntimeError, match="is broken"):
+        made.query_many(QUESTIONS)
 
 
 STOCK = LlamaPromptTemplate("Stock: {context_str}\nQuestion: {query_str}")

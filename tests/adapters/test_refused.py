@@ -106,10 +106,7 @@ OF_LANGCHAIN = {
         {"evaluator": OverlapEvaluator(thresholds=None)},
     ],
     "FaissRetriever": [{"index": None}, {"index": 3}, {"index": Overlap}],
-    "RetrievalGate": [
-        {"gate": LLM, "drafter": Overlap(), "threshold": True},
-        {"threshold": "2"},
-    ],
+    "RetrievalGate": [{"gate": LLM, "drafter": Overlap(), "threshold": True}, {"threshold": "2"}],
     "RetrievalGateMiddleware": [
         {"tools": [], "message": " ", "question": "text", "gate": object(), "threshold": 3},
         *({"tools": bad} for bad in (3, [""], [3])),
@@ -124,7 +121,7 @@ OF_LLAMA_INDEX = {
         {"evaluator": 3, "thresholds": 0.5},
     ],
     "KnowledgeRouterQueryEngine": [
-        {"retrieve": NodeRetriever(), "llm": 3, "template": "{nothing}", "streaming": "yes"},
+        {"retrieve": NodeRetriever(), "llm": 3, "template": "{nothing}", "streaming": "yes"}
     ],
     "KnowledgeSelector": [
         {"known": 1, "unknown": 0},
@@ -326,18 +323,8 @@ CALLS = [  # what is called, with which values, and what says so
     ("cite_nodes", lambda v: llama_index.cite_nodes(v, "[1]"), ("a", [1], None), "nodes"),
     ("rerank", lambda v: rerank(QUESTION, v), NO_TEXTS, "^`texts"),
     ("compress", lambda v: compress(QUESTION, v), NO_TEXTS, "^`texts"),
-    (
-        "rerank, query",
-        lambda v: rerank(v, ["Rain."]),
-        BLANK,
-        "^`query` must be a string",
-    ),
-    (
-        "compress, query",
-        lambda v: compress(v, ["A."]),
-        BLANK,
-        "^`query` must be a string",
-    ),
+    ("rerank, query", lambda v: rerank(v, ["Rain."]), BLANK, "^`query` must be a string"),
+    ("compress, query", lambda v: compress(v, ["A."]), BLANK, "^`query` must be a string"),
     ("AskGate", AskGate, SILENT, "model"),
     ("PTrueGate", PTrueGate, NO_P, "AskGate asks a model without one"),
 ]

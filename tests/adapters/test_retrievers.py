@@ -9,18 +9,14 @@ import pytest
 from fakes import (
     PASSAGES,
     QUESTIONS,
-    EnoughOf,
     FailingScorer,
     FixedGate,
     OverlapRetriever,
     OverlapScorer,
     SyncOverlapScorer,
 )
-from frameworks import BOTH, told
 from langchain_fakes import OverlapBase
 from llama_fakes import NodeRetriever
-
-from fitrag_integrations.methods import FitRag
 
 QUESTION = QUESTIONS[0]
 BEST = "Nino Rota wrote the score of the film."
@@ -35,38 +31,6 @@ def finding():
 def fitrag(framework, **fields):
     made = {"base": framework.base(), "scorer": OverlapScorer()}
     return framework.ours.FitRagRetriever(**{**made, **fields})
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"top_n": 2, "window": 1},
-        {"max_tokens": 60},
-        {"weight": 0.0, "window": 2},
-        {"detector": EnoughOf(2)},
-        {"gate": FixedGate(0.25)},
-        {"gate": FixedGate(0.75)},
-    ],
-    ids=str,
-)
-async def test_both_frameworks_keep_and_note_the_same(settings):
-    found, batches = [], []
-    for each in BOTH:
-        found.append([])
-        general = each.ours.MethodRetriever(
-            base=each.base(), method=FitRag(OverlapScorer(), **settings)
-        )
-        for question in QUESTIONS:
-            pieces, context = await each.in_every_way(fitrag(each, **settings), question)
-            found[-1].append((told(pieces), context.notes, context.details))
-            assert each.pieces(each.ask(general, question)) == pieces
-        scorer = OverlapScorer()
-        many = each.many(fitrag(each, scorer=scorer, **settings), QUESTIONS)
-        assert [told(each.pieces(one)) for one in many] == [pieces for pieces, *_ in found[-1]]
-        batches.append(scorer.batches)
-    assert found[0] == found[1]
-    assert batches[0] == batches[1]
 
 
 async def test_the_best_windows_come_back(framework):
@@ -134,17 +98,6 @@ async def test_a_gate_that_knows_the_answer_retrieves_nothing(framework):
     framework.many(fitrag(framework, gate=gate), QUESTIONS)
     assert gate.batches == [3]
     assert framework.ask(fitrag(framework, gate=FixedGate(0.1)), QUESTION)
-
-
-async def test_settings_reach_the_method(framework):
-    async def count(**settings):
-        made = fitrag(framework, max_share=None, **settings)
-        return len((await framework.in_every_way(made, QUESTION))[0])
-
-    assert (await count(), await count(top_n=1), await count(detector=EnoughOf(2))) == (4, 1, 2)
-    changed = fitrag(framework, max_share=None)
-    changed.top_n = 1
-    assert len(framework.ask(changed, QUESTION)) == 1
 
 
 async def test_what_a_base_gives_stays_as_it_is(framework):

@@ -7,7 +7,7 @@ import pytest
 from fitrag_integrations.core import progress as _progress
 from fitrag_integrations.core.progress import BLOCK, in_blocks, tracked
 from fitrag_integrations.evaluation.table import bootstrap
-from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
+from fitrag_integrations.evaluation.thresholds.risk import choose_threshold
 
 
 def test_a_bar_that_is_asked_for_is_drawn_on_standard_error(capsys):

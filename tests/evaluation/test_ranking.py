@@ -70,7 +70,7 @@ def test_the_four_orders_and_their_ties():
 def test_lists_of_another_length_and_a_k_of_zero_are_refused():
     with pytest.raises(InputError, match="k` must be"):
         recall_at([1], 0)
-    with pytest.raises(InputError, match=r"Candidates\.trust` must be"):
+    with pytest.raises(InputError, match="there are 1 for 2 labels"):
         question([1, 0], [0.1, 0.2], trust=(0.5,))
     with pytest.raises(InputError, match="at least one label"):
         question([], [])

@@ -18,7 +18,7 @@ from fitrag_integrations.commands.engine import outputs as resuming
 from fitrag_integrations.commands.engine.rows import passages_of, question_of, read_rows
 from fitrag_integrations.commands.evaluate.compress import compressed_row
 from fitrag_integrations.commands.evaluate.rerank import are_scored, candidates, ranked_rows
-from fitrag_integrations.commands.serve.app import Reply
+from fitrag_integrations.commands.serve.app import SafeJson
 from fitrag_integrations.commands.serve.door import Metrics, worded
 from fitrag_integrations.commands.serve.limits import DEPTH, ELEMENTS, Settings
 from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
@@ -336,9 +336,9 @@ def requests(data):
                 if isinstance(read, Rerank):
                     SERVICE._passages(read)
             except ValidationError as error:
-                Reply(worded("Validation", str(error.errors()[0]["msg"])))
+                SafeJson(worded("Validation", str(error.errors()[0]["msg"])))
             except FitRagError as error:
-                Reply(worded("Validation", str(error)))
+                SafeJson(worded("Validation", str(error)))
 
 
 def headers(data):

@@ -190,12 +190,7 @@ CASES = {
     "cross-encoder": Case(cross_encoder, lambda m, n: labels(m.score(pairs(n))), 85, 2, 1),
     "monoT5": Case(monot5, lambda m, n: labels(m.score(pairs(n))), 322, 2, 3),
     "one pass": Case(
-        one_pass,
-        lambda m, n: spans(m.score_sentences(ITEMS * n)),
-        398,
-        8,
-        2,
-        half=True,
+        one_pass, lambda m, n: spans(m.score_sentences(ITEMS * n)), 398, 8, 2, half=True
     ),
     "pruner, DeBERTa": Case(pruner, lambda m, n: spans(m.score_sentences(ITEMS * n)), 70, 2, 1),
     "dense": Case(

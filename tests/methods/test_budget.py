@@ -116,17 +116,19 @@ def shown(excerpts):
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=25, unique_by=id),
     st.lists(st.integers(1, 600), min_size=2, max_size=8),
     st.sampled_from([None, lambda text: len(text.split()), small_encoding()]),
+    st.sampled_from([None, lambda piece: piece.score]),
     st.randoms(use_true_random=False),
 )
-def test_a_larger_budget_holds_all_that_a_smaller_one_does(pieces, budgets, count, chance):
+def test_a_larger_budget_holds_all_that_a_smaller_one_does(pieces, budgets, count, value, chance):
     def ask(parts):
         yield from ()
         return [replace(one, score=(len(one.text) * 37 % 11) / 11) for one in parts]
 
     ranked = by_score(replace(one, score=chance.random()) for one in pieces)
     held = set()
+    one_text = {"arrange": lambda kept: by_score(merge(kept)), "value": value}
     for most in sorted(budgets):
-        budget = Budget(most, count=counter_for(count), arrange=lambda kept: by_score(merge(kept)))
+        budget = Budget(most, count=counter_for(count), **one_text)
         fitted = run(budget.fitted(ranked, ask)).value
         assert budget.returned(fitted.kept) <= most
         assert held <= (held := shown(fitted.kept))

@@ -28,6 +28,7 @@ from fitrag_integrations.models.bundled import (
     BundledReader,
     BundledScorer,
 )
+from fitrag_integrations.models.encoder.items import Lines
 from fitrag_integrations.retrieval.encoder import Encoder
 
 ROOT = Path(__file__).parents[2]
@@ -62,20 +63,19 @@ async def test_scores_are_those_of_torch(light):
     assert light.name == wanted.name  # so that what is fitted to its scores fits
 
 
-def test_tables_have_a_calibration_of_their_own(light):
+def test_tables_have_a_calibration_of_their_own():
+    light = BundledScorer.embedded(similarity=False)
     slope, shift = light.manifest["tables"]
     passages = [Passage("1", TABLE), Passage("2", TABLE + "It ends in the Black Sea. " * 9)]
     pairs = [("Where does the Danube end?", passage) for passage in passages]
     table, prose = light.score(pairs)
     judged = [whole for whole, _ in light.score_sentences([(*pair, []) for pair in pairs])]
-    wanted = BiLabelScorer.embedded(device="cpu", dtype="float32")
+    wanted = BiLabelScorer.embedded(device="cpu", dtype="float32", similarity=False)
     near(wanted.score(pairs), [table, prose])
     near(judged, [table, prose])
-    light._tables = (1.0, 0.0)
-    try:
-        raw = light.score(pairs)
-    finally:
-        light._tables = (slope, shift)
+    assert wanted.name == light.name
+    light._lines = Lines()
+    raw = light.score(pairs)
     assert table.has_answer_logit == pytest.approx(slope * raw[0].has_answer_logit + shift)
     assert table.llm_prefer == raw[0].llm_prefer and prose == raw[1]
 

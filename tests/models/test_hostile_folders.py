@@ -160,7 +160,7 @@ def test_any_text_may_be_a_manifest(content, tmp_path):
         assert loads_or_is_refused(kind, tmp_path)
 
 
-ENCODER_FIELDS = ["max_length", "pooling", "base", "factors", "tuned", "adapter", "rounded"]
+ENCODER_FIELDS = ["max_length", "pooling", "base", "tuned", "adapter", "rounded"]
 
 
 @pytest.mark.parametrize("field", ENCODER_FIELDS)
@@ -272,13 +272,7 @@ def test_nor_is_one_of_our_own(folder):
                 ASK[folder.name][0].from_pretrained(folder)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("r", 10**7),
-        ("rank_pattern", {"query": 10**7}),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [("r", 10**7), ("rank_pattern", {"query": 10**7})])
 def test_an_adapter_of_any_rank_is_refused_unmade(field, value, bert, tmp_path):
     trunk, _ = load_base(bert)
     trunk.encoder = with_lora(trunk.encoder)

@@ -19,7 +19,9 @@ from fitrag_integrations.text.sentences import MAX_CODE, split_sentences
 def led(text):
     """Map each sentence to its lead, both as text; headings and lead-in lines have None."""
     spans = split_sentences(text)
-    shown = [lead and [text[slice(*span)] for span in lead] for lead in leads_of(text, spans)]
+    shown = [
+        lead and [text[slice(*span)] for span in lead] for lead, _ in leads_of(text, tuple(spans))
+    ]
     return {text[slice(*span)]: lead for span, lead in zip(spans, shown, strict=True)}
 
 
@@ -350,7 +352,7 @@ def test_blocks_are_the_whole_text_and_leads_stand_before(text):
         at = block.end
     assert at == len(text)
     spans = split_sentences(text)
-    leads = leads_of(text, spans)
+    leads = [lead for lead, _ in leads_of(text, tuple(spans))]
     assert len(leads) == len(spans)
     for (start, _), lead in zip(spans, leads, strict=True):
         before = 0
@@ -371,7 +373,7 @@ def test_blocks_are_the_whole_text_and_leads_stand_before(text):
     ids=["ruled", "grid", "nothing under it", "guessed"],
 )
 def test_a_header_row_that_is_set_off_is_shown_with_its_rows_alone(text, leads):
-    assert (leads_of(text, split_sentences(text))[0] is None) is leads
+    assert (leads_of(text, tuple(split_sentences(text)))[0][0] is None) is leads
 
 
 def test_a_text_is_a_table_by_the_share_of_its_rows():

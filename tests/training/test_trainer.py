@@ -24,12 +24,7 @@ from fitrag_integrations.cli import app
 from fitrag_integrations.core.progress import Terminated
 from fitrag_integrations.errors import TrainingError
 from fitrag_integrations.training.rows import judged_json, write_jsonl
-from fitrag_integrations.training.trainer import (
-    ModuleTrainer,
-    Settings,
-    epochs,
-    fit_module,
-)
+from fitrag_integrations.training.trainer import ModuleTrainer, Settings, epochs, fit_module
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 HERE = Path(__file__).parent

@@ -16,9 +16,8 @@ from training_rows import labelled_rows
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.fit import fit_through
-from fitrag_integrations.training.bilabel.module import BiLabelModule, Data
-from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.training.bilabel.fit import BilabelPlan, Data, fit_through
+from fitrag_integrations.training.bilabel.module import BiLabelModule
 from fitrag_integrations.training.encoder import start_encoder
 from fitrag_integrations.training.losses.imbalance import Imbalance, Weigher
 from fitrag_integrations.training.trainer import Running, first_process

@@ -80,24 +80,8 @@ def robots_path(text):
 HEADERS = [content_type, meta, type_checked, encoding, retry_after, host, address, redirect]
 TEXTS = [robots_text, robots_path, _LOGIN.search, lambda text: hits_of([text])]
 UNITS = [" ", "\t", "a", "\n", "=", ";", "charset=", "charset ", '"', "<meta ", "/log", "*a", "%2"]
-UNITS += [
-    "&",
-    "&#",
-    "<",
-    "<a ",
-    "<|",
-    "[",
-    "a.",
-    "-",
-    "(",
-    "1",
-    "0x",
-    "..",
-    "/../",
-    "a\n\n",
-    "@",
-    " (",
-]
+UNITS += ["&", "&#", "<", "<a ", "<|", "[", "a.", "-", "(", "1", "0x", "..", "/../", "a\n\n"]
+UNITS += ["@", " ("]
 
 
 @pytest.mark.parametrize("read", [*HEADERS, *TEXTS], ids=lambda call: getattr(call, "__name__", ""))

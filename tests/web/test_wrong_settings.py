@@ -53,8 +53,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    ("make", "field", "value"),
-    [(make, *wrong) for make, every in WRONG.items() for wrong in every],
+    ("make", "field", "value"), [(make, *wrong) for make, every in WRONG.items() for wrong in every]
 )
 def test_a_wrong_setting_is_told_by_its_name(make, field, value):
     with pytest.raises(InputError, match=f"{field}.*` must be"):

@@ -66,22 +66,26 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Result of a run: its summary, why rows failed, and whether it was asked to stop."""
+    """Result of a run: its summary, why rows failed, how many of its answers are empty, and whether
+    it was asked to stop.
+    """
 
     summary: Summary
     reasons: Counter[str]
     stopped: bool = False
+    empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
     """Output lines of a batch of rows, and the reasons of those that failed.
 
-    `ended` is set if a flow ended the run before one of its rows.
+    `ended` is set if a flow ended the run before one of its rows; `empty` counts blank answers.
     """
 
     lines: list[bytes]
     reasons: list[str]
+    empty: int = 0
     ended: bool = False
 
 
@@ -120,7 +124,7 @@ def run_batch(
     if target != jsonl.STREAM and Path(target).exists() and Path(target).stat().st_size:
         earlier, reasons = resume(Path(target), rows)
     advance(earlier)
-    count, answers = earlier, engine.answers(rows, earlier)
+    count, answers, empty = earlier, engine.answers(rows, earlier), 0
     written = stopping.says  # what else a stopped run keeps
     stopping.says = lambda: (
         f"asked to stop, which waits for the batch under way; {count} rows{written()} are written"
@@ -139,23 +143,25 @@ def run_batch(
                 write(b"".join(answered.lines))
                 count += len(answered.lines)
                 reasons.update(answered.reasons)
+                empty += answered.empty
                 advance(len(answered.lines))
                 if answered.ended:
                     raise Terminated
         stopped = False
     seconds = round(time.monotonic() - began, 3)
-    return Done(Summary(target, count, earlier, reasons.total(), seconds), reasons, stopped)
+    summary = Summary(target, count, earlier, reasons.total(), seconds)
+    return Done(summary, reasons, stopped, empty)
 
 
 def answer(verb: AnyVerb, lot: list[Line]) -> Answered:
     """Answer a lot of rows, up to the one whose flow had the run end."""
     flows = iter(run_many([verb.flow(row.given) for row in lot if row.problem is None]))
-    lines, reasons = list[bytes](), list[str]()
+    lines, reasons, empty = list[bytes](), list[str](), 0
     for row in lot:
         traced = None if row.problem is not None else next(flows)
         error = row.problem if traced is None else traced.error
         if isinstance(error, Terminated):
-            return Answered(lines, reasons, ended=True)
+            return Answered(lines, reasons, empty, ended=True)
         if error is not None and getattr(error, "errno", None) in EXHAUSTED:
             raise error
         given = {name: value for name, value in row.given.items() if name not in verb.drops}
@@ -163,6 +169,7 @@ def answer(verb: AnyVerb, lot: list[Line]) -> Answered:
             fields = verb.fields(traced)
             try:
                 lines.append(jsonl.dump({**given, **fields}))
+                empty += fields.get("answer") == ""
                 continue
             except ValueError:
                 names = ", ".join(name for name, value in fields.items() if not is_finite(value))
@@ -171,7 +178,7 @@ def answer(verb: AnyVerb, lot: list[Line]) -> Answered:
         failed = {**given, "error": described(error)}
         lines.append(jsonl.dump({**given, **verb.empty, **failed}))
         reasons.append(reason_of(failed["error"]))
-    return Answered(lines, reasons)
+    return Answered(lines, reasons, empty)
 
 
 def check_names(source: str, target: str) -> None:

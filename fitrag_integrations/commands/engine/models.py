@@ -39,7 +39,7 @@ from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Flow, Traced
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.methods.ik.gates import own_gate
-from fitrag_integrations.ports import Evaluator, Gate, Reader, Retriever, Scorer, port_of
+from fitrag_integrations.ports import Evaluator, Gate, Ports, Reader, Retriever, Scorer, port_of
 from fitrag_integrations.types import Passage
 
 Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
@@ -173,7 +173,8 @@ def load_writer(name: str, server: Server, hardware: Hardware) -> Any:
     if (served := server.generator(name)) is not None:
         return served
     if is_chat_model(name):
-        return batched(load_chat_model(name))
+        chat, shots = batched(load_chat_model(name)), server.examples()
+        return Ports(generate=chat, shots=shots).generate if shots else chat
     return load_llm(name, server, hardware)
 
 

@@ -113,6 +113,7 @@ def _report(name: str, done: Done, options: RunOptions) -> None:
     if not options.quiet:
         resumed = f", {summary.resumed} of them from an earlier run" if summary.resumed else ""
         errors = f"{summary.errors} error rows" if summary.errors else "no error row"
+        errors += f", {done.empty} empty answers" if done.empty else ""
         said = f"{summary.rows} rows in {summary.output}{resumed}, {errors}"
         typer.echo(f"fitrag {name}: {said}, {summary.seconds:.1f} s", err=True)
     if not options.quiet or not options.keep_going:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK
-from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Threshold
+from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Server, Threshold
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.options import (
     Drawing,
@@ -33,6 +33,7 @@ from fitrag_integrations.evaluation.table import Table
 from fitrag_integrations.flow import run_many
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds
 from fitrag_integrations.methods.ik.decider import limit_of
+from fitrag_integrations.methods.ik.gates import own_gate
 from fitrag_integrations.ports import Gate
 from fitrag_integrations.values.thresholds import FittedThreshold
 
@@ -49,14 +50,23 @@ class EvaluateGate:
     rows: LabeledRows
     threshold: Threshold = None
     plot: Drawing = None
+    llm: Annotated[
+        str | None,
+        Option(
+            "Language model that scores rows without p_known, without a trained gate: a folder, a "
+            "hub name, LangChain's PROVIDER:MODEL, or with --url the model's name on the server."
+        ),
+    ] = None
     outcome: Outcome = Outcome()
     model: ModelOptions = ModelOptions()
+    server: Server = Server()
 
     def run(self) -> None:
         """Measure it."""
         self.outcome.check(self.plot)
         given, folder = own_rows(self.rows), self.model.model
-        outcomes, gate = outcomes_of(given, self.model)
+        llm = None if self.llm is None else (self.llm, self.server)
+        outcomes, gate = outcomes_of(given, self.model, llm)
         limit = 0.5 if self.threshold is None else self.threshold
         if self.threshold is None and gate is not None:
             limit = limit_of(gate, None)
@@ -67,7 +77,7 @@ class EvaluateGate:
             {**row, "p_known": p} for row, p in zip(given, outcomes.p_known.tolist(), strict=True)
         ]
         table = Table.of(
-            f"{len(given)} questions, threshold {limit:g}",
+            f"{len(given)} questions, threshold {limit:g}, {outcomes.known.mean():.1%} known",
             {"": scored},
             partial(measures.gate, threshold=limit),
             draws=self.outcome.draws,
@@ -77,14 +87,17 @@ class EvaluateGate:
         self.outcome.publish(table, self.plot)
 
 
-def outcomes_of(rows: Sequence[Row], gate: ModelOptions) -> tuple[Outcomes, Gate | None]:
+def outcomes_of(
+    rows: Sequence[Row], gate: ModelOptions, llm: tuple[str, Server] | None = None
+) -> tuple[Outcomes, Gate | None]:
     """Return outcomes with the rows' own scores if all have one, else with the gate's.
 
-    Scores of two gates are never mixed. Gives the gate as well, None where it was not loaded.
+    With `llm` the gate is that of a language model without a trained one. Scores of two gates are
+    never mixed. Gives the gate as well, None where it was not loaded.
     """
     if all(row.get("p_known") is not None or row.get("score") is not None for row in rows):
         return Outcomes.of(rows), None
-    loaded = models.load_gate(gate)
+    loaded = models.load_gate(gate) if llm is None else own_gate(models.load_writer(*llm, gate))
     verb = gate_verb(loaded, threshold=0.5)  # any will do: only the scores are wanted
     scores = [
         answer.value.decision.p_known

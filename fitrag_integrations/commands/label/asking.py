@@ -97,8 +97,8 @@ class AskingPlan:
             asker = load_asker(self.asking, self.hardware)
             verb, shown = self.verb(Asked(asker, cache)), not self.how.quiet
             stopping.says = lambda: f" and {len(cache)} answers"
-            more = {"shown": shown, "verb": self.name, "also": stopping.says}
-            with progress_bar("asking", len(given), **more) as bar:
+            told = stopping.says
+            with progress_bar("asking", len(given), shown=shown, verb=self.name, also=told) as bar:
                 done = run_batch(Here(verb), given, self.out, advance=bar, stopping=stopping)
         self._summarize(cache, done)
         if cache.stopped and not self.how.keep_going:

@@ -35,7 +35,7 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.errors import FitRagError, InputError
 
 
-class Answer(JSONResponse):
+class SafeJson(JSONResponse):
     """JSON in UTF-8, or in ASCII where a text has half a surrogate pair."""
 
     def render(self, content: Any) -> bytes:
@@ -71,7 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         ranked = await service.rerank(asked)
         if asked.texts is None:
             return await _jina(ranked, asked, service)
-        return Answer([asked.row(one, "score") for one in ranked])
+        return SafeJson([asked.row(one, "score") for one in ranked])
 
     @app.post("/v1/rerank")
     async def jina(asked: Rerank) -> Response:
@@ -83,35 +83,35 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         """Answer as Cohere does, with `relevant_spans` where they are asked for."""
         rows = [asked.row(one) for one in await service.rerank(asked)]
         meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
-        return Answer({"id": str(uuid.uuid4()), "results": rows, "meta": meta})
+        return SafeJson({"id": str(uuid.uuid4()), "results": rows, "meta": meta})
 
     @app.post("/compress")
     async def compress(row: CompressRow) -> Response:
         """Add to a row what `fitrag compress` adds."""
-        return Answer(await service.row("compress", row.model_dump()))
+        return SafeJson(await service.row("compress", row.model_dump()))
 
     @app.post("/route")
     async def route(row: Row) -> Response:
         """Add to a row what `fitrag route` adds."""
-        return Answer(await service.row("route", row.model_dump()))
+        return SafeJson(await service.row("route", row.model_dump()))
 
     @app.post("/gate")
     async def gate(row: Row) -> Response:
         """Add to a row what `fitrag gate` adds."""
         if not given.gate:
             reason = "this service has no gate: start it with --gate FOLDER"
-            return Answer(worded("NotFound", reason), 404)
-        return Answer(await service.row("gate", row.model_dump()))
+            return SafeJson(worded("NotFound", reason), 404)
+        return SafeJson(await service.row("gate", row.model_dump()))
 
     @app.get("/health")
     async def health() -> Response:
         """Check whether requests are taken."""
-        return Answer({"status": "ready"})
+        return SafeJson({"status": "ready"})
 
     @app.get("/info")
     async def info() -> Response:
         """Return the names of the models and the limits."""
-        return Answer(service.info())
+        return SafeJson(service.info())
 
     @app.get("/metrics")
     async def figures() -> Response:
@@ -124,25 +124,27 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def failed(request: Request, error: Exception) -> Response:
         """Answer what a route raises with a status and a reason."""
         if isinstance(error, HTTPException):
-            return Answer(worded("Request", str(error.detail)), error.status_code)
+            return SafeJson(worded("Request", str(error.detail)), error.status_code)
         sent = request.headers.get("content-type", "")
         if isinstance(error, RequestValidationError) and "json" not in sent.lower():
             reason = (
                 f"the body has {f'the content type {sent[:50]}' if sent else 'no content type'}"
             )
-            return Answer(worded("Request", f"{reason}: send Content-Type: application/json"), 415)
+            return SafeJson(
+                worded("Request", f"{reason}: send Content-Type: application/json"), 415
+            )
         if isinstance(error, RequestValidationError):
-            return Answer(worded("Validation", wrong(error)), 422)
+            return SafeJson(worded("Validation", wrong(error)), 422)
         kind, status = ("Validation", 422) if isinstance(error, InputError) else ("Backend", 503)
-        return Answer(worded(kind, str(error)), status)
+        return SafeJson(worded(kind, str(error)), status)
 
     return app
 
 
-async def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> Answer:
+async def _jina(ranked: list[Ranked], asked: Rerank, service: Service) -> SafeJson:
     """Answer with the fields of Jina, vLLM and Infinity together."""
     tokens = await asyncio.to_thread(service.tokens, asked)  # of long texts, this takes a while
-    return Answer(
+    return SafeJson(
         {
             "object": "rerank",
             "id": str(uuid.uuid4()),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
+from typing import cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -16,8 +18,7 @@ from fitrag_integrations.commands.serve.limits import (
     UNREAD_SECONDS,
 )
 
-_WAITING: dict[BoundedProtocol, tuple[float, asyncio.TimerHandle]] = {}
-"""Connections whose client has to act, longest first, with its seconds and what closes them."""
+LOOK_SECONDS = 0.2  # from one look at what a client does to the next
 
 
 def most_connections() -> int:
@@ -43,81 +44,47 @@ class BoundedProtocol(H11Protocol):
 
     header_seconds, reply_seconds, most = HEADER_SECONDS, REPLY_SECONDS, most_connections()
     unread_seconds = UNREAD_SECONDS
-    _left, _since = 0, 0.0  # bytes of a reply to be read, and since when they are so many
+    _waits_for: tuple[object, ...] = ()  # what the client has to do, in which request
+    _since = 0.0
+    _left, _read_at = 0, 0.0  # bytes of a reply to be read, and since when they are so many
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, and close one if there are too many (asyncio)."""
         super().connection_made(transport)
-        self._watch()
+        self._look()
         if len(self.connections) > self.most:
             self.loop.call_later(HEARD_SECONDS, self._make_room)
 
+    def _look(self) -> None:
+        """Note what the client has to do, and close a connection whose client takes too long."""
+        now, left = self.loop.time(), self.transport.get_write_buffer_size()
+        idle = self.cycle is None or self.cycle.response_complete
+        act = "read" if self.flow.write_paused else "send" if idle else ""
+        if self._waits_for != (act, self.cycle):
+            self._waits_for, self._since = (act, self.cycle), now
+        if left < self._left or not self._left:
+            self._read_at = now
+        self._left = left
+        seconds = {"read": self.reply_seconds, "send": self.header_seconds}.get(act, math.inf)
+        if now - self._since >= seconds:
+            self.transport.abort()
+        if not self.transport.is_closing():
+            self.loop.call_later(LOOK_SECONDS, self._look)
+
     def _make_room(self) -> None:
         """Close a connection if there are too many: of the silent, none that was hardly heard."""
-        if (over := len(self.connections) - self.most) > 0:
-            before = self.loop.time() - HEARD_SECONDS * (over < self.most)
-            silent, stalled = list[BoundedProtocol](), list[BoundedProtocol]()
-            for one, (seconds, timer) in _WAITING.items():
-                if one._unread:
-                    stalled += [one] * one._stalled()
-                elif timer.when() - seconds <= before:
-                    silent.append(one)
-            newest = [self] if over > ROOM and self in _WAITING and not silent else []
-            for one in (silent if len(silent) > ROOM else [*stalled, *newest])[:1]:
-                one._abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Read what arrived (asyncio)."""
-        super().data_received(data)
-        self._watch()
-
-    def on_response_complete(self) -> None:
-        """Go on to the next request (uvicorn)."""
-        super().on_response_complete()
-        self._watch()
-
-    def pause_writing(self) -> None:
-        """Stop writing to a client that does not read (asyncio)."""
-        super().pause_writing()
-        self._left, self._since = self.transport.get_write_buffer_size(), self.loop.time()
-        self._watch()
-
-    def resume_writing(self) -> None:
-        """Go on writing (asyncio)."""
-        super().resume_writing()
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection (asyncio)."""
-        super().connection_lost(exc)
-        self._watch(0.0)
-
-    @property
-    def _unread(self) -> bool:
-        return self.flow.write_paused or self.transport.get_write_buffer_size() > 0
-
-    def _stalled(self) -> bool:
-        """Check whether nothing of a reply was read for so long, as far as anybody looked."""
-        size, now = self.transport.get_write_buffer_size(), self.loop.time()
-        if size < self._left:
-            self._left, self._since = size, now
-        return self._unread and now - self._since >= self.unread_seconds
-
-    def _watch(self, seconds: float | None = None) -> None:
-        """Start the time that the client has for its next act; 0 where it has nothing to do."""
-        if seconds is None:
-            idle = self.cycle is None or self.cycle.response_complete
-            seconds = self.header_seconds * idle
-            seconds = self.reply_seconds if self.flow.write_paused else seconds
-        before, timer = _WAITING.get(self, (0.0, None))
-        if seconds == before:
+        over, now = len(self.connections) - self.most, self.loop.time()
+        if over <= 0:
             return
-        if timer:
-            del _WAITING[self]
-            timer.cancel()
-        if seconds:
-            _WAITING[self] = seconds, self.loop.call_later(seconds, self._abort)
-
-    def _abort(self) -> None:
-        self._watch(0.0)
-        self.transport.abort()
+        silent, stalled = list[BoundedProtocol](), list[BoundedProtocol]()
+        connections = cast("set[BoundedProtocol]", self.connections)
+        for one in sorted(connections, key=lambda one: one._since):
+            if one.transport.get_write_buffer_size():
+                stalled += [one] * (now - one._read_at >= self.unread_seconds)
+            elif one._waits_for[0] == "send" and (
+                over >= self.most or now - one._since >= HEARD_SECONDS
+            ):
+                silent.append(one)
+        newest = [self] if over > ROOM and self._waits_for[0] == "send" and not silent else []
+        for one in (silent if len(silent) > ROOM else [*stalled, *newest])[:1]:
+            one.transport.abort()

@@ -53,9 +53,9 @@ class ServePlan:
         plan.
         """
         named = {"model": self.model, "evaluator": self.evaluator, "gate": self.gate}
-        models = {name: value for name, value in (named | asdict(self.hardware)).items() if value}
+        given = {name: value for name, value in (named | asdict(self.hardware)).items() if value}
         key = os.environ.get(f"{PREFIX}API_KEY")
-        return Settings(**models, **asdict(self.bounds), api_key=key)
+        return Settings(**given, **asdict(self.bounds), api_key=key)
 
     def run(self) -> None:
         """Serve until SIGTERM, or as tools until the client is gone."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 
 SMALLEST = 0.02  # of the questions: too few for a fraction otherwise
 
@@ -43,9 +43,9 @@ def fit_actions(
     Returns:
         Upper and lower threshold.
     """
-    if len(best) != len(holds) or not 0 < sum(holds) < len(holds):
-        allowed = "questions with and without an answer, a best grade for each"
-        raise InputError.of("rows", given=(len(best), len(holds), sum(holds)), allowed=allowed)
+    wrong = len(best) != len(holds) or not 0 < sum(holds) < len(holds)
+    allowed = "questions with and without an answer, a best grade for each"
+    refuse_if(wrong, "rows", (len(best), len(holds), sum(holds)), allowed)
     ranked = sorted(zip(best, holds, strict=True))
     least = max(1, round(SMALLEST * len(ranked)))
     uppers = [cut for cut, _, above in _cuts(ranked, least) if _share(above) >= correct]

@@ -19,9 +19,15 @@ from fitrag_integrations.core.record import check_mapping
 from fitrag_integrations.flow import Traced
 from fitrag_integrations.methods.metadata import mark_name, marks, relevance_of, retitled, title_in
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.passage import LEAD, derived_id, first_text, made_id, origin_of
+from fitrag_integrations.values.passage import (
+    LEAD,
+    derived_id,
+    first_text,
+    made_id,
+    origin_of,
+    pages_of,
+)
 from fitrag_integrations.values.prompt import numbered
-from fitrag_integrations.values.search_results import pages_of
 
 WHOLE = ("rerank",)
 """Methods that give back the documents they were given, in another order."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.load.serializable import Serializable
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -11,6 +11,7 @@ from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import (
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     PlainValidator,
     PrivateAttr,
     ValidationInfo,
@@ -20,13 +21,13 @@ from pydantic import (
 )
 
 from fitrag_integrations.core.checks import can, check_whole
-from fitrag_integrations.core.show import Named
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, shown
 from fitrag_integrations.langchain.base.ports import is_language_model, is_tool
 from fitrag_integrations.methods.settings import Built, State, option_names, restored, saved
 from fitrag_integrations.ports import Detector, Scorer, check_method
 from fitrag_integrations.text.tokens import Encoder
+from fitrag_integrations.values.prompt import Shot, check_shots
 
 T = TypeVar("T")
 Kept = Annotated[T, Field(exclude=True)]
@@ -59,19 +60,38 @@ def _searching(value: object, name: str) -> object:
     return value if is_tool(value) or can(value, "search") else _finding(value, name)
 
 
-def _read_by(read: Callable[[Any, str], object]) -> PlainValidator:
-    """Return the validator of a field whose values ``read`` takes, with the field's name."""
-    return PlainValidator(lambda value, info: read(value, str(info.field_name)))
+class _Read:
+    """Type of a field whose values are read by `read`, which is told the field's name."""
+
+    read: ClassVar[Callable[[Any, str], object]]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> Any:
+        read = PlainValidator(lambda value, info: cls.read(value, str(info.field_name)))
+        return handler.generate_schema(Annotated[Any, read])
 
 
-AnyCallable: TypeAlias = (
-    Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
-)
-AnyRunnable: TypeAlias = Annotated[AnyCallable, _read_by(runnable_of)]
-Finder: TypeAlias = Annotated[AnyCallable, _read_by(_finding)]
-Search: TypeAlias = Annotated[Any, _read_by(_searching)]
-AnyMethod: TypeAlias = Annotated[Any, PlainValidator(check_method)]
-Count: TypeAlias = Annotated[int, _read_by(lambda value, name: check_whole(name, value, low=1))]
+if TYPE_CHECKING:  # what a caller may pass
+    AnyRunnable: TypeAlias = (
+        Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
+    )
+    Finder: TypeAlias = AnyRunnable
+    Search: TypeAlias = Any
+    AnyMethod: TypeAlias = Any
+    Shots: TypeAlias = tuple[Shot, ...]
+    Count: TypeAlias = int
+else:  # and what reads it
+    AnyRunnable, Finder, Search, AnyMethod, Shots, Count = (
+        type(name, (_Read,), {"__module__": __name__, "read": staticmethod(read)})
+        for name, read in {
+            "AnyRunnable": runnable_of,
+            "Finder": _finding,
+            "Search": _searching,
+            "AnyMethod": lambda value, _: check_method(value),
+            "Shots": lambda value, name: check_shots(name, value),
+            "Count": lambda value, name: check_whole(name, value, low=1),
+        }.items()
+    )
 
 
 class Brief(Built, Serializable):
@@ -110,19 +130,6 @@ class Brief(Built, Serializable):
         if self.made is not None:
             self.built()
         return self
-
-    def _given(self) -> Iterator[tuple[str, Any]]:
-        for name, spec in type(self).model_fields.items():
-            value = vars(self).get(name, spec.default)  # absent while it is being made
-            if value != spec.default:
-                yield name, value
-
-    def __repr_args__(self) -> Iterator[tuple[str, object]]:
-        for name, value in self._given():
-            if isinstance(value, bool | int | float | str | None):
-                yield name, value
-            else:
-                yield name, list(map(Named, value)) if isinstance(value, list) else Named(value)
 
 
 class RankingOptions(Brief):

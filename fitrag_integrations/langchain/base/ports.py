@@ -29,8 +29,9 @@ from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import to_pages, to_passages
 from fitrag_integrations.methods.ik.decider import Decider, check_judged
-from fitrag_integrations.ports import Ports
+from fitrag_integrations.ports import Ports, showing
 from fitrag_integrations.text.replies import strip_thoughts
+from fitrag_integrations.values.prompt import Shot
 
 if TYPE_CHECKING:  # a class that was never imported has no instances, and its import takes long
     from langchain_core.language_models import BaseLanguageModel
@@ -133,6 +134,7 @@ class Offer:
     retriever: Backend | None = None
     search: object = None  # a Backend, or a provider that takes a batch itself
     llm: Backend | None = None
+    shots: tuple[Shot, ...] = ()
 
     @classmethod
     def of(
@@ -141,6 +143,7 @@ class Offer:
         search: Any = None,
         llm: Any = None,
         title_keys: Sequence[str] | None = None,
+        shots: tuple[Shot, ...] = (),
     ) -> Offer:
         """Wrap the Runnables; a ``search`` object with a ``search`` method is not wrapped."""
         if search is not None and (isinstance(search, Runnable) or not hasattr(search, "search")):
@@ -150,6 +153,7 @@ class Offer:
             None if retriever is None else Backend(retriever, found),
             search,
             None if llm is None else Backend(llm, text_of),
+            shots,
         )
 
     def to(self, config: RunnableConfig) -> Ports:
@@ -159,7 +163,7 @@ class Offer:
             name: backend.port(config, name) if isinstance(backend, Backend) else backend
             for name, backend in given.items()
         }
-        return Ports(**ports)
+        return Ports(**ports, shots=self.shots)
 
 
 @dataclass(frozen=True)
@@ -201,15 +205,20 @@ def role_ports(
 ) -> list[dict[str, object]]:
     """Return, for each of ``configs``, ports of the fields in ``roles`` that are Runnables.
 
-    The ports of a role, whose value is their name, are equal, so that their asks join.
+    The ports of a role, whose value is their name, are equal, so that their asks join. They show
+    the examples in the field ``shots``.
     """
+    held = dict(fields)
     backends = {
         name: Backend(each, text_of)
-        for name, each in fields
+        for name, each in held.items()
         if name in roles and isinstance(each, Runnable)
     }
     return [
-        {name: each.port(config, roles[name]) for name, each in backends.items()}
+        {
+            name: showing(each.port(config, roles[name]), held.get("shots", ()))
+            for name, each in backends.items()
+        }
         for config in configs
     ]
 

@@ -30,6 +30,7 @@ from fitrag_integrations.langchain.base.fields import (
     Finder,
     Kept,
     Search,
+    Shots,
 )
 from fitrag_integrations.langchain.base.ports import Offer, internal
 from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own, settled
@@ -155,7 +156,7 @@ class MethodOverBase(FlowRetriever):
     def offer(self) -> Offer:
         """Return the retrieval, search and generation that the method may call."""
         search, llm = (getattr(self, name, None) for name in ("search", "llm"))
-        return Offer.of(self.base, search, llm, self.title_keys)
+        return Offer.of(self.base, search, llm, self.title_keys, getattr(self, "shots", ()))
 
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
@@ -181,6 +182,9 @@ class Writing(MethodOverBase):
 
     llm: Kept[AnyRunnable | None] = None
     """Language model or chain for methods that generate text."""
+    shots: Shots = ()
+    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
+    and passages[{title, text}]."""
 
 
 class Searching(Writing):

@@ -8,12 +8,12 @@ in a thread, because the framework would block the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM, CustomLLM
@@ -23,6 +23,7 @@ from llama_index.core.tools import AsyncBaseTool, BaseTool, ToolOutput
 from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is, trait
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Port
 from fitrag_integrations.llama_index.base.component import has_own
@@ -31,7 +32,8 @@ from fitrag_integrations.methods.ik.decider import GateDecision, check_judged
 from fitrag_integrations.ports import Ports, port_of
 from fitrag_integrations.text.replies import astreamed, streamed
 from fitrag_integrations.types import Passage
-from fitrag_integrations.values.search_results import pages_of
+from fitrag_integrations.values.passage import pages_of
+from fitrag_integrations.values.prompt import Shot, check_shots
 
 Q = TypeVar("Q")
 AT_ONCE = 16
@@ -49,42 +51,31 @@ def retrieve_port(
     """Build the port of a retriever; ``retrieve_many``, if any, gets all queries at once."""
     if isinstance(base, Port):
         return base
-    check_base(base)
-    known = {bundle.query_str: bundle for bundle in bundles}
-    read = partial(passages_of, title_keys=title_keys)
+    known: dict[str, QueryType] = {bundle.query_str: bundle for bundle in bundles}
 
-    def asked(query: str) -> QueryType:
-        return known.get(query, query)
+    def read(nodes: Any) -> object:
+        return nodes if isinstance(nodes, Exception) else passages_of(nodes, title_keys)
 
     def one(query: str) -> object:
-        return read(base.retrieve(asked(query)))
+        return read(base.retrieve(known.get(query, query)))
 
     async def aone(query: str) -> object:
         if not has_own(base, "_aretrieve", BaseRetriever):
             return await asyncio.to_thread(one, query)
-        return read(await base.aretrieve(asked(query)))
+        return read(await base.aretrieve(known.get(query, query)))
 
     if not hasattr(base, "retrieve_many"):
         return Port(name, each(one), aeach(aone))
 
     def many(queries: Sequence[str]) -> list[object]:
-        return _lists(base.retrieve_many([*map(asked, queries)], return_exceptions=True), read)
+        asked = [known.get(query, query) for query in queries]
+        return list(map(read, base.retrieve_many(asked, return_exceptions=True)))
 
     async def amany(queries: Sequence[str]) -> list[object]:
-        found = await base.aretrieve_many([*map(asked, queries)], return_exceptions=True)
-        return _lists(found, read)
+        asked = [known.get(query, query) for query in queries]
+        return list(map(read, await base.aretrieve_many(asked, return_exceptions=True)))
 
     return Port(name, many, amany)
-
-
-def check_base(base: object) -> None:
-    """Require a retriever."""
-    allowed = "a BaseRetriever, such as index.as_retriever()"
-    refuse_if(not isinstance(base, BaseRetriever | Port), "base", base, allowed)
-
-
-def _lists(found: Sequence[object], read: Callable[[Any], object]) -> list[object]:
-    return [nodes if isinstance(nodes, Exception) else read(nodes) for nodes in found]
 
 
 def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[object]]:
@@ -231,9 +222,12 @@ class Caller:
     search: object = None
     llm: object = None
     title_keys: Sequence[str] | None = None
+    shots: Iterable[Shot | Row] = ()
 
     def __post_init__(self) -> None:
-        check_base(self.base)
+        object.__setattr__(self, "shots", check_shots("shots", self.shots))
+        allowed = "a BaseRetriever, such as index.as_retriever()"
+        refuse_if(not isinstance(self.base, BaseRetriever | Port), "base", self.base, allowed)
         if self.search is not None:
             search_port(self.search)
         if self.llm is not None:
@@ -249,6 +243,7 @@ class Caller:
             retrieve=retrieve_port(self.base, bundles, title_keys=self.title_keys),
             search=None if self.search is None else search_port(self.search),
             generate=None if chosen is None else generate_port(chosen),
+            shots=cast(Any, self.shots),
         )
 
 

@@ -103,13 +103,13 @@ class FlowRetriever(Configured, BaseRetriever):
 
     def _many(self, bundles: list[QueryBundle], traces: list[Traced[Context]]) -> list[Any]:
         """Write the nodes of each query as ``retrieve`` does; an error stands in their place."""
-        found: list[Any] = []
-        for bundle, traced in zip(bundles, traces, strict=True):
-            nodes: Any = traced.error
-            if nodes is None:
-                nodes = self._handle_recursive_retrieval(bundle, self._found(traced))
+        found: list[Any] = [
+            traced.error or self._handle_recursive_retrieval(bundle, self._found(traced))
+            for bundle, traced in zip(bundles, traces, strict=True)
+        ]
+        for bundle, nodes in zip(bundles, found, strict=True):
+            if not isinstance(nodes, Exception):
                 dispatcher.event(RetrievalEndEvent(str_or_query_bundle=bundle, nodes=nodes))
-            found.append(nodes)
         return found
 
     def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:
@@ -147,7 +147,8 @@ class MethodOverBase(FromFitted, FlowRetriever):
     def _prepare(self) -> None:
         check_one("ids", self.ids, get_args(Ids))
         method, own = self._build(), vars(self)
-        self._caller = Caller(self.base, own.get("search"), own.get("llm"), self.title_keys)
+        asked = own.get("search"), own.get("llm"), self.title_keys, own.get("shots", ())
+        self._caller = Caller(self.base, *asked)
         self._method = method
 
     def _build(self) -> Method:

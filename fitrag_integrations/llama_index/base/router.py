@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
@@ -26,7 +26,7 @@ from llama_index.core.settings import Settings
 from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is
-from fitrag_integrations.core.record import plain
+from fitrag_integrations.core.record import Row, plain
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, Traced, arun, run
 from fitrag_integrations.llama_index.base.component import (
@@ -50,8 +50,10 @@ from fitrag_integrations.methods.answering import Answered, own_answer
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import GateDecision, OnError
 from fitrag_integrations.methods.metadata import own_noted, summary
+from fitrag_integrations.ports import showing
 from fitrag_integrations.types import Context, Template
 from fitrag_integrations.values.excerpt import unique
+from fitrag_integrations.values.prompt import Shot, check_shots, with_shots
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,7 @@ class WritingRouter(Router):
     """Router whose language model answers the queries that no engine does."""
 
     llm: Any = None
+    shots: Iterable[Shot | Row] = ()
     streaming: bool = False
     template: Template | BasePromptTemplate | str | None = None
     _prompt: ClassVar[tuple[str, bool]]  # its name, and whether it shows no passages
@@ -163,6 +166,7 @@ class WritingRouter(Router):
     def _prepare(self) -> None:
         check_is("streaming", self.streaming, bool)
         self._template = as_template(self.template, alone=self._prompt[1])
+        self._shots = check_shots("shots", self.shots)
         if self.llm is not None:
             generate_port(self.llm)
 
@@ -203,7 +207,7 @@ class WritingRouter(Router):
         if not isinstance(outcome, Context):
             return outcome.text, ""
         own = own_answer(outcome)
-        return own, "" if own else outcome.prompt(self._template)
+        return own, "" if own else with_shots(outcome.prompt(self._template), self._shots)
 
 
 @dataclass(eq=False, repr=False)
@@ -217,9 +221,11 @@ class Deciding(FromFitted, Configured):
     on_error: OnError = "retrieve"
     allow_other_model: bool = False
     llm: Any = None
+    shots: Iterable[Shot | Row] = ()
 
     def _prepare(self) -> None:
         super()._prepare()
+        self._shots = check_shots("shots", self.shots)
         if self.llm is not None:
             generate_port(self.llm)
         self._decider = GateDecision(
@@ -244,7 +250,8 @@ class Deciding(FromFitted, Configured):
             except ImportError as error:  # the framework's own choice is not installed
                 missing = f"Pass `gate=` or `llm=`, or set `Settings.llm`: {error}"
                 raise InputError(missing) from error
-        known = yield from decider.decided(question, llm)
+        asked = showing(generate_port(llm), self._shots) if self._shots and llm else llm
+        known = yield from decider.decided(question, asked)
         return Context(
             question,
             decision=known.decision,

@@ -48,8 +48,11 @@ class Vanilla(Generating):
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         work = Rounds(self, question, ports, "vanilla")
         prompt = work.prompt(self.template)
-        answer = yield from work.write(prompt)
-        return work.ended(answer, {} if answer else {"asked": str(prompt)}, decision=NEVER)
+        reply = yield from self.write(prompt, ports, "answer")
+        work.notes += reply.notes
+        wrote_nothing = not (reply.text or reply.failed)  # a failed call is worth another one
+        asked = {"asked": str(prompt)} if wrote_nothing else {}
+        return work.ended(reply.text, asked, decision=NEVER)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.budget import Budget
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, script_note
 from fitrag_integrations.methods.fitrag.options import FitRagOptions, Plan, RankingOptions
-from fitrag_integrations.methods.fitrag.ranking import falling, ranked, ranked_windows
+from fitrag_integrations.methods.fitrag.ranking import falling, ranked, worth_of
 from fitrag_integrations.methods.fitrag.scoring import Scoring, sufficient
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.ports import Gate, Ports, Recognizer, model_name
@@ -111,8 +111,9 @@ def reduction(
         cut = [window for one in chosen for window in scoring.cut(one.passage)]
         windows = yield from scoring.windows(cut)
     copies = selection.counts["duplicate"]
+    worth = worth_of(windows, plan.prior, chosen, question if foreign else "")
     best = apart(
-        ranked_windows(windows, plan.prior, question if foreign else ""),
+        sorted(windows, key=lambda one: (-worth(one), -one.score)),
         per_passage=plan.per_passage,
         deduplicate=plan.deduplicate,
         selection=selection,
@@ -137,7 +138,7 @@ def reduction(
         return by_score(kept if plan.per_passage == 1 else merge(kept))
 
     tokens_in = plan.counter(render_excerpts(list(map(Excerpt.whole, found)), merged=False))
-    budget = _budget(plan, tokens_in, windows, joined)
+    budget = replace(_budget(plan, tokens_in, windows, joined), value=worth)
     fitted = yield from budget.fitted(enough, scoring.windows)
     selection.drop(fitted.left, "budget", f"over {budget.limit}")
     notes += fitted.notes

@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from fitrag_integrations.core.checks import Checked, Count, Share, can, check_number, trait
+from fitrag_integrations.core.checks import Checked, Count, Share, can, trait
 from fitrag_integrations.defaults import DEFAULTS, Auto
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Port
 from fitrag_integrations.methods.budget import Counting
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER, embedded_detector, torch_note
@@ -88,14 +88,11 @@ class Plan:
         return {name: getattr(self, name) for name in names}
 
 
-def check_part(field: str, value: object) -> float:
+def check_part(field: str, value: Any) -> float:
     """Require a fraction, in (0, 1]."""
-    try:
-        part = check_number(field, value, low=0, high=1)
-    except InputError:
-        part = 0.0
-    refuse_if(not part, field, value, "a number above 0 and at most 1")
-    return part
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    refuse_if(not (is_number and 0 < value <= 1), field, value, "a number above 0 and at most 1")
+    return float(value)
 
 
 def check_detector(field: str, detector: Detector) -> Detector:
@@ -114,8 +111,8 @@ class RankingOptions(Checked):
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
         prior: Weight, in [0, 1], of what does not come from the scorer. Passages are ranked also by
             the retriever's order, by shared words, and by identifiers of the question that few of
-            them contain. Windows are ranked also by the rank of their passage, with half the weight
-            divided by that rank. An item that is moved before a better-scored one gets its score.
+            them contain. Windows are ranked also by the score and the rank of their passage, and
+            long ones less. An item that is moved before a better-scored one gets its score.
             None is 0.1 for the bundled scorer and 0 for any other.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all; a pruner uses its own
             threshold for sentences.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import nextafter
+from statistics import correlation
 
 from fitrag_integrations.core.record import remade
 from fitrag_integrations.text.bm25 import BM25
@@ -13,16 +14,22 @@ from fitrag_integrations.values.windows import by_score, only_links
 
 NAMING = 3.0
 """What a passage gains by an identifier of the question, in units of `prior`."""
+AGREES = 0.3
+"""Agreement of an order with scores and shared words that a retriever's order mostly has."""
+GIVEN = ("retrieval_score", "score", "relevance_score")
+"""Where the score that a retriever gave is found in metadata."""
+OF_PASSAGE = 0.8
+"""Weight of a passage's score for its windows."""
 
 
 def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excerpt]:
     """Sort scored passages, best first, also by what is known of them without a model.
 
-    A passage ranks by ``(1 - prior) * score + prior * (1 / a + 1 / b) / 2``, where ``a`` is its
-    place, from 1, in the order given and ``b`` that by BM25 among all. A scorer of meanings hardly
-    reads an identifier: a passage that holds one of the question ranks by ``NAMING * prior`` more,
-    the less the more passages do. Its score becomes that of the best behind it, if that is higher
-    (`falling`).
+    A passage ranks by ``(1 - prior) * score + prior * (t / a + 1 / b) / 2``, where ``a`` is its
+    place, from 1, in the order given, ``b`` that by BM25 among all, and ``t`` how far the order
+    given is to be trusted (`trust`). A scorer of meanings hardly reads an identifier: a passage
+    that holds one of the question ranks by ``NAMING * prior`` more, the less the more passages do.
+    Its score becomes that of the best behind it, if that is higher (`falling`).
 
     Args:
         question: The question.
@@ -36,32 +43,64 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
     lexical = sorted(range(len(texts)), key=lambda at: -shared(question, texts[at]))
     places = {at: place for place, at in enumerate(lexical, 1)}
     named = named_exactly(question, texts)
+    told = trust(wholes, [places[at] for at in range(len(texts))])
     mixed = [
-        (1 - prior) * one.score + prior * ((1 / (at + 1) + 1 / places[at]) / 2 + NAMING * named[at])
+        (1 - prior) * one.score
+        + prior * ((told / (at + 1) + 1 / places[at]) / 2 + NAMING * named[at])
         for at, one in enumerate(wholes)
     ]
     order = sorted(range(len(wholes)), key=lambda at: (only_links(wholes[at]), -mixed[at]))
     return falling([wholes[at] for at in order])
 
 
-def ranked_windows(windows: Sequence[Excerpt], prior: float, question: str = "") -> list[Excerpt]:
-    """Sort scored windows, best first; the place of their passage counts a little.
+def trust(wholes: Sequence[Excerpt], places: Sequence[int]) -> float:
+    """Return how far the order of passages tells which are better, in [0, 1].
 
-    So where no sentence stands out, those of the best passages are kept together.
+    That of a folder or of the rows of a file tells nothing. It is 1 where a retriever's scores fall
+    along it; else it is the correlation of the order with the sum of the places by score and
+    by shared words, plus one divided by the number of passages, as few of them agree by chance,
+    divided by ``AGREES``.
+    """
+    found = ([*filter(None, map(one.passage.metadata.get, GIVEN))][:1] for one in wholes)
+    given, count = [x for some in found for x in some if isinstance(x, int | float)], len(wholes)
+    if len(given) == count > 1 and given == sorted(given, reverse=True) and given[0] > given[-1]:
+        return 1.0
+    by_score = sorted(range(count), key=lambda at: -wholes[at].score)
+    sums = [places[at] + by_score.index(at) for at in range(count)]
+    agreed = correlation(range(count), sums) if len(set(sums)) > 1 else 0.0
+    return min(1.0, max(0.0, (agreed + 1 / max(1, count)) / AGREES))
+
+
+def worth_of(
+    windows: Sequence[Excerpt], prior: float, wholes: Sequence[Excerpt], question: str = ""
+) -> Callable[[Excerpt], float]:
+    """Return what tells what a window, or a part of one, is worth to a reader, 0 or more.
+
+    With `prior`, it is ``score * (1 + OF_PASSAGE * (p / best - 1)) + prior / (2 * a)``, where `p`
+    is the score of its passage, `best` that of the best window there, and `a` the place of the
+    passage. So where no sentence stands out, those of the best passages are kept together.
 
     Args:
-        windows: Windows of the passages that are reduced, those of the best passages first.
-        prior: Twice the weight of one divided by the place of their passage, in [0, 1].
+        windows: Windows of the passages that are reduced.
+        prior: As in `ranked`; 0 is the score alone.
+        wholes: These passages with their scores, best first.
         question: The question, where the scorer does not read its script: shared words, or
             characters of scripts without spaces, decide then. Blank otherwise.
     """
-    places = {one: at for at, one in enumerate(dict.fromkeys(w.passage for w in windows), 1)}
-    mixed = [one.score + prior / 2 / places[one.passage] for one in windows]
-    if question:
-        shared = BM25([one.body for one in windows])
-        mixed = [more + shared(question, w.body) for w, more in zip(windows, mixed, strict=True)]
-    keys = [(only_links(w), -more, -w.score) for w, more in zip(windows, mixed, strict=True)]
-    return [windows[at] for at in sorted(range(len(windows)), key=keys.__getitem__)]
+    passages = {id(one.passage): (at, one.score) for at, one in enumerate(wholes, 1)}
+    best, shared = dict[int, float](), BM25([one.body for one in windows if question])
+    for one in windows:
+        best[id(one.passage)] = max(best.get(id(one.passage), 0.0), one.score)
+
+    def worth(one: Excerpt) -> float:
+        if only_links(one):
+            return 0.0
+        place, score = passages[id(one.passage)]
+        scaled = 1 + OF_PASSAGE * (score / (best[id(one.passage)] or 1.0) - 1)
+        mixed = one.score * scaled + prior / 2 / place if prior else one.score
+        return mixed + shared(question, one.body) if question else mixed
+
+    return worth
 
 
 def falling(order: Sequence[Excerpt]) -> list[Excerpt]:

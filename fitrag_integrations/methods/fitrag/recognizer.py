@@ -160,8 +160,8 @@ class SelfKnowledgeRecognizer(Checked):
         s_nn = sum(map(bool, known)) / len(known)
         s_l, s_n = self.thresholds.s_l, self.thresholds.s_n
         why = (
-            f"S_ltod {s_ltod:.3f} {_sign(s_ltod, s_l)} {s_l:g} "
-            f"and S_nn {s_nn:.3f} {_sign(s_nn, s_n)} {s_n:g}"
+            f"S_ltod {s_ltod:.3f} {'>' if s_ltod > s_l else '<='} {s_l:g} "
+            f"and S_nn {s_nn:.3f} {'>' if s_nn > s_n else '<='} {s_n:g}"
         )
         if not self.thresholds.rows:
             why += " (thresholds not fitted for this scorer and encoder)"
@@ -185,10 +185,6 @@ class _Nearest:
 
     def __call__(self, questions: Sequence[str]) -> Any:
         return self.call(list(questions), self.k)
-
-
-def _sign(value: float, limit: float) -> str:
-    return ">" if value > limit else "<="
 
 
 Row: TypeAlias = tuple[str, Sequence[BiLabelScore], bool]  # question, scores, known

@@ -40,8 +40,8 @@ from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port, arun_many, run_many
 from fitrag_integrations.ports import Drafter, model_name, port_of, rescore_port, writer_of
 from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
-from fitrag_integrations.types import Draft
-from fitrag_integrations.values.prompt import LimitedPrompt
+from fitrag_integrations.types import Context, Draft
+from fitrag_integrations.values.prompt import LimitedPrompt, PromptTemplate
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompts
@@ -108,6 +108,8 @@ KNOW_PROMPT = (
     "Question: {question}\nCan you answer this question correctly without looking it up? "
     "Answer Yes or No.\nAnswer:"
 )
+_TRUE = PromptTemplate("true", TRUE_PROMPT, one_line=True, reply="verdict")
+_KNOW = PromptTemplate("know", KNOW_PROMPT, one_line=True, reply="known")
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,8 @@ class _SelfGate(FlowGate):
         check_text("question", question, blank=False)
         if not draft.strip() and self.draft_tokens and self.drafter is not None:
             draft = yield from write_draft(question, self.drafter, self.draft_tokens)
-        prompt = TRUE_PROMPT if draft.strip() else KNOW_PROMPT
-        asked = prompt.format(question=question, draft=draft)
-        (answer,) = yield from self.port.ask([LimitedPrompt(asked, one_line=True)])
+        prompt = (_TRUE if draft.strip() else _KNOW).render(Context(question, draft=draft))
+        (answer,) = yield from self.port.ask([prompt])
         return self.verdict(answer)
 
     @property
@@ -230,8 +231,6 @@ class _DraftGate(FlowGate):
 
     numbers: ClassVar[str]
     """Field of a draft that is averaged over its tokens."""
-    sureness: ClassVar[Callable[[float], float]]
-    """From that mean to a number in [0, 1]; higher is surer."""
 
     drafter: Drafter
 
@@ -264,6 +263,11 @@ class _DraftGate(FlowGate):
             )
         return self.sureness(math.fsum(numbers) / len(numbers))
 
+    @staticmethod
+    @abstractmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means; higher is surer."""
+
 
 class MarginGate(_DraftGate):
     """Gate by how far the likeliest token is ahead of the second, on average (TARG, margin).
@@ -280,7 +284,12 @@ class MarginGate(_DraftGate):
     """
 
     signal = "the mean margin of its draft's tokens"
-    numbers, sureness = "margins", staticmethod(lambda mean: min(1.0, mean))
+    numbers = "margins"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return min(1.0, mean)
 
 
 class EntropyGate(_DraftGate):
@@ -298,7 +307,12 @@ class EntropyGate(_DraftGate):
     """
 
     signal = "the entropy of its draft's tokens"
-    numbers, sureness = "entropies", staticmethod(lambda mean: math.exp(-mean))
+    numbers = "entropies"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return math.exp(-mean)
 
 
 class LikelihoodGate(_DraftGate):
@@ -316,7 +330,12 @@ class LikelihoodGate(_DraftGate):
     """
 
     signal = "the mean probability of its draft's tokens"
-    numbers, sureness = "logprobs", staticmethod(math.exp)
+    numbers = "logprobs"
+
+    @staticmethod
+    def sureness(mean: float) -> float:
+        """Return the number in [0, 1] that an average means."""
+        return math.exp(mean)
 
 
 GATES: Mapping[str, type[_DraftGate]] = {
@@ -376,7 +395,8 @@ def write_draft(question: str, drafter: object, tokens: int | None = None) -> Fl
 
     A blank draft raises `InputError`.
     """
-    item = question if can(drafter, "draft") else DRAFT_PROMPT.format(question=question)
+    alone = PromptTemplate("draft", DRAFT_PROMPT).render(Context(question))
+    item = question if can(drafter, "draft") else alone
     (answer,) = yield from draft_port(drafter).ask([LimitedPrompt(item, tokens=tokens)])
     text = answer.text if isinstance(answer, Draft) else answer
     return check_text("draft", strip_thoughts(check_text("draft", text)), blank=False)

@@ -1,18 +1,16 @@
 """Load, save and train encoders: the base by name, with the tuned weights on top.
 
 Tuned weights are either whole layers (stored in half precision, about 21 MB for all six layers of
-MiniLM; the embeddings stay the base's), a LoRA adapter in peft's own format, or the adapter's two
-factors per layer as plain tensors, `B` already scaled, which load without peft (Hu et al., 2021).
+MiniLM; the embeddings stay the base's), or a LoRA adapter in peft's own format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fitrag_integrations.core.checks import check_is, check_whole
 from fitrag_integrations.errors import ModelLoadError, refuse_if
@@ -24,6 +22,7 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,
     reading,
+    unscaled,
     write_manifest,
     write_tensors,
 )
@@ -110,14 +109,12 @@ def load_encoder(
             _round_embeddings(trunk.encoder, folder)
         if manifest.get("tuned"):
             named, entry = dict(trunk.encoder.named_parameters()), manifest["tuned"]
-            for name, tensor in read_tensors(folder, entry).items():
+            for name, tensor in unscaled(read_tensors(folder, entry)).items():
                 if name not in named or named[name].shape != tensor.shape:
                     where = folder / entry["file"]
                     raise ModelLoadError(f"{where}: {name!r} does not fit the base model")
                 named[name].data.copy_(tensor)
                 named[name].requires_grad_(True)
-        if manifest.get("factors"):
-            fold(trunk.encoder, read_tensors(folder, manifest["factors"]))
         if manifest.get("adapter"):  # folded in, so that inference pays nothing for it
             tuned = tuned_names(trunk.encoder)
             trunk.encoder = fold_adapter(load_adapter(trunk.encoder, folder), tuned)
@@ -169,28 +166,3 @@ def fold_adapter(adapted: Any, tuned: set[str]) -> nn.Module:
     for name, parameter in merged.named_parameters():
         parameter.requires_grad_(name in changed | tuned)
     return merged
-
-
-def factors(adapted: Any, *, dtype: torch.dtype = torch.float16) -> dict[str, Tensor]:
-    """Copy the factors of a peft model's adapter to the CPU; names end in `.A` and `.B`."""
-    found = {}
-    for name, module in adapted.base_model.model.named_modules():
-        if hasattr(module, "lora_A"):
-            scale = module.scaling["default"]
-            found[f"{name}.A"] = module.lora_A["default"].weight.detach().to("cpu", dtype)
-            found[f"{name}.B"] = (scale * module.lora_B["default"].weight.detach()).to("cpu", dtype)
-    return found
-
-
-@torch.no_grad()
-def fold(encoder: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Add `B A` to each layer's weight, which then counts as tuned."""
-    weights = dict(encoder.named_parameters())
-    for layer in sorted({name.rpartition(".")[0] for name in tensors}):
-        weight = weights.get(f"{layer}.weight")
-        first, second = tensors.get(f"{layer}.A"), tensors.get(f"{layer}.B")
-        given = None if first is None or second is None else second.float() @ first.float()
-        if weight is None or given is None or given.shape != weight.shape:
-            raise ModelLoadError(f"adapter: {layer!r} does not fit the encoder")
-        weight.add_(given)
-        weight.requires_grad_(True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, ThresholdMismatchError
-from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer, checked_pairs
+from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer, checked_pairs
 from fitrag_integrations.models.runtime.folder import (
     SMALLEST,
     read_manifest,
@@ -20,6 +22,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
 )
 from fitrag_integrations.text.blocks import is_table
+from fitrag_integrations.text.records import records_of
 from fitrag_integrations.types import BiLabelScore, Passage
 from fitrag_integrations.values.score import sigmoid
 
@@ -29,16 +32,80 @@ FURTHEST = 20.0  # where the score of a best span is cut off
 ANSWER_TOKENS = 24
 NOTHING = -20.0  # where a score or a logarithm is cut off, and what a span without tokens has
 CALIBRATED = "calibrated"  # the kind of a folder with a correction and the scorer's name
+Line: TypeAlias = tuple[float, float, float]
+PLAIN: Line = (1.0, 0.0, 0.0)
+MOST = 1e6  # of a line's numbers on each side of zero
+TABLE, RECORDS, PROSE = "table", "records", "prose"
 InChunk: TypeAlias = tuple[Places, list[Range]]  # which spans, and the tokens of each
 Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
 
 
-def table_logit(text: str, logit: float, line: tuple[float, float]) -> float:
-    """Return the logit of `has_answer`; of a table, corrected by the slope and shift of tables.
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What a scorer's logits become, by the kind of text: slope x logit + weight x cosine + shift.
 
-    Rows with a question's names and numbers look more like answers than they are.
+    The cosine is that of the untouched base (`sentences.Nearness`). Kinds are those of `kind_of`.
+
+    Args:
+        passages: Slope, weight and shift of a passage's logits, by kind.
+        sentences: The same of a sentence, by the kind of its passage.
     """
-    return line[0] * logit + line[1] if line != (1.0, 0.0) and is_table(text) else logit
+
+    passages: Mapping[str, Line] = field(default_factory=dict)
+    sentences: Mapping[str, Line] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, manifest: Row) -> Lines:
+        """Read the lines of a scorer's manifest, those of its tables if it has no others."""
+        given = manifest.get("similarity")
+        if not given:
+            slope, shift = manifest.get("tables", (1.0, 0.0))
+            return cls({TABLE: _line((slope, 0.0, shift))})
+        names = ("passages", "sentences")
+        return cls(*({k: _line(v) for k, v in given.get(name, {}).items()} for name in names))
+
+    @property
+    def compare(self) -> bool:
+        """Whether any of them reads the cosine."""
+        return any(one[1] for one in (*self.passages.values(), *self.sentences.values()))
+
+    def passage(
+        self, text: str, has_answer: float, llm_prefer: float | None, cosine: float = 0.0
+    ) -> tuple[float, float | None]:
+        """Return both logits of a passage; a line without a cosine is of `has_answer` alone."""
+        slope, weight, shift = self.passages.get(kind_of(text), PLAIN)
+        moved = weight * cosine + shift
+        if llm_prefer is not None and weight:
+            llm_prefer = slope * llm_prefer + moved
+        return slope * has_answer + moved, llm_prefer
+
+    def grades(
+        self, pairs: Sequence[Pair], logits: Sequence[float], near: Sequence[NDArray[Any]]
+    ) -> list[float]:
+        """Return an evaluator's grades of its logits."""
+        found = zip(pairs, logits, near, strict=True)
+        summed = (self.passage(p.text, logit, None, float(n[0]))[0] for (_, p), logit, n in found)
+        return [grade(logit) for logit in summed]
+
+    def spans(self, text: str, logits: NDArray[Any], cosines: NDArray[Any]) -> NDArray[Any]:
+        """Return the logits of a passage's spans. Shapes: (spans,)."""
+        slope, weight, shift = self.sentences.get(kind_of(text), PLAIN)
+        return slope * logits + weight * cosines + shift
+
+
+def grade(logit: float) -> float:
+    """Map a logit to a grade in [-1, 1]: twice its probability, less one."""
+    return math.tanh(logit / 2)
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of a text: a table for at least half, records, or prose."""
+    return TABLE if is_table(text) else RECORDS if records_of(text) else PROSE
+
+
+def _line(given: Sequence[float]) -> Line:
+    slope, weight, shift = (check_number("line", one, low=-MOST, high=MOST) for one in given)
+    return check_number("slope", slope, low=SMALLEST), weight, shift
 
 
 def of_logits(has_answer: float, llm_prefer: float | None = None) -> BiLabelScore:

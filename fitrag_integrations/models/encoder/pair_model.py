@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.encoders import load_encoder, save_encoder
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
+from fitrag_integrations.models.encoder.sentences import Floats, Nearness
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
 from fitrag_integrations.models.runtime.batching import in_blocks, in_groups
 from fitrag_integrations.models.runtime.engine import (
@@ -22,8 +24,13 @@ from fitrag_integrations.models.runtime.engine import (
     Pool,
     SharedEngine,
 )
-from fitrag_integrations.models.runtime.folder import read_manifest, reading, write_manifest
-from fitrag_integrations.models.runtime.saved import remembered
+from fitrag_integrations.models.runtime.folder import (
+    read_manifest,
+    reading,
+    without_similarity,
+    write_manifest,
+)
+from fitrag_integrations.models.runtime.saved import embedded_folder, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 
@@ -38,6 +45,32 @@ class Engine(SharedEngine):
         super().__init__(trunk, options, name=type(trunk.encoder).__name__)
         self.trunk = trunk
         self.tokenizer = tokenizer
+        self._options = options
+
+    @cached_property
+    def nearness(self) -> Nearness:
+        """The cosines of the untouched base, which is loaded at the first call."""
+        self._base = _engine_in(embedded_folder("base"), self._options)
+        return Nearness(self.tokenizer, self._base.tokenizer.max_length, self._base.pooled)
+
+    def pooled(
+        self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]
+    ) -> Steps[list[Floats]]:
+        """Return the product of each chunk's weights, (rows, tokens), and its states."""
+        own = {id(chunk): rows for chunk, rows in zip(chunks, weights, strict=True)}
+
+        def forward(states: Tensor, mask: Tensor, batch: Batch) -> list[Floats]:
+            rows = [torch.from_numpy(own[id(chunk)]).to(states.device) for chunk in batch.pairs]
+            made = [row @ each[: row.shape[1]] for row, each in zip(rows, states, strict=True)]
+            return [part.numpy() for part in torch.cat(made).cpu().split([*map(len, rows)])]
+
+        return self.run_chunks(chunks, forward)
+
+    def release(self) -> None:
+        """Count one model less; the last one leaves the base too."""
+        super().release()
+        if self._users <= 0 and "nearness" in vars(self):
+            self._base.release()
 
     def run(self, pairs: Sequence[Pair], forward: Forward[T]) -> Steps[list[list[T]]]:
         """Encode pairs and give, per pair, the result of each of its chunks. On the worker only.
@@ -70,6 +103,13 @@ class Engine(SharedEngine):
 _engines: Pool[Engine] = Pool()
 
 
+def _engine_in(encoder: Path, options: Options) -> Engine:
+    """Return the engine of an encoder's folder, which all models with these options share."""
+    return _engines.take(
+        str(encoder), options, lambda: Engine(*load_encoder(encoder, options), options)
+    )
+
+
 class PairModel(EngineModel[Engine]):
     """A head over an engine. Subclasses name their `kind` and build themselves from a folder."""
 
@@ -84,8 +124,10 @@ class PairModel(EngineModel[Engine]):
                 for bfloat16 where the GPU or processor multiplies it, else float32;
                 `batch_tokens`, the padded size of one forward pass; `backend`, "torch" (default),
                 "onnx" or "openvino" on the CPU; `max_length`, the maximum input length in
-                tokens, by default the folder's; `model_kwargs` (such as
-                `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for transformers.
+                tokens, by default the folder's; `similarity`, whether the cosine of the untouched
+                base counts in a scorer or an evaluator that has weights for it; `model_kwargs`
+                (such as `{"attn_implementation": "eager"}`) and `tokenizer_kwargs` for
+                transformers.
 
         Raises:
             InputError: If an option is invalid.
@@ -101,11 +143,11 @@ class PairModel(EngineModel[Engine]):
     def _load(cls, folder: Path, options: Options) -> Self:
         needs = ("base", "encoder", "head")
         manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        if not options.similarity:
+            manifest = without_similarity(manifest)
         with reading(folder):
             encoder = (folder / manifest["encoder"]).resolve()
-        engine = _engines.take(
-            str(encoder), options, lambda: Engine(*load_encoder(encoder, options), options)
-        )
+        engine = _engine_in(encoder, options)
         with reading(folder), ExitStack() as undo:
             undo.callback(engine.release)
             made = cls._build(engine, folder, manifest)

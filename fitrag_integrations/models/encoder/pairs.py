@@ -180,6 +180,20 @@ class PairTokenizer:
         chunks = dict(zip(each, [_chunks(one, self.max_length) for one in made], strict=True))
         return [chunks[question, p.title, p.text] for question, p in pairs]
 
+    def alone(self, keys: Sequence[tuple[str, ...]], length: int) -> list[list[EncodedPair]]:
+        """Encode questions, (question,), and passages, (title, text), as inputs of their own.
+
+        A long passage has chunks of `length` tokens, each with the title.
+        """
+        before, _, after = self._marks()
+        asked, read = ([key for key in keys if len(key) == size] for size in (1, 2))
+        known = dict(zip(asked, self._questions.of(asked, self._read_questions), strict=True))
+        passages = zip(read, self._passages.of(read, self._read_passages), strict=True)
+        known |= {key: np.concatenate([before, own, after], axis=1) for key, own in passages}
+        for tokens in known.values():
+            tokens[1] = self._kinds[0]
+        return [_chunks(known[key], length) for key in keys]
+
     @property
     def vocabulary(self) -> int:
         """Count the token ids."""

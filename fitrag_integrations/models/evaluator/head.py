@@ -7,7 +7,6 @@ whose best sum is above 0 where the passage holds an answer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,9 +23,10 @@ from fitrag_integrations.models.encoder.heads import (
     read_of,
     write_head,
 )
-from fitrag_integrations.models.encoder.items import FURTHEST
+from fitrag_integrations.models.encoder.items import FURTHEST, Lines
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.encoder.sentences import cosines
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.kinds import PairGrader
 from fitrag_integrations.models.runtime.batching import in_blocks
@@ -78,6 +78,7 @@ class HeadGrader(PairGrader, PairModel):
         self._head.span.to(engine.device)  # run on all states of a batch, which stay where they are
         self._clues = clues
         self._temperature = positive(self.manifest, "temperature")
+        self._lines = Lines.of(self.manifest)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, thresholds and encoder to a folder that `from_pretrained` reads."""
@@ -106,16 +107,13 @@ class HeadGrader(PairGrader, PairModel):
         groups = self._engine.tokenizer.encode(pairs)
         chunks = [chunk for group in groups for chunk in group]
         read = yield from self._engine.run_chunks(chunks, self._read)
-        pooled, best = gathered(read, chunks)
-        logits = self._head(pooled, self._clues.features(chunks), best)
+        pooled, span = gathered(read, chunks)
+        logits = self._head(pooled, self._clues.features(chunks), span)
         self._engine.check_finite(logits.isfinite().all())
         rows = iter(logits.tolist())
-        return [grade(max(next(rows) for _ in group) / self._temperature) for group in groups]
+        best = [max(next(rows) for _ in group) / self._temperature for group in groups]
+        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
+        return self._lines.grades(pairs, best, near)
 
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
-
-
-def grade(logit: float) -> float:
-    """Map a logit to a grade in [-1, 1]: twice its probability, less one."""
-    return math.tanh(logit / 2)

@@ -7,6 +7,8 @@ vLLM serves a LoRA adapter by its name: pass that name as `model`, and the IK de
 from __future__ import annotations
 
 import asyncio
+import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
@@ -54,6 +56,7 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 
 T = TypeVar("T")
 Api: TypeAlias = Literal["completions", "chat"]
+_MARK = re.compile(r"<\|\w+\|>|<(?:start|end)_of_turn>|\[/?INST\]|<</?SYS>>")
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}
 
 
@@ -207,7 +210,16 @@ class RemoteGenerator(Remote):
             tokens = reply_tokens(asked, self._most, converses=self.is_chat)
             stop = self._stop if asked.one_line else () if self.is_chat else asked.stop
             bodies.append(self._body(text, tokens=tokens, logprobs=False, stop=stop))
-        return await self._ask(bodies, read_written)
+        written = await self._ask(bodies, read_written)
+        texts = [text for text in written if isinstance(text, str)]
+        marks = [found[0] for text in texts if (found := _MARK.search(text))]
+        if self.is_chat and marks:
+            warnings.warn(
+                f"answers of {self.name} hold marks of a chat template ({marks[0]}), which a base "
+                "model does not know: pass api='completions' (--api completions)",
+                stacklevel=2,
+            )
+        return written
 
     def draft(self, questions: Sequence[str]) -> list[Any]:
         """Write the first `draft_tokens` tokens of an answer to each question."""

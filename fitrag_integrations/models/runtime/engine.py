@@ -12,7 +12,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypedDict, TypeVar
 
 import torch
@@ -74,6 +74,7 @@ class PairOptions(BaseOptions, total=False):
     backend: str | None
     compile: bool
     max_length: int | None
+    similarity: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class Options:
         compile: Run an encoder through `torch.compile`, with CUDA graphs on a GPU. The first
             batches of a shape take seconds to minutes; shapes are rounded up, so there are few.
         max_length: Maximum input length in tokens. Defaults to the model folder's.
+        similarity: Whether the cosine of the untouched base counts, where a model has weights for
+            it. Models with it and without share an engine.
     """
 
     device: str | None = None
@@ -110,6 +113,7 @@ class Options:
     merge_adapter: bool = False
     compile: bool = False
     max_length: int | None = None
+    similarity: bool = field(default=True, compare=False)
 
     @classmethod
     def checked(
@@ -127,6 +131,7 @@ class Options:
         compile: bool = False,
         max_length: int | None = None,
         gguf_file: str | None = None,
+        similarity: bool = True,
     ) -> Self:
         """Build options from a caller's arguments; raises `InputError` naming a wrong one."""
         packed = {} if gguf_file is None else {"gguf_file": check_text("gguf_file", gguf_file)}
@@ -155,6 +160,7 @@ class Options:
             merge_adapter=check_is("merge_adapter", merge_adapter, bool),
             compile=check_is("compile", compile, bool),
             max_length=None if max_length is None else check_whole("max_length", max_length, low=1),
+            similarity=check_is("similarity", similarity, bool),
             **given,
         )
         placed = made.resolved()[0]

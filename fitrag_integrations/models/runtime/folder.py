@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # torch loads with the first tensor, for models that do witho
     from torch import Tensor, nn
 
     N = TypeVar("N", bound=nn.Module)
+T = TypeVar("T")
 
 FORMAT = 1
 MOST_TENSORS = 2 << 30  # bytes of a file of ours, which is read whole; an encoder has 90 MB
@@ -95,10 +96,12 @@ def both_positive(manifest: Row) -> tuple[float, float]:
     return first, second
 
 
-def table_line(manifest: Row) -> tuple[float, float]:
-    """Read slope and shift of a scorer's `has_answer` in tables; 1 and 0 where none are named."""
-    slope, shift = manifest.get("tables", (1.0, 0.0))
-    return check_number("tables", slope, low=SMALLEST), check_number("tables", shift)
+def without_similarity(manifest: Row) -> dict[str, Any]:
+    """Return a manifest without the base's share in the scores, and with what was fitted so."""
+    kept = {
+        name: field for name, field in manifest.items() if name not in ("similarity", "without")
+    }
+    return kept | dict(manifest.get("without", {}))
 
 
 @contextmanager
@@ -156,6 +159,14 @@ def read_arrays(folder: Path, entry: Mapping[str, str]) -> dict[str, NDArray[np.
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelLoadError(f"{folder / entry['file']} is damaged: {error}") from None
     return {n: a if a.dtype == np.int8 else a.astype(np.float32) for n, a in arrays.items()}
+
+
+def unscaled(tensors: Mapping[str, T]) -> dict[str, T]:
+    """Return tensors by name, each whole-number weight multiplied by the scale beside it."""
+    scales = {name.removesuffix(".weight"): name for name in tensors if name.endswith(".weight")}
+    scales = {f"{name}.scale": of for name, of in scales.items() if f"{name}.scale" in tensors}
+    made: dict[str, Any] = {name: each for name, each in tensors.items() if name not in scales}
+    return made | {of: made[of] * tensors[scale] for scale, of in scales.items()}
 
 
 def write_arrays(folder: Path, file: str, arrays: Arrays) -> dict[str, str]:

@@ -6,12 +6,15 @@ weights are used only if they are the published ones, to the byte.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import re
 from functools import cache
 from pathlib import Path
 
 from fitrag_integrations.core.files import sha256_of
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ChecksumError, ModelLoadError
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -37,6 +40,21 @@ def weights_source(name_or_dir: str) -> str:
             "save_pretrained, or a hub name such as 'google-t5/t5-base'"
         )
     return str(folder) if looks_like_path else name_or_dir
+
+
+def scorer_name(manifest: Row) -> str:
+    """Return the name of a scorer of this package, to which what is fitted is bound.
+
+    It is made of its base, its head, and the base's share in its scores. Empty if the manifest
+    names no weights.
+    """
+    digest = str(manifest.get("head", {}).get("sha256", ""))
+    if "name" in manifest or not digest:
+        return str(manifest.get("name", ""))
+    lines = manifest.get("similarity")
+    added = hashlib.sha256(json.dumps(lines, sort_keys=True).encode()).hexdigest() if lines else ""
+    name = f"bilabel {Path(str(manifest.get('base', ''))).name} {digest[:8]}"
+    return f"{name} and cosine {added[:8]}" if added else name
 
 
 def model_folder(name_or_dir: str | Path, *, revision: str | None = None) -> Path:

@@ -30,11 +30,12 @@ from fitrag_integrations.models.encoder.items import (
     FURTHEST,
     Correction,
     Item,
+    Lines,
     placed_spans,
-    table_logit,
 )
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
+from fitrag_integrations.models.encoder.sentences import NUMBERS, Read, cosines, judge_items
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.kinds import Judged, PairScorer, SentenceScorer
@@ -47,19 +48,18 @@ from fitrag_integrations.models.runtime.folder import (
     read_manifest,
     read_tensors,
     reading,
-    table_line,
     write_manifest,
     write_tensors,
 )
 from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
+from fitrag_integrations.models.runtime.sources import scorer_name
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.pruner import Pruner, PrunerOptions
 from fitrag_integrations.models.scorer.reranker import (
     ReadyReranker,
     RerankerOptions,
 )
-from fitrag_integrations.models.sentences import NUMBERS, Read, judge_items
 from fitrag_integrations.types import BiLabelScore
 
 
@@ -77,7 +77,7 @@ class BiLabelScorer(PairScorer, PairModel):
         head: Head with the two labels.
         evidence: Further features that the head reads.
         temperatures: Divisors of the logits of both labels.
-        tables: Slope and shift of `has_answer` in passages that are tables for at least half.
+        lines: What the logits become by the kind of text, and with the untouched base's cosine.
         manifest: Fields saved with the scorer.
 
     Example:
@@ -95,7 +95,7 @@ class BiLabelScorer(PairScorer, PairModel):
         *,
         evidence: Evidence,
         temperatures: tuple[float, float] = (1.0, 1.0),
-        tables: tuple[float, float] = (1.0, 0.0),
+        lines: Lines | None = None,
         manifest: Row | None = None,
     ) -> None:
         super().__init__(engine, manifest=manifest)
@@ -103,7 +103,7 @@ class BiLabelScorer(PairScorer, PairModel):
         if self._head.span is not None:  # run on all states of a batch, which stay where they are
             self._head.span.to(engine.device)
         self._evidence = evidence
-        self._temperatures, self._tables = temperatures, tables
+        self._temperatures, self._lines = temperatures, lines or Lines()
         self._correction = Correction()
 
     @property
@@ -113,10 +113,7 @@ class BiLabelScorer(PairScorer, PairModel):
 
         Empty if its manifest names no weights.
         """
-        digest = self.manifest.get("head", {}).get("sha256", "")
-        base = Path(str(self.manifest.get("base", ""))).name
-        own = str(self.manifest.get("name") or (f"bilabel {base} {digest[:8]}" if digest else ""))
-        return self._correction.name(own)
+        return self._correction.name(scorer_name(self.manifest))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
@@ -182,8 +179,14 @@ class BiLabelScorer(PairScorer, PairModel):
         }
         width, path = engine.trunk.width, folder / entry["file"]
         head = load_head(lambda: BiLabelHead(width, **sizes, spans=spans), path, tensors)
-        lines = {"temperatures": both_positive(manifest), "tables": table_line(manifest)}
-        return cls(engine, head, evidence=evidence, manifest=manifest, **lines)
+        return cls(
+            engine,
+            head,
+            evidence=evidence,
+            temperatures=both_positive(manifest),
+            lines=Lines.of(manifest),
+            manifest=manifest,
+        )
 
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         return in_blocks(pairs, self._block)
@@ -194,10 +197,11 @@ class BiLabelScorer(PairScorer, PairModel):
         chunks = [chunk for group in groups for chunk in group]
         read = yield from self._engine.run_chunks(chunks, self._read)
         _, logits = self._logits(read, chunks)
+        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
         rows = iter(logits.tolist())
         return [
-            self._labels(pair, [next(rows) for _ in group])
-            for pair, group in zip(pairs, groups, strict=True)
+            self._labels(pair, [next(rows) for _ in group], float(cosine))
+            for pair, group, (cosine,) in zip(pairs, groups, near, strict=True)
         ]
 
     def _logits(self, read: list[ChunkRead], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]:
@@ -213,9 +217,9 @@ class BiLabelScorer(PairScorer, PairModel):
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[ChunkRead]:
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
-    def _labels(self, pair: Pair, chunks: Sequence[Sequence[float]]) -> BiLabelScore:
+    def _labels(self, pair: Pair, chunks: Sequence[Sequence[float]], cosine: float) -> BiLabelScore:
         has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
-        return self._correction.labels(table_logit(pair[1].text, has, self._tables), prefer)
+        return self._correction.labels(*self._lines.passage(pair[1].text, has, prefer, cosine))
 
 
 class OnePassScorer(SentenceScorer, BiLabelScorer):
@@ -247,7 +251,7 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             scorer._head,
             evidence=scorer._evidence,
             temperatures=scorer._temperatures,
-            tables=scorer._tables,
+            lines=scorer._lines,
             manifest=manifest,
         )
         self._scorer = scorer
@@ -318,9 +322,9 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         _, logits = self._scorer._logits([read for read, _ in found], chunks)
         marks = torch.cat([own for _, own in found]).float().cpu().split([*map(len, chunks)])
         read = [Read(own, each.numpy()) for own, each in zip(logits.numpy(), marks, strict=True)]
-        return judge_items(
-            items, placed, chunks, read, wanted, self._line, self._whole, self._scorer._correction
-        )
+        near = yield from cosines(self._engine, self._lines, items)
+        how = self._line, self._whole, self._scorer._correction, self._lines
+        return judge_items(items, placed, chunks, read, wanted, *how, near)
 
     def _marked(self, states: Tensor, mask: Tensor, batch: Batch) -> list[tuple[ChunkRead, Tensor]]:
         """Return what `_read` gives, and the tokens' scores of each chunk."""
@@ -328,8 +332,8 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         own = [row[:size] for row, size in zip(marks, batch.lengths.tolist(), strict=True)]
         return list(zip(self._scorer._read(states, mask, batch), own, strict=True))
 
-    def _whole(self, pair: Pair, chunks: Sequence[Read]) -> BiLabelScore:
-        return self._scorer._labels(pair, [one.labels.tolist() for one in chunks])
+    def _whole(self, pair: Pair, chunks: Sequence[Read], cosine: float) -> BiLabelScore:
+        return self._scorer._labels(pair, [one.labels.tolist() for one in chunks], cosine)
 
     def _release(self) -> None:
         self._scorer.unload()

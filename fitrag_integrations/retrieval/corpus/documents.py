@@ -24,7 +24,7 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.jsonl import loads, parse
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.retrieval.corpus.extract import Extractor
 from fitrag_integrations.retrieval.corpus.files import (
     ARRAYS,
@@ -91,10 +91,9 @@ def read_corpus(
     words = check_whole("max_words", max_words, low=1)
     noted = [] if notes is None else notes
     files = corpus_files(root, noted.append)
-    if not files:
-        others = f"; left out there: {'; '.join(map(str, noted[:3]))}" if noted else ""
-        allowed = f"a file ending in {', '.join(KINDS)}, or a folder with some{others}"
-        raise InputError.of("path", given=str(root), allowed=allowed)
+    others = f"; left out there: {'; '.join(map(str, noted[:3]))}" if noted else ""
+    allowed = f"a file ending in {', '.join(KINDS)}, or a folder with some{others}"
+    refuse_if(not files, "path", str(root), allowed)
     reading = _Reading(root, split or split_sentences, words, on_bad == "raise", noted)
     return reading.passages(files)
 
@@ -117,10 +116,9 @@ def read_passages(path: str | Path, notes: list[FileNote]) -> list[Passage]:
                 item = replace(item, id=f"{item.source}#{item.id}#{len(found)}")
             known.add(item.id)
             found.append(item)
-    if not found:
-        reasons = "; ".join(map(str, notes[:3])) or "all blank"
-        allowed = f"a file with text in it, or a folder with one; this has none ({reasons})"
-        raise InputError.of("corpus", given=str(path), allowed=allowed)
+    reasons = "; ".join(map(str, notes[:3])) or "all blank"
+    allowed = f"a file with text in it, or a folder with one; this has none ({reasons})"
+    refuse_if(not found, "corpus", str(path), allowed)
     return found
 
 
@@ -250,8 +248,7 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
                 count, longest = count + 1, max(longest, (at - first, first))
             if not head:
                 head = tuple(row)
-                if "text" not in head:
-                    raise InputError.of("columns", given=", ".join(head), allowed="one named text")
+                refuse_if("text" not in head, "columns", ", ".join(head), "one named text")
             elif by_comma and not row:
                 continue
             elif len(row) != len(head):
@@ -265,7 +262,7 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
                 with suppress(ValueError):
                     text()
             rest = f"; nothing is read of lines {first} to {at}" if at > first else ""
-            yield _bad(name, first, ValueError(f"{error}{rest}"))
+            yield FileNote(name, f"{error}{rest}", first)
             if "text" not in head:
                 return
     if count:
@@ -295,7 +292,7 @@ def _rows(
                 else:
                     yield _passage(row, file.name, number)
             except (ValueError, RecursionError) as error:
-                yield _bad(name, number, error)
+                yield FileNote(name, str(error), number)
 
 
 def _array(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
@@ -312,11 +309,7 @@ def _array(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
                 row = {"text": row} if isinstance(row, str) else row
                 yield _passage(dict(check_is("row", row, dict, "a text or object")), name, number)
             except ValueError as error:
-                yield _bad(name, number, error)
-
-
-def _bad(name: str, number: int, error: Exception) -> FileNote:
-    return FileNote(name, str(error), number)
+                yield FileNote(name, str(error), number)
 
 
 def _page(row: Row, name: str, split: SentenceSplitter, max_words: int) -> Iterator[Passage]:

@@ -5,57 +5,173 @@ The scorer is calibrated on held-out questions and saved as a model folder.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-from transformers import TrainerCallback
 
+from fitrag_integrations.core.checks import Checked
+from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.models.encoder.encoders import (
-    fold_adapter,
-    load_base,
-    save_encoder,
-    tuned_names,
-)
+from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, write_head
+from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
+from fitrag_integrations.models.runtime.engine import multiplies_bfloat16
 from fitrag_integrations.models.runtime.folder import write_manifest
-from fitrag_integrations.models.runtime.placing import cast
-from fitrag_integrations.training.bilabel.module import (
-    Batch,
-    BiLabelModule,
-    Data,
-    HeldPairs,
-    Lists,
-    fit_head,
-)
-from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.models.runtime.sources import MINILM
+from fitrag_integrations.training.bilabel.module import Batch, BiLabelModule, Lists, WeighingTrainer
 from fitrag_integrations.training.calibration import figures_of, fit_temperatures
-from fitrag_integrations.training.encoder import rarity_of, start_encoder, tune_layers, with_lora
-from fitrag_integrations.training.losses.imbalance import Weigher, draw_pairs
-from fitrag_integrations.training.reader import ReaderPlan, fit_reader
-from fitrag_integrations.training.rows import LABELS, Labelled, labelled_json, write_jsonl
+from fitrag_integrations.training.encoder import rarity_of, save_tuned, start_encoder, tune
+from fitrag_integrations.training.losses.imbalance import Imbalance, Weigher, draw_pairs
+from fitrag_integrations.training.options import (
+    Accumulate,
+    Bfloat16,
+    EncoderBase,
+    Epochs,
+    EvaluateEvery,
+    Rate,
+    Seed,
+    Steps,
+)
+from fitrag_integrations.training.rows import LABELS, Labelled, labelled_json, refuse_shared, split
 from fitrag_integrations.training.trainer import (
+    OPTIMIZERS,
     ModuleTrainer,
     Running,
     Settings,
     begin,
+    device_of,
     epochs,
     first_process,
     fit_module,
     only_run,
-    process_count,
-    trainable,
+    steps_over,
     training_device,
 )
 
-__all__ = ["BilabelPlan", "ReaderPlan", "Running", "fit_bilabel", "fit_reader"]
+__all__ = ["BilabelPlan", "Running", "fit_bilabel"]
+
+
+SHARE = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class BilabelPlan(Checked):
+    """Settings for training a scorer; see `fitrag train bilabel --help`."""
+
+    base: EncoderBase = MINILM
+    tune: Annotated[str, Option("What trains: head, lora or full.")] = "lora"
+    steps: Steps = 1000
+    questions: Annotated[int, Option("Questions per batch.", min=1)] = 4
+    rate: Rate = 3e-4
+    hidden: Annotated[int, Option("Units of the head's hidden layer, 0 for none.")] = 0
+    evidence: Annotated[
+        bool, Option("Add lexical overlap and late interaction to the head's features.")
+    ] = True
+    validation: Annotated[
+        str, Option("Fraction of the questions to hold out, or a file of rows.")
+    ] = str(SHARE)
+    seed: Seed = 13
+    bfloat16: Bfloat16 = True
+    imbalance: Imbalance = field(default_factory=Imbalance)
+    accumulate: Accumulate = 1
+    batch_tokens: Annotated[
+        int | None,
+        Option(
+            "Padded tokens per pass through the encoder, of pairs of like length.",
+            min=1,
+            default="16 pairs",
+        ),
+    ] = None
+    optimizer: Annotated[str, Option("Optimizer: adamw or sgd.")] = "adamw"
+    momentum: Annotated[float, Option("Momentum of SGD.")] = 0.9
+    evaluate_every: EvaluateEvery = 0
+    epochs: Epochs = None
+    batch: Annotated[
+        int | None,
+        Option("Pairs per batch instead of lists (the paper's: 16).", min=1, default="lists"),
+    ] = None
+    rank: Annotated[int, Option("Rank of the LoRA adapter; its alpha is twice that.", min=1)] = 16
+    listwise: Annotated[
+        float, Option("Weight of the listwise loss; 0 for the paper's loss.", min=0)
+    ] = 0.3
+
+    @property
+    def share(self) -> float:
+        """Fraction of the questions to hold out; the default fraction if `held` is a file."""
+        return float(self.validation) if self.held_file is None else SHARE
+
+    @property
+    def held_file(self) -> Path | None:
+        """File of rows to hold out, if it is one."""
+        try:
+            float(self.validation)
+        except ValueError:
+            return Path(self.validation)
+        return None
+
+    def steps_over(self, count: int) -> int:
+        """Return the number of steps over `count` questions, or pairs in batches of pairs."""
+        size = (self.batch or self.questions) * self.accumulate
+        return self.steps if self.epochs is None else steps_over(count, size, self.epochs)
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        refuse_if(
+            self.tune not in ("head", "lora", "full"), "--tune", self.tune, "head, lora or full"
+        )
+        refuse_if(
+            self.optimizer not in OPTIMIZERS, "optimizer", self.optimizer, ", ".join(OPTIMIZERS)
+        )
+        refuse_if(
+            self.held_file is not None and not self.held_file.is_file(),
+            "--validation",
+            self.validation,
+            "a share of the questions, or a file that is there",
+        )
+        refuse_if(not 0 < self.share < 1, "validation", self.validation, "a share of 0 to 1")
+        refuse_if(not 0 <= self.momentum < 1, "momentum", self.momentum, "0 or more, below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Questions for training, for learning w (empty if it is fixed), and held out."""
+
+    train: Lists
+    weighed: Lists
+    held: Lists
+
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Labelled],
+        held: Sequence[Labelled],
+        plan: BilabelPlan,
+        tokenizer: PairTokenizer,
+    ) -> Data:
+        """Split the rows; the questions for learning w are taken from the training questions.
+
+        Raises `InputError` naming questions in both parts.
+
+        Args:
+            rows: Labeled rows.
+            held: Rows to hold out; a fraction of `rows` if empty.
+            plan: Training settings.
+            tokenizer: Tokenizer of pairs.
+        """
+        train, held = (list(rows), list(held)) if held else split(rows, plan.share, plan.seed)
+        refuse_shared(train, held)
+        train, weighed = (
+            split(train, plan.share, plan.seed) if plan.imbalance.learns else (train, [])
+        )
+        fitted = Lists(train, tokenizer)
+        apart = fitted if plan.batch is None else fitted.apart()
+        return cls(apart, Lists(weighed, tokenizer), Lists(held, tokenizer))
 
 
 @only_run
@@ -105,16 +221,13 @@ def fit_bilabel(
         batch_tokens=plan.batch_tokens,
         listwise=plan.listwise,
     ).to(device)
-    if plan.tune == "head":
-        _fit_on_frozen(module, data, out, plan)
-    else:
-        fit_through(module, data, out / "run", plan, running)
+    before = fit_through(module, data, out / "run", plan, running)
     if not first_process():
         return {}
-    logits, labels = held_logits(as_run(module, plan), data.held), data.held.labels
+    logits, labels = held_logits(module, data.held, plan.bfloat16), data.held.labels
     temperatures = fit_temperatures(logits, labels)
     entry = write_head(out, module.head, module.evidence.rarity)
-    save_encoder(module.trunk, out / "encoder", base=base)
+    save_tuned(module.trunk, out / "encoder", before, base=base)
     fields = {
         "base": base,
         "encoder": "encoder",
@@ -126,42 +239,9 @@ def fit_bilabel(
     return figures(logits / torch.tensor(temperatures), labels)
 
 
-def _fit_on_frozen(module: BiLabelModule, data: Data, out: Path, plan: BilabelPlan) -> None:
-    """Fit the head on the CPU, on vectors computed once; log every step."""
-    refuse_if(process_count() > 1, "tune", "head", "lora or full in several processes")
-    ready, device = as_run(module, plan), next(module.trunk.parameters()).device
-    fitted = _frozen(ready, data.train)
-    seen = fit_head(
-        module.head.cpu(),
-        fitted.pooled,
-        fitted.features,
-        fitted.labels,
-        data.train.sizes,
-        rate=plan.rate,
-        seed=plan.seed,
-        weigher=module.weigher,
-        held=_frozen(ready, data.weighed) if len(data.weighed) else None,
-        momentum=plan.momentum if plan.optimizer == "sgd" else None,
-        listwise=plan.listwise,
-        epochs=20 if plan.epochs is None else round(plan.epochs),
-    )
-    module.head.to(device)
-    (out / "run").mkdir(parents=True, exist_ok=True)
-    steps = ({"step": step, **losses} for step, losses in enumerate(seen, start=1))
-    write_jsonl(out / "run" / "log.jsonl", steps)
-
-
-def _frozen(module: BiLabelModule, given: Lists) -> HeldPairs:
-    with torch.inference_mode():
-        parts = [module.inputs(batch.pairs) for batch in given.batches()]
-    pooled = torch.cat([part[0].cpu() for part in parts]).clone()
-    features = torch.cat([part[1].cpu() for part in parts]).clone()
-    return HeldPairs(pooled, features, given.labels)
-
-
 def fit_through(
     module: BiLabelModule, data: Data, folder: Path, plan: BilabelPlan, running: Running
-) -> None:
+) -> set[str]:
     """Train from the run's last checkpoint, if any, to the last step; keep the best weights.
 
     Args:
@@ -170,15 +250,19 @@ def fit_through(
         folder: Folder of the run.
         plan: Training settings; without `evaluate_every` the last weights are kept.
         running: Logging and checkpoint settings.
+
+    Returns:
+        Names of the weights that were tuned before.
     """
-    tuned = tuned_names(module.trunk.encoder)
-    if plan.tune == "lora":
-        module.trunk.encoder = with_lora(module.trunk.encoder, rank=plan.rank)
-    else:
-        tune_layers(module.trunk)
+    before = tune(module.trunk, plan.tune, plan.rank)
+    if plan.tune == "head":
+        with in_bfloat16(module, plan.bfloat16):
+            for lists in filter(len, (data.train, data.weighed, data.held)):
+                lists.compute_once(module.eval())
     with torch.inference_mode():
         first = data.train.encoded(range(min(64, len(data.train))))
-        module.head.standardize(module.evidence.features(first.pairs).clone())
+        _, features = module.inputs(first.pairs) if first.inputs is None else first.inputs
+        module.head.standardize(features.clone())
     rows = map(labelled_json, [*data.train.rows, *data.weighed.rows])
     begin(folder, plan, rows, map(labelled_json, data.held.rows))
     chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
@@ -200,7 +284,7 @@ def fit_through(
 
     def held_out() -> float:
         """Compute the held-out cross-entropy."""
-        return cross_entropy(held_logits(as_run(module, plan), data.held), data.held.labels)
+        return cross_entropy(held_logits(module, data.held, plan.bfloat16), data.held.labels)
 
     if module.weigher is None:
         fit_module(ModuleTrainer(module, batch, settings, folder, held_out))
@@ -212,107 +296,29 @@ def fit_through(
             return apart.encoded(drawn) if drawn else None
 
         fit_module(WeighingTrainer(module, batch, settings, folder, held_out, held=held))
-    if plan.tune == "lora" and tuned:  # a reader's own layers are saved with what is added
-        module.trunk.encoder = fold_adapter(module.trunk.encoder, tuned)
-
-
-class WeighingTrainer(ModuleTrainer):
-    """Trainer that weighs the losses of matched and mismatched pairs, and learns the weight w.
-
-    After each step on the parameters, w moves down the gradient of the held-out loss (FIT-RAG,
-    Algorithm 2). That gradient uses all batches of a step in every process; all processes use the
-    same held-out pairs. The log has w and the unweighted losses.
-
-    Args:
-        module: Module with a `weigher`, `matched` and `mismatched` among its losses.
-        *given: Arguments of `ModuleTrainer`.
-        held: Function from a step to held-out pairs, half of them mismatched, or None.
-    """
-
-    def __init__(
-        self, module: BiLabelModule, *given: Any, held: Callable[[int], Batch | None]
-    ) -> None:
-        super().__init__(module, *given)
-        assert module.weigher is not None
-        self.weigher, self._held, self._norm = module.weigher, held, 0.0
-        outer = self
-
-        class Moving(TrainerCallback):
-            def on_optimizer_step(self, *given: Any, **named: Any) -> None:
-                outer._move()
-
-        self.add_callback(Moving())
-
-    def training_step(
-        self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
-    ) -> Tensor:
-        """Add a batch's gradients, and their derivatives with respect to w."""
-        model.train()
-        share = 1 / self.current_gradient_accumulation_steps
-        with self.compute_loss_context_manager():
-            parts = self.losses(model, inputs["batch"])
-        self._parts["w"].append(self.weigher.w.clone())
-        weighted = self.weigher.weigh(parts, trainable(self.module), share=share)
-        loss = torch.stack(list(weighted.values())).sum() * share
-        self.accelerator.backward(loss)
-        return loss.detach()
-
-    def _clip_grad_norm(self, model: nn.Module) -> Any:
-        norm = super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
-        self._norm = float(norm)
-        return norm
-
-    def _move(self) -> None:
-        """Move w, while the parameters still hold the gradients of the step just taken."""
-        weigher = self.weigher
-        wrapped: Any = self.optimizer
-        if weigher.push:
-            weigher.push = self.accelerator.reduce(weigher.push, reduction="mean")
-        self.module.eval()  # w is judged without dropout
-        batch = self._held(self.state.global_step) if weigher.plan.learns else None
-
-        def validation() -> Tensor:
-            with self.compute_loss_context_manager():
-                losses: dict[str, Tensor] = self.module(batch)
-            return losses["matched"] + losses["mismatched"]
-
-        judged = None if batch is None else validation
-        weigher.move(wrapped.optimizer, judged, norm=self._norm, limit=self.args.max_grad_norm)
-
-
-def as_run(module: BiLabelModule, plan: BilabelPlan) -> BiLabelModule:
-    """Copy the encoders in bfloat16 if the plan asks for it; the head stays the module's own, and
-    buffers as they are.
-    """
-    if not plan.bfloat16:
-        return module
-    interaction = module.evidence.interaction
-    if interaction is not None:
-        interaction = copy.copy(interaction)
-        interaction.trunk = cast(copy.deepcopy(interaction.trunk), torch.bfloat16)
-    return BiLabelModule(
-        cast(copy.deepcopy(module.trunk), torch.bfloat16),
-        module.head,
-        module.tokenizer,
-        evidence=replace(module.evidence, interaction=interaction),
-        weigher=module.weigher,
-        batch_tokens=module.batch_tokens,
-        listwise=module.listwise,
-    )
+    return before
 
 
 @torch.inference_mode()
-def held_logits(module: BiLabelModule, given: Lists) -> Tensor:
+def held_logits(module: BiLabelModule, given: Lists, bfloat16: bool) -> Tensor:
     """Return the logits of all pairs, on the CPU. Shape: (pairs, 2).
 
     Args:
         module: Module to run.
         given: Questions.
+        bfloat16: Whether to run the encoder in bfloat16 where the device supports it.
     """
     module.eval()
-    parts = [module.inputs(batch.pairs) for batch in given.batches()]
-    found = [module.head(pooled, features).cpu() for pooled, features in parts]
+    with in_bfloat16(module, bfloat16):
+        found = [module.logits(batch).cpu() for batch in given.batches()]
     return torch.cat([torch.zeros(0, 2), *found])
+
+
+def in_bfloat16(module: BiLabelModule, wanted: bool) -> torch.autocast:
+    """Run an encoder in bfloat16 if that is wanted and its device supports it."""
+    device = device_of(module)
+    half = wanted and multiplies_bfloat16(device)
+    return torch.autocast(device.type, torch.bfloat16, enabled=half)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> float:

@@ -8,25 +8,29 @@ passages is added, because the scores rank them. The first may be weighted (sect
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from transformers import TrainerCallback
 
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.plan import BilabelPlan
 from fitrag_integrations.training.encoder import trunk_passes
 from fitrag_integrations.training.losses import list_loss
-from fitrag_integrations.training.losses.imbalance import Weigher, draw_pairs, group_losses
-from fitrag_integrations.training.rows import Labelled, refuse_shared, split
-from fitrag_integrations.training.trainer import device_of, full_precision
+from fitrag_integrations.training.losses.imbalance import Weigher, group_losses
+from fitrag_integrations.training.rows import Labelled
+from fitrag_integrations.training.trainer import (
+    ModuleTrainer,
+    device_of,
+    full_precision,
+    trainable,
+)
 
 AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learnt from them
 
@@ -35,12 +39,14 @@ AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learn
 class Batch:
     """Encoded pairs of some questions, their labels, and the number of pairs per question.
 
-    Labels have the shape (pairs, 2); columns are has_answer, llm_prefer; NaN is unknown.
+    Labels have the shape (pairs, 2), with the columns has_answer and llm_prefer; NaN is unknown. If
+    the inputs of the head were computed before, they are in `inputs`, and `pairs` is empty.
     """
 
     pairs: list[EncodedPair]
     labels: Tensor
     sizes: list[int]
+    inputs: tuple[Tensor, Tensor] | None = None
 
 
 class Lists:
@@ -55,13 +61,14 @@ class Lists:
             math.nan if label is None else float(label) for row in rows for label in row.llm_prefer
         ]
         self.labels = torch.tensor([has, prefer]).T.contiguous()
+        self._inputs: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def lengths(self) -> list[int]:
-        """The characters of each question's longest passage."""
+        """The length of each question's longest passage, in characters."""
         return [max(len(passage.text) for passage in row.passages) for row in self.rows]
 
     @property
@@ -76,7 +83,21 @@ class Lists:
         pairs = [pair for row in rows for pair in row.pairs]
         labels = [self.labels[slice(*self.pairs_of(i, i + 1))] for i in chosen]
         sizes = [self.sizes[i] for i in chosen]
-        return Batch(self._tokenizer.encode_cut(pairs), torch.cat(labels), sizes)
+        if self._inputs is None:
+            return Batch(self._tokenizer.encode_cut(pairs), torch.cat(labels), sizes)
+        places = torch.cat([torch.arange(*self.pairs_of(i, i + 1)) for i in chosen])
+        pooled, features = (part[places] for part in self._inputs)
+        return Batch([], torch.cat(labels), sizes, (pooled, features))
+
+    def compute_once(self, module: BiLabelModule) -> None:
+        """Store the head's inputs of all pairs, for an encoder that does not train."""
+        with torch.inference_mode():
+            parts = [module.inputs(batch.pairs) for batch in self.batches()]
+        pooled, features = (
+            torch.cat([each.float().cpu() for each in part]).clone()
+            for part in zip(*parts, strict=True)
+        )
+        self._inputs = pooled, features
 
     def batches(self) -> Iterator[Batch]:
         """Encode all questions in their order."""
@@ -93,43 +114,9 @@ class Lists:
             for row in self.rows
             for p, has, prefer in zip(row.passages, row.has_answer, row.llm_prefer, strict=True)
         ]
-        return Lists(single, self._tokenizer)
-
-
-@dataclass(frozen=True, slots=True)
-class Data:
-    """Questions for training, for learning w (empty if it is fixed), and held out."""
-
-    train: Lists
-    weighed: Lists
-    held: Lists
-
-    @classmethod
-    def of(
-        cls,
-        rows: Sequence[Labelled],
-        held: Sequence[Labelled],
-        plan: BilabelPlan,
-        tokenizer: PairTokenizer,
-    ) -> Data:
-        """Split the rows; the questions for learning w are taken from the training questions.
-
-        Raises `InputError` naming questions in both parts.
-
-        Args:
-            rows: Labeled rows.
-            held: Rows to hold out; a fraction of `rows` if empty.
-            plan: Training settings.
-            tokenizer: Tokenizer of pairs.
-        """
-        train, held = (list(rows), list(held)) if held else split(rows, plan.share, plan.seed)
-        refuse_shared(train, held)
-        train, weighed = (
-            split(train, plan.share, plan.seed) if plan.imbalance.learns else (train, [])
-        )
-        fitted = Lists(train, tokenizer)
-        apart = fitted if plan.batch is None else fitted.apart()
-        return cls(apart, Lists(weighed, tokenizer), Lists(held, tokenizer))
+        apart = Lists(single, self._tokenizer)
+        apart._inputs = self._inputs
+        return apart
 
 
 LISTWISE = 0.3
@@ -153,13 +140,10 @@ def losses(
         listwise: Weight of the listwise loss.
     """
     labels = labels.to(logits.device)
+    parts = group_losses(logits, labels)
+    point = parts if grouped else {"point": torch.stack(list(parts.values())).sum()}
     rank = {"rank": listwise * list_loss(logits, labels, sizes)} if listwise else {}
-    if grouped:
-        return group_losses(logits, labels) | rank
-    # masked, not chosen: how many are known is a question that waits for the device
-    known = ~labels.isnan()
-    each = F.binary_cross_entropy_with_logits(logits, labels.nan_to_num(), reduction="none")
-    return {"point": (each * known).sum() / known.sum().clamp(min=1)} | rank
+    return point | rank
 
 
 class BiLabelModule(nn.Module):
@@ -190,11 +174,19 @@ class BiLabelModule(nn.Module):
 
         With a weigher, the pointwise loss is returned by group, not yet weighted.
         """
-        pooled, features = self.inputs(batch.pairs)
-        grouped, listwise = self.weigher is not None, self.listwise
-        with full_precision(pooled.device):
-            logits = self.head(pooled, features)
-            return losses(logits, batch.labels, batch.sizes, grouped=grouped, listwise=listwise)
+        logits, grouped = self.logits(batch), self.weigher is not None
+        with full_precision(logits.device):
+            return losses(
+                logits, batch.labels, batch.sizes, grouped=grouped, listwise=self.listwise
+            )
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Return the logits of each pair. Shape: (pairs, 2)."""
+        pooled, features = self.inputs(batch.pairs) if batch.inputs is None else batch.inputs
+        device = device_of(self)
+        with full_precision(device):
+            found: Tensor = self.head(pooled.to(device), features.to(device))
+        return found
 
     def inputs(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
         """Return the head's inputs for each pair. Shapes: (pairs, width), (pairs, features)."""
@@ -208,94 +200,65 @@ class BiLabelModule(nn.Module):
         return torch.stack(pooled), self.evidence.features(encoded).to(device_of(self.trunk))
 
 
-@dataclass(frozen=True)
-class HeldPairs:
-    """Pairs held out from fitting the head, used to learn the weight of the others.
+class WeighingTrainer(ModuleTrainer):
+    """Trainer that weighs the losses of matched and mismatched pairs, and learns the weight w.
 
-    Shapes: pooled (pairs, width), features (pairs, features), labels (pairs, 2).
-    """
-
-    pooled: Tensor
-    features: Tensor
-    labels: Tensor
-
-    def loss(self, head: BiLabelHead, rows: Tensor) -> Tensor:
-        """Return the mean cross-entropy of some rows, without dropout."""
-        head.eval()
-        logits = head(self.pooled[rows], self.features[rows])
-        head.train()
-        return F.binary_cross_entropy_with_logits(logits, self.labels[rows])
-
-
-def fit_head(
-    head: BiLabelHead,
-    pooled: Tensor,
-    features: Tensor,
-    labels: Tensor,
-    sizes: Sequence[int],
-    *,
-    epochs: int = 20,
-    rate: float = 5e-3,
-    weight_decay: float = 0.05,
-    lists: int = 32,
-    seed: int = 13,
-    weigher: Weigher | None = None,
-    held: HeldPairs | None = None,
-    momentum: float | None = None,
-    listwise: float = LISTWISE,
-) -> list[dict[str, float]]:
-    """Fit the head alone on vectors computed once, for a frozen encoder.
+    After each step on the parameters, w moves down the gradient of the held-out loss (FIT-RAG,
+    Algorithm 2). That gradient uses all batches of a step in every process; all processes use the
+    same held-out pairs. The log has w and the unweighted losses.
 
     Args:
-        head: Head to fit, changed in place.
-        pooled: Vectors of the pairs. Shape: (pairs, width).
-        features: Features of the pairs. Shape: (pairs, features).
-        labels: Labels, NaN where unknown. Shape: (pairs, 2).
-        sizes: Number of pairs of each question, in order.
-        epochs: Passes over the questions.
-        rate: Peak learning rate.
-        weight_decay: Weight decay.
-        lists: Questions per step.
-        seed: Random seed.
-        weigher: Weights of matched and mismatched pairs; learned on `held`.
-        held: Pairs that w is learned on.
-        momentum: Momentum of SGD; None for AdamW.
-        listwise: Weight of the listwise loss.
-
-    Returns:
-        Losses of each step, with w and the losses of both groups if there is a weigher.
+        module: Module with a `weigher`, `matched` and `mismatched` among its losses.
+        *given: Arguments of `ModuleTrainer`.
+        held: Function from a step to held-out pairs, half of them mismatched, or None.
     """
-    torch.manual_seed(seed)
-    head.standardize(features)
-    starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
-    optimizer: torch.optim.Optimizer = torch.optim.AdamW(
-        head.parameters(), lr=rate, weight_decay=weight_decay
-    )
-    if momentum is not None:
-        optimizer = torch.optim.SGD(
-            head.parameters(), lr=rate, weight_decay=weight_decay, momentum=momentum
-        )
-    steps = epochs * -(-len(sizes) // lists)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    head.train()
-    seen = []
-    for _ in range(epochs):
-        for chosen in torch.randperm(len(sizes)).split(lists):
-            rows = torch.cat([torch.arange(starts[i], starts[i + 1]) for i in chosen.tolist()])
-            lengths = [sizes[i] for i in chosen.tolist()]
-            logits = head(pooled[rows], features[rows])
-            grouped = weigher is not None
-            parts = losses(logits, labels[rows], lengths, grouped=grouped, listwise=listwise)
-            seen.append({name: float(value.detach()) for name, value in parts.items()})
-            if weigher is not None:
-                seen[-1]["w"] = weigher.w.item()
-                parts = weigher.weigh(parts, list(head.parameters()))
-            optimizer.zero_grad()
-            torch.stack(list(parts.values())).sum().backward()
-            optimizer.step()
-            if weigher is not None and held is not None:
-                drawn = draw_pairs(held.labels, weigher.plan.pairs, seed * 1_000_003 + len(seen))
-                weigher.move(optimizer, partial(held.loss, head, drawn) if len(drawn) else None)
-            schedule.step()
-    head.eval()
-    return seen
+
+    def __init__(
+        self, module: BiLabelModule, *given: Any, held: Callable[[int], Batch | None]
+    ) -> None:
+        super().__init__(module, *given)
+        assert module.weigher is not None
+        self.weigher, self._held, self._norm = module.weigher, held, 0.0
+        outer = self
+
+        class Moving(TrainerCallback):
+            def on_optimizer_step(self, *given: Any, **named: Any) -> None:
+                outer._move()
+
+        self.add_callback(Moving())
+
+    def training_step(
+        self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
+    ) -> Tensor:
+        """Add a batch's gradients, and their derivatives with respect to w."""
+        model.train()
+        share = 1 / self.current_gradient_accumulation_steps
+        with self.compute_loss_context_manager():
+            parts = self.losses(model, inputs["batch"])
+        self._parts["w"].append(self.weigher.w.clone())
+        weighted = self.weigher.weigh(parts, trainable(self.module), share=share)
+        loss = torch.stack(list(weighted.values())).sum() * share
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
+        norm = super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
+        self._norm = float(norm)
+        return norm
+
+    def _move(self) -> None:
+        """Move w, while the parameters still hold the gradients of the step just taken."""
+        weigher = self.weigher
+        wrapped: Any = self.optimizer
+        if weigher.push:
+            weigher.push = self.accelerator.reduce(weigher.push, reduction="mean")
+        self.module.eval()  # w is judged without dropout
+        batch = self._held(self.state.global_step) if weigher.plan.learns else None
+
+        def validation() -> Tensor:
+            with self.compute_loss_context_manager():
+                losses: dict[str, Tensor] = self.module(batch)
+            return losses["matched"] + losses["mismatched"]
+
+        judged = None if batch is None else validation
+        weigher.move(wrapped.optimizer, judged, norm=self._norm, limit=self.args.max_grad_norm)

@@ -13,7 +13,7 @@ whole list either.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -48,9 +48,9 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 
 
 class EligibilityNetwork(nn.Sequential):
-    """Network with the logit that a combination is enough. Shapes: (rows, inputs) to (rows, 1).
+    """Network that predicts whether a combination is enough. Shapes: (rows, inputs) to (rows, 1).
 
-    There are two `inputs` for each of `max_pairs`, and as many again if the detector sees the rest.
+    It has two inputs for each of `max_pairs`, and as many again if the detector sees the rest.
     """
 
     def __init__(self, inputs: int = 2 * MAX_PAIRS, *, hidden: int = HIDDEN, dropout: float = 0.0):
@@ -179,7 +179,7 @@ def fit_eligibility(
     for fold in range(plan.folds):  # each question by a network that has not seen it
         held = order[fold :: plan.folds]
         rest = [i for i in order if i not in set(held)]
-        network, count = _stopped_early(table(rest), table(held), plan)
+        network, count = _trained(table(rest), plan, epochs=plan.epochs, held=table(held))
         counts.append(count)
         with torch.inference_mode():
             for i in held:
@@ -189,7 +189,7 @@ def fit_eligibility(
     temperature = fit_temperature(flat, gold)
     chances = [(one / temperature).sigmoid().tolist() for one in logits]
     stop = choose_stop(known, chances, keep=plan.keep, max_share=plan.max_share)
-    network = _trained(table(range(len(known))), plan, epochs=epochs)
+    network, _ = _trained(table(range(len(known))), plan, epochs=epochs)
     manifest = {
         "fitted_for": fitted_for,
         "max_pairs": plan.max_pairs,
@@ -265,51 +265,41 @@ def _label(row: EligibilityRow, one: Combination, plan: EligibilityPlan) -> floa
     return float(one.has_answer or not any(other.has_answer for other in row.combinations))
 
 
-def _stopped_early(
-    train: Labeled, held: Labeled, plan: EligibilityPlan
-) -> tuple[EligibilityNetwork, int]:
-    """Train until the held-out loss has not fallen for `patience` epochs; also the best epoch."""
-    inputs, labels = held
-    best, since, states = float("inf"), 0, list[dict[str, Tensor]]()
-
-    def stop(network: EligibilityNetwork) -> bool:
-        nonlocal best, since
-        with torch.inference_mode():
-            loss = float(F.binary_cross_entropy_with_logits(network(inputs).squeeze(1), labels))
-        since = 0 if loss < best - 1e-4 else since + 1
-        if not since:
-            best = loss
-        states.append({name: value.clone() for name, value in network.state_dict().items()})
-        return since >= plan.patience
-
-    network = _trained(train, plan, epochs=plan.epochs, stop=stop)
-    chosen = len(states) - 1 - since
-    network.load_state_dict(states[chosen])
-    return network.eval(), chosen + 1
-
-
 def _trained(
-    table: Labeled,
-    plan: EligibilityPlan,
-    *,
-    epochs: int,
-    stop: Callable[[EligibilityNetwork], bool] = lambda network: False,
-) -> EligibilityNetwork:
+    table: Labeled, plan: EligibilityPlan, *, epochs: int, held: Labeled | None = None
+) -> tuple[EligibilityNetwork, int]:
+    """Train a network for some epochs; returns it with the number of epochs that it keeps.
+
+    With `held`, training stops once its loss has not fallen for `patience` epochs, and the best
+    weights are kept.
+    """
     inputs, labels = table
+    lowest, chosen, best = float("inf"), epochs, dict[str, Tensor]()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.seed)
         network = EligibilityNetwork(inputs.shape[1], hidden=plan.hidden, dropout=plan.dropout)
         optimizer = torch.optim.AdamW(
             network.parameters(), lr=plan.rate, weight_decay=plan.weight_decay
         )
-        for _ in range(epochs):
+        for epoch in range(1, epochs + 1):
             network.train()
-            for chosen in torch.randperm(len(inputs)).split(plan.batch):
-                logits = network(inputs[chosen]).squeeze(1)
+            for some in torch.randperm(len(inputs)).split(plan.batch):
                 optimizer.zero_grad()
-                F.binary_cross_entropy_with_logits(logits, labels[chosen]).backward()
+                _loss(network, inputs[some], labels[some]).backward()
                 optimizer.step()
             network.eval()
-            if stop(network):
-                break
-    return network
+            if held is not None:
+                with torch.inference_mode():
+                    loss = float(_loss(network, *held))
+                if loss < lowest - 1e-4:
+                    best = {name: value.clone() for name, value in network.state_dict().items()}
+                    lowest, chosen = loss, epoch
+                elif epoch - chosen >= plan.patience:
+                    break
+    if best:
+        network.load_state_dict(best)
+    return network, chosen
+
+
+def _loss(network: EligibilityNetwork, inputs: Tensor, labels: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(network(inputs).squeeze(1), labels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,25 +14,19 @@ from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.models.encoder.encoders import MANIFEST, factors, save_encoder
 from fitrag_integrations.models.encoder.heads import write_head
 from fitrag_integrations.models.evaluator.head import EvaluatorHead
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat
 from fitrag_integrations.models.evidence.lexical import Clues
-from fitrag_integrations.models.runtime.folder import (
-    read_manifest,
-    read_tensors,
-    write_manifest,
-    write_tensors,
-)
+from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors, write_manifest
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.calibration import figures_of
 from fitrag_integrations.training.encoder import (
-    adapt,
     rarity_of,
     recompute,
+    save_tuned,
     start_encoder,
-    with_lora,
+    tune,
 )
 from fitrag_integrations.training.evaluator.module import (
     EvaluatorModule,
@@ -68,9 +61,6 @@ from fitrag_integrations.training.trainer import (
 )
 
 HIDDEN = 16
-TUNED = "tuned.safetensors"
-
-
 LOSSES = ("lists", "regression")
 TUNES = ("upper", "lora", "full", "head")
 
@@ -169,7 +159,7 @@ def fit_evaluator(
         given, kept = labelled_pairs(train), labelled_pairs(held)
         lengths = [len(passage.text) for _, passage, _ in given]
     else:
-        module, base = _start(train, plan)
+        module, base, before = _start(train, plan)
         encoder, size = module.trunk.encoder, plan.questions
         given, kept = train, held
         lengths = [max(len(passage.text) for passage in row.passages) for row in train]
@@ -203,7 +193,8 @@ def fit_evaluator(
     if isinstance(module, RegressionModule):
         module.save(out, {"name": plan.name, "trained": trained})
         return figures
-    _save_encoder(module, out / "encoder", plan, base)
+    length = module.tokenizer.max_length
+    save_tuned(module.trunk, out / "encoder", before, base=base, max_length=length)
     fields = {
         "base": base,
         "name": plan.name,
@@ -226,47 +217,18 @@ def _figures(grades: Sequence[float], held: Sequence[Judged]) -> dict[str, float
     }
 
 
-def _start(rows: Sequence[Judged], plan: EvaluatorPlan) -> tuple[EvaluatorModule, str]:
+def _start(rows: Sequence[Judged], plan: EvaluatorPlan) -> tuple[EvaluatorModule, str, set[str]]:
+    """Return the module, the name of its base, and the weights that were tuned before."""
     trunk, tokenizer, base = start_encoder(plan.base)
     texts = {f"{p.title} {p.text}" for row in rows for p in row.passages}
     clues = Clues.of(tokenizer, rarity_of(texts, tokenizer))
-    head = EvaluatorHead(trunk.width, hidden=HIDDEN)
-    folder = Path(plan.base)
+    head, folder = EvaluatorHead(trunk.width, hidden=HIDDEN), Path(plan.base)
     if (folder / "model.json").is_file():
-        tensors = read_tensors(folder, _manifest(folder)["head"])
+        entry = read_manifest(folder, "model.json", kind="reader", needs=("head",))["head"]
+        tensors = read_tensors(folder, entry)
         head.span.load_state_dict({name: tensors[f"span.{name}"] for name in ("weight", "bias")})
-    if plan.tune == "full":
-        trunk.requires_grad_(True)
-    elif plan.tune == "lora":
-        trunk.requires_grad_(False)
-        trunk.encoder = with_lora(trunk.encoder, rank=plan.rank)
-    else:
-        adapt(trunk, plan.rank if plan.tune == "upper" else 0)
+    before = tune(trunk, plan.tune, plan.rank)
     module = EvaluatorModule(trunk, head, tokenizer, clues=clues)
     chance = random.Random(plan.seed)
     head.standardize(clues.features(module.encoded(chance.sample(rows, min(300, len(rows))))))
-    return module, base
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    return read_manifest(folder, "model.json", kind="reader", needs=("encoder", "base", "head"))
-
-
-def _save_encoder(module: EvaluatorModule, folder: Path, plan: EvaluatorPlan, base: str) -> None:
-    """Save the adapter's factors, and the layers it was trained on where they are tuned ones."""
-    if plan.tune == "full":
-        return save_encoder(module.trunk, folder, base=base, max_length=module.tokenizer.max_length)
-    trunk, fields = module.trunk, dict[str, Any](base=base, pooling=module.trunk.pooling)
-    fields["max_length"] = module.tokenizer.max_length
-    fields |= {"rounded": True} if trunk.rounded else {}
-    start = Path(plan.base)
-    if (start / "model.json").is_file():
-        source = start / _manifest(start)["encoder"]
-        given = read_manifest(source, MANIFEST, kind="encoder")
-        if given.get("tuned"):
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / given["tuned"]["file"], folder / TUNED)
-            fields["tuned"] = {**given["tuned"], "file": TUNED}
-    if hasattr(trunk.encoder, "peft_config"):
-        fields["factors"] = write_tensors(folder, "factors.safetensors", factors(trunk.encoder))
-    write_manifest(folder, MANIFEST, kind="encoder", fields=fields)
+    return module, base, before

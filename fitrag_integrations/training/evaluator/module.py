@@ -22,9 +22,10 @@ from torch.nn import functional as F
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.heads import BiLabelHead, span_scores
+from fitrag_integrations.models.encoder.items import grade
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
-from fitrag_integrations.models.evaluator.head import EvaluatorHead, grade
+from fitrag_integrations.models.evaluator.head import EvaluatorHead
 from fitrag_integrations.models.evaluator.sequence_classifier import (
     KIND,
     InputFormat,

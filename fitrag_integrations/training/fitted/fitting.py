@@ -112,13 +112,13 @@ def write_page(
     options: Row,
     prices: Prices | None,
 ) -> None:
-    """Write the page, each part of the questions with its figures.
+    """Write the page, with a table for each part of the questions.
 
     Args:
         path: File to write.
         systems: Outcomes of the systems, the plain retriever's first.
         asked: All questions.
-        parts: Questions of each part, and notes on them, by its name.
+        parts: Name of each part, with its questions and the notes on it.
         lead: First sentence of the page.
         options: Chosen options, and the language model.
         prices: Prices; there are no costs without them.

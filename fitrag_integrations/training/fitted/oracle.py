@@ -36,8 +36,8 @@ def prompt_of(context: Context) -> str:
 class Oracle:
     """Source of the language model's answers to contexts and prompts; a failed answer is None.
 
-    Raises `PortError` where the cache stopped; what was answered is kept. `tell` hears how far
-    it is.
+    Raises `PortError` if the cache stops, at a price limit for example; the answers so far are
+    kept. `tell` is called with progress messages.
     """
 
     asker: Asker

@@ -57,7 +57,7 @@ class Asked:
 
 
 def questions_in(file: Path, count: int) -> list[Asked]:
-    """Read questions: rows of question and maybe answers or answer, or a text with one a line."""
+    """Read questions from rows, as `asked_of` does, or from a text with one question per line."""
     if not file.is_file():
         raise InputError.missing("File of questions", file)
     if file.name.lower().endswith(ROW_KINDS):
@@ -70,7 +70,7 @@ def questions_in(file: Path, count: int) -> list[Asked]:
 
 
 def asked_of(row: Mapping[str, object], place: str) -> Asked:
-    """Read a row of question and maybe answers or answer; errors name `place`."""
+    """Read a row with `question` and optionally `answers` or `answer`; errors name `place`."""
     question, given = row.get("question"), row.get("answers", row.get("answer"))
     if not isinstance(question, str) or not question.strip():
         raise InputError.of(f"{place}: question", given=question, allowed="a text")

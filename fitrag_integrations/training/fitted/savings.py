@@ -7,6 +7,7 @@ fraction of the answers?
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -206,10 +207,10 @@ def first_passages(row: Compressed, budget: int) -> list[Excerpt]:
         if tokens_of([*kept, whole]) <= budget:
             kept.append(whole)
             continue
-        low, high = 0, len(whole.text)  # the longest beginning that fits
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = tokens_of([*kept, Excerpt(whole.passage, 0, middle)]) <= budget
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return [*kept, Excerpt(whole.passage, 0, low)] if low else kept
+
+        def cost(end: int, whole: Excerpt = whole) -> int:
+            return tokens_of([*kept, Excerpt(whole.passage, 0, end)])
+
+        end = bisect_right(range(1, len(whole.text) + 1), budget, key=cost)
+        return [*kept, Excerpt(whole.passage, 0, end)] if end else kept
     return kept

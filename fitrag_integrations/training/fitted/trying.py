@@ -56,11 +56,11 @@ class Setting:
 
 
 @dataclass(eq=False)
-class Table:
+class Trials:
     """Results: the outcomes of every setting by name, one entry per question.
 
-    `bare` is what came of asking without passages, `p_known` what each gate said of a question, and
-    `asked` the tokens that gate costs.
+    `bare` has the outcomes without passages, `p_known` each gate's probability of knowing the
+    answer, and `asked` the tokens that a gate spends on a question.
     """
 
     questions: list[Asked]
@@ -98,7 +98,7 @@ def recipes(k: int, weight: float, scorer: str | None = None) -> dict[str, Metho
 
 def try_all(
     questions: Sequence[Asked], found: Found, ways: Mapping[str, MethodRecipe], oracle: Oracle
-) -> Table:
+) -> Trials:
     """Answer all questions with all settings; drop questions for which any answer failed.
 
     Args:
@@ -133,10 +133,10 @@ def try_all(
         columns = np.array(right, float), np.array(cost, float)
         return Tried(*columns, np.fromiter(said, object), np.fromiter(shown, object))
 
-    return Table(asked, {name: tried(name) for name in ways}, tried(BARE))
+    return Trials(asked, {name: tried(name) for name in ways}, tried(BARE))
 
 
-def ask_bank(table: Table, bank: QuestionBank, banked: Sequence[int]) -> None:
+def ask_bank(table: Trials, bank: QuestionBank, banked: Sequence[int]) -> None:
     """Store for every question how many of its nearest questions in a bank were known.
 
     Args:
@@ -151,7 +151,7 @@ def ask_bank(table: Table, bank: QuestionBank, banked: Sequence[int]) -> None:
     table.asked["neighbours"] = 0.0
 
 
-def ask_model(table: Table, oracle: Oracle) -> None:
+def ask_model(table: Trials, oracle: Oracle) -> None:
     """Store the model's probability of knowing each answer; a reader knows none."""
     if not oracle.writes:
         return
@@ -165,7 +165,7 @@ def ask_model(table: Table, oracle: Oracle) -> None:
 
 
 def behind_gates(
-    table: Table, ways: Mapping[str, MethodRecipe], order: Places
+    table: Trials, ways: Mapping[str, MethodRecipe], order: Places
 ) -> tuple[dict[str, Tried], dict[str, Setting]]:
     """Return every setting, alone and behind each gate at each threshold, with its outcomes.
 

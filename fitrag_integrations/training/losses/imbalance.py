@@ -34,7 +34,8 @@ from torch.nn import functional as F
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError, refuse_if
 
-MODES, DIRECTIONS = ("none", "fixed", "corrected", "literal"), ("optimizer", "sgd")
+EXTRAS = ("nesterov", "dampening", "amsgrad")
+MODES = ("none", "fixed", "corrected", "literal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,6 @@ class Imbalance:
         alpha: Step of w (equation 11).
         clip: w stays in [clip, 1 - clip].
         pairs: Held-out pairs of each group that w is learned on.
-        direction: Step that is differentiated: "optimizer", the one taken, with its clipping,
-            momentum and scaling; "sgd", the paper's inner product, exact under plain SGD only.
     """
 
     mode: Annotated[
@@ -59,15 +58,11 @@ class Imbalance:
     alpha: Annotated[float, Option("Step of w.")] = 1.0
     clip: Annotated[float, Option("w stays in [clip, 1 - clip].")] = 0.05
     pairs: Annotated[int, Option("Held-out pairs of each group that w is learned on.")] = 64
-    direction: Annotated[str, Option("Step that w is learned through: optimizer or sgd.")] = (
-        "optimizer"
-    )
 
     def __post_init__(self) -> None:
         sure = self.weight is None or 0 <= self.weight <= 1
         for name, given, fine, allowed in (
             ("imbalance", self.mode, self.mode in MODES, ", ".join(MODES)),
-            ("direction", self.direction, self.direction in DIRECTIONS, "optimizer or sgd"),
             ("weight", self.weight, sure, "0 to 1, or None"),
             ("clip", self.clip, 0 <= self.clip < 0.5, "0 or more, below 0.5"),
             ("alpha", self.alpha, 0 <= self.alpha < float("inf"), "a number of 0 or more"),
@@ -181,9 +176,9 @@ class Weigher(nn.Module):
         *,
         share: float = 1.0,
     ) -> dict[str, Tensor]:
-        """Return the losses to go down: twice equation 2, and what is not weighted as it is.
+        """Return the losses to minimize: twice equation 2, and the other losses unchanged.
 
-        Where w is learned, how the gradient of the parameters changes with w is kept in `push` for
+        If w is learned, the derivative of the gradients with respect to w is stored in `push`, for
         `move`.
 
         Args:
@@ -212,7 +207,7 @@ class Weigher(nn.Module):
         Args:
             optimizer: The optimizer.
             validation: Function that returns the mean loss of held-out pairs, half of them
-                mismatched; None, where there are none, leaves w.
+                mismatched; None if there are none, and w stays where it is.
             norm: Norm of the gradients before they were clipped.
             limit: Norm at which they were clipped.
         """
@@ -220,12 +215,8 @@ class Weigher(nn.Module):
         if not self.plan.learns or validation is None:
             return
         tuned = self._tuned
-        if self.plan.direction == "sgd":
-            groups = _groups(optimizer)
-            change = [-groups[p]["lr"] * u for p, u in zip(tuned, push, strict=True)]
-        else:
-            clipped = clip_change(tuned, push, norm=norm, limit=limit)
-            change = step_change(optimizer, tuned, clipped)
+        clipped = clip_change(tuned, push, norm=norm, limit=limit)
+        change = step_change(optimizer, tuned, clipped)
         found = _gradients(validation(), tuned, keep=False)
         slope = hypergradient(found, change, literal=self.plan.mode == "literal")
         moved = self.w.item() - self.plan.alpha * slope
@@ -241,11 +232,11 @@ def _gradients(loss: Tensor, parameters: Sequence[nn.Parameter], *, keep: bool) 
 def clip_change(
     parameters: Sequence[nn.Parameter], change: Sequence[Tensor], *, norm: float, limit: float
 ) -> list[Tensor]:
-    """Return how gradients clipped to a total norm change, given u of the whole ones.
+    """Return dg/dw of gradients that were clipped to a total norm.
 
     Args:
         parameters: Parameters that hold the clipped gradients.
-        change: u of each.
+        change: dg/dw of each before clipping.
         norm: Norm that `clip_grad_norm_` returned.
         limit: Norm at which the gradients were clipped.
     """
@@ -263,41 +254,30 @@ def step_change(
 ) -> list[Tensor]:
     """Return dtheta/dw of the step just taken, while the parameters still hold its gradients.
 
-    Exact for `SGD`, with momentum and Nesterov, and for `AdamW`, where both the mean and the scale
-    move with the gradient.
+    The result is exact for `SGD`, where `hypergradient` is then the paper's inner product, and for
+    `AdamW`, where both the mean and the scale move with the gradient.
 
     Args:
         optimizer: The optimizer.
         parameters: Parameters that train.
-        change: u of each, after clipping.
+        change: dg/dw of each, after clipping.
 
     Raises:
-        InputError: For other optimizers, dampening and amsgrad.
+        InputError: For other optimizers, and for Nesterov's momentum, dampening and amsgrad.
     """
-    groups = _groups(optimizer)
+    groups = {p: group for group in optimizer.param_groups for p in group["params"]}
+    extras = [name for name in EXTRAS if any(group.get(name) for group in groups.values())]
+    refuse_if(extras, "optimizer", extras, "SGD or AdamW without any of these")
+    pairs = zip(parameters, change, strict=True)
     if isinstance(optimizer, torch.optim.SGD):
-        found = []
-        for p, u in zip(parameters, change, strict=True):
-            group = groups[p]
-            refuse_if(group["dampening"], "dampening", group["dampening"], "0")
-            carried = group["momentum"] if group["nesterov"] else 0.0
-            found.append(-group["lr"] * (1 + carried) * u)
-        return found
+        return [-groups[p]["lr"] * u for p, u in pairs]
     if isinstance(optimizer, torch.optim.AdamW):
-        return [
-            _adamw(groups[p], optimizer.state[p], p, u)
-            for p, u in zip(parameters, change, strict=True)
-        ]
+        return [_adamw(groups[p], optimizer.state[p], p, u) for p, u in pairs]
     raise InputError.of("optimizer", given=type(optimizer).__name__, allowed="SGD or AdamW")
-
-
-def _groups(optimizer: torch.optim.Optimizer) -> dict[nn.Parameter, dict[str, Any]]:
-    return {p: group for group in optimizer.param_groups for p in group["params"]}
 
 
 def _adamw(group: dict[str, Any], state: dict[str, Tensor], p: nn.Parameter, u: Tensor) -> Tensor:
     """Differentiate mean / (sqrt(square) + eps), both after the step and corrected for bias."""
-    refuse_if(group["amsgrad"], "amsgrad", True, "False")
     if p.grad is None or "exp_avg" not in state:
         return torch.zeros_like(u)
     first, second = group["betas"]

@@ -50,7 +50,7 @@ def span_loss(logits: Tensor, spans: Sequence[Span]) -> Tensor:
 
 
 def span_or_nowhere_loss(scores: Sequence[Tensor], golds: Sequence[list[Span] | None]) -> Tensor:
-    """Compute `span_loss` with one more place, of score 0: that the answer is nowhere.
+    """Compute `span_loss` for passages that may hold no answer, a place with the score 0.
 
     Source: the first token's part in reading unanswerable questions (Rajpurkar et al., 2018); here
     a constant, so that a best span above 0 says that there is an answer.
@@ -59,8 +59,8 @@ def span_or_nowhere_loss(scores: Sequence[Tensor], golds: Sequence[list[Span] | 
 
     Args:
         scores: Scores of the first and the last token of each passage. Shape each: (tokens, 2).
-        golds: Places of the answer in each: none is an answer that is nowhere, None an unknown one,
-            which does not count.
+        golds: Places of the answer in each; an empty list if the passage does not hold it, None if
+            that is unknown, and the passage then does not count.
 
     Returns:
         The mean loss, shape (); 0 where no passage counts.

@@ -245,7 +245,7 @@ def test_a_language_model_out_of_reach_ends_it_before_the_work(small, tmp_path, 
         def one(self, prompt):
             raise ConnectionError("refused")
 
-    monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Silent()))
+    monkeypatch.setattr(trial, "load_asker", lambda asking, hardware: AskLLM(Silent(), wait=0.0))
     for given in (small, small[:1]):  # with questions, and where it writes them
         with pytest.raises(PortError, match="does not answer: .*refused"):
             run(*given, "--llm", "silent", "--out", tmp_path / "page.html")

@@ -11,12 +11,7 @@ from fitrag_integrations.core.files import lock
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.thresholds.fits import GradedStrip, fit_actions, fit_strip
 from fitrag_integrations.models import RetrievalEvaluator
-from fitrag_integrations.training.rows import (
-    judged_json,
-    judged_row,
-    read_jsonl,
-    write_jsonl,
-)
+from fitrag_integrations.training.rows import judged_json, judged_row, read_jsonl, write_jsonl
 
 pytest.importorskip("bm25s")
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.outcomes import Curve, Outcomes
-from fitrag_integrations.evaluation.thresholds.gate import choose_threshold
+from fitrag_integrations.evaluation.thresholds.risk import choose_threshold
 
 
 def test_the_best_accuracy_of_the_answers():

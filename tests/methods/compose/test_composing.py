@@ -4,15 +4,7 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run, run_many
-from fitrag_integrations.methods import (
-    ITRG,
-    Crag,
-    Direct,
-    IKnow,
-    Over,
-    SlimPLM,
-    method_from,
-)
+from fitrag_integrations.methods import ITRG, Crag, Direct, IKnow, Over, SlimPLM, method_from
 from fitrag_integrations.methods.baselines import Gated, GenRead
 from fitrag_integrations.methods.compose.composing import NAMES
 from fitrag_integrations.methods.crag.evaluator import ActionThresholds

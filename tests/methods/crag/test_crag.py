@@ -175,11 +175,7 @@ def test_what_is_graded_higher_than_the_web_is_kept_beside_it():
             "```sh\nplover push --simulate\n```",
             "Dry runs show what a program would change.",
         ),
-        (
-            "Which spices go into the soup?",
-            "* cumin\n* sumac",
-            "Spices make a soup taste better.",
-        ),
+        ("Which spices go into the soup?", "* cumin\n* sumac", "Spices make a soup taste better."),
     ],
     ids=["faq", "code", "list"],
 )

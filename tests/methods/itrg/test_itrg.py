@@ -13,15 +13,8 @@ from fitrag_integrations.flow import arun_many, run, run_many
 from fitrag_integrations.methods import ITRG, Demonstration
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.itrg.prompts import document_prompt
-from fitrag_integrations.methods.prompts import (
-    ITRG_ANSWER,
-)
-from fitrag_integrations.methods.writing import (
-    cut,
-    expanded_query,
-    read_document,
-    update,
-)
+from fitrag_integrations.methods.prompts import ITRG_ANSWER
+from fitrag_integrations.methods.writing import cut, expanded_query, read_document, update
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import Context, Excerpt, Passage

@@ -8,10 +8,7 @@ import torch
 from tiny_causal import DRAFTS, QUESTIONS, fitted, set_field, write_gpt2, write_ik, write_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from fitrag_integrations.errors import (
-    ModelLoadError,
-    ThresholdMismatchError,
-)
+from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
 from fitrag_integrations.models import IKClassifier, LocalGenerator
 from fitrag_integrations.models.causal.states import FACTS, KnownHead
 from fitrag_integrations.models.runtime.worker import finished

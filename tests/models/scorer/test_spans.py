@@ -8,7 +8,7 @@ from tiny import tokenizer_of
 
 from fitrag_integrations import Passage
 from fitrag_integrations.models.encoder.items import NOTHING, chunk_spans, token_ranges
-from fitrag_integrations.models.sentences import Read, sentence_numbers
+from fitrag_integrations.models.encoder.sentences import Read, sentence_numbers
 
 # eight tokens, of which those from the fourth to the sixth are the text: start, end, keep
 TOKENS = np.array(

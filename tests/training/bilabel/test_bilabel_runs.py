@@ -1,6 +1,7 @@
 """`fitrag train bilabel`: what is held out, what is kept, what a run remembers, what is drawn."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -16,8 +17,8 @@ from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.evidence.evidence import Evidence
-from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists, fit_head
-from fitrag_integrations.training.bilabel.plan import BilabelPlan
+from fitrag_integrations.training.bilabel.fit import BilabelPlan
+from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists
 from fitrag_integrations.training.rows import (
     labelled_json,
     labelled_row,
@@ -119,17 +120,34 @@ def test_passes_stay_under_the_budget_and_questions_whole(bert):
     )
 
 
-def test_a_head_may_be_fitted_by_sgd():
-    pooled = torch.randn(60, 4, generator=torch.Generator().manual_seed(5))
-    labels, weights = (pooled[:, :2] > 0).float(), []
+def test_a_head_may_be_fitted_by_sgd(train, tmp_path):
+    weights = []
     for momentum in (None, 0.0, 0.9):
-        torch.manual_seed(0)
-        head = BiLabelHead(4)
-        data = (pooled, torch.zeros(60, 0), labels, [3] * 20)
-        seen = fit_head(head, *data, rate=0.1, lists=7, momentum=momentum)
-        assert seen[-1]["point"] < seen[0]["point"]
-        weights.append(head.out.weight.detach().clone())
+        how = "" if momentum is None else f" --optimizer sgd --momentum {momentum}"
+        done = train(f"--tune head --steps 20 --learning-rate 0.1 --validation 0.3{how}")
+        assert done.exit_code == 0, done.output
+        scorer = BiLabelScorer.from_pretrained(tmp_path / "model", device="cpu")
+        weights.append(scorer._head.out.weight.detach().clone())
+        shutil.rmtree(tmp_path / "model")
     assert not torch.equal(weights[0], weights[1]) and not torch.equal(weights[1], weights[2])
+
+
+@torch.no_grad()
+def test_what_a_head_reads_is_computed_once_and_the_same(bert):
+    trunk, _ = load_base(bert)
+    given = Lists(ROWS, tokenizer_of(bert))
+    module = BiLabelModule(
+        trunk, BiLabelHead(trunk.width), tokenizer_of(bert), evidence=Evidence()
+    ).eval()
+    expected = [module.logits(given.encoded(places)) for places in ([3, 0], range(10))]
+    passes = []
+    given.compute_once(module)
+    trunk.register_forward_pre_hook(lambda *_: passes.append(1))
+    for places, logits in zip(([3, 0], range(10)), expected, strict=True):
+        torch.testing.assert_close(module.logits(given.encoded(places)), logits)
+    apart = given.apart().encoded([0, 4])
+    torch.testing.assert_close(module.logits(apart), expected[1][[0, 4]])
+    assert not passes
 
 
 PLAN = BilabelPlan("", "lora", 4, 3, 1e-2, 0, False, 0.3, 13, False)
@@ -145,8 +163,6 @@ PLAN = BilabelPlan("", "lora", 4, 3, 1e-2, 0, False, 0.3, 13, False)
         {"batch_tokens": 0},
         {"questions": 0},
         {"evaluate_every": -1},
-        {"tune": "head", "accumulate": 2},
-        {"tune": "head", "evaluate_every": 5},
     ],
 )
 def test_plans_that_make_no_sense_are_refused(changes):

@@ -10,11 +10,7 @@ from typer.testing import CliRunner
 from fitrag_integrations.cli import app
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import NecessityJudge
-from fitrag_integrations.training.causal.slimplm import (
-    NecessityPlan,
-    balanced,
-    fit_necessity,
-)
+from fitrag_integrations.training.causal.slimplm import NecessityPlan, balanced, fit_necessity
 from fitrag_integrations.training.collecting import matching_ratio, recall
 from fitrag_integrations.training.rows import known_rows, write_jsonl
 

@@ -10,10 +10,10 @@ from training_rows import judged_rows, last_weights, reading_rows
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import ExtractiveReader, RetrievalEvaluator
-from fitrag_integrations.training.bilabel.fit import ReaderPlan, fit_reader
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, _start, fit_evaluator
 from fitrag_integrations.training.evaluator.module import EvaluatorModule, gold_spans, losses
 from fitrag_integrations.training.losses import span_or_nowhere_loss
+from fitrag_integrations.training.reader import ReaderPlan, fit_reader
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

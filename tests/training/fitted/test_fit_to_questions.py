@@ -117,7 +117,7 @@ def test_a_model_that_tells_of_its_tokens_is_gated_by_them(fitted_at, tmp_path):
 def test_a_gate_that_hardly_ever_skips_is_not_on_the_path():
     known = np.array([0.9] + [0.1] * 5 + [0.5] * 4 + [0.2] * 10)
     plain = trying.Tried(np.ones(20), np.full(20, 9.0))
-    table = trying.Table([], {"plain": plain}, plain, {"ik": known}, {"ik": 0.0})
+    table = trying.Trials([], {"plain": plain}, plain, {"ik": known}, {"ik": 0.0})
     _, settings = behind_gates(table, {"plain": {"method": "direct", "k": 3}}, np.arange(20))
     cuts = [setting.threshold for setting in settings.values() if setting.gate]
     assert cuts == [0.1, 0.2], "0.5 skips one question of twenty"
