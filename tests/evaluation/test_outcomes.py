@@ -6,7 +6,12 @@ from gate_rows import FIVE, ROWS, calibrated, draw, useless
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitrag_integrations.evaluation.outcomes import Outcomes, Sweep, calibration_error, gate_auc
+from fitrag_integrations.evaluation.outcomes import (
+    Outcomes,
+    Sweep,
+    calibration_error,
+    gate_auc,
+)
 
 
 def test_points_and_lines_by_hand():
