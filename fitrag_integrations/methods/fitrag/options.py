@@ -78,8 +78,8 @@ class Plan:
     @property
     def cut_so(self) -> dict[str, Any]:
         """The scorer and the windows, which a detector must have been trained for."""
-        scorer, windows = model_name(self.port), {"window": self.window, "stride": STRIDE}
-        return {"scorer": scorer, **windows, "per_passage": self.per_passage}
+        cutting = {"window": self.window, "stride": STRIDE, "per_passage": self.per_passage}
+        return {"scorer": model_name(self.port), **cutting}
 
     def details(self) -> dict[str, object]:
         """Return the resolved numbers, for a context."""
@@ -205,7 +205,8 @@ agrees | all |
         """Resolve the options left open, by the capabilities of the scorer."""
         plan = super().resolve()
         port, low, share = plan.port, self.min_score, self.max_share
-        one_pass = reads_once(port) and self.window in (None, DEFAULTS.window)
+        reads_once = can(port.owner, "score_sentences") or can(port.owner, "ascore_sentences")
+        one_pass = reads_once and self.window in (None, DEFAULTS.window)
         if low is None and one_pass:  # a pruner's own
             low = trait(port.owner, "sentence_threshold", float)
         if by_default := share == "auto":
@@ -236,11 +237,6 @@ def score_port(scorer: Scorer | None = None) -> ScorePort:
     """Build the port of a scorer; by default of the bundled scorer, loaded at first use."""
     given = EMBEDDED_SCORER if scorer is None else scorer_of(scorer)
     return port_of("score", given, "score", argument="scorer")
-
-
-def reads_once(port: Port[Any, Any]) -> bool:
-    """Check whether a port's scorer can score windows in the same pass as their passage."""
-    return can(port.owner, "score_sentences") or can(port.owner, "ascore_sentences")
 
 
 def sentence_port(port: Port[Any, Any]) -> Port[Any, Any]:
