@@ -110,9 +110,10 @@ class RankingOptions(Checked):
         top_n: Passages that the reranker keeps, best first; None keeps all but blank ones.
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
         prior: Weight, in [0, 1], of what does not come from the scorer. Passages are ranked also by
-            the retriever's order, by shared words, and by identifiers of the question that few of
-            them contain. Windows are ranked also by the score and the rank of their passage, and
-            long ones less. An item that is moved before a better-scored one gets its score.
+            the retriever's order as far as it agrees with the scores, by shared words, and by
+            identifiers of the question that few of them contain. Windows are ranked also by the
+            score and the rank of their passage. An item that is moved before a better-scored one
+            gets its score.
             None is 0.1 for the bundled scorer and 0 for any other.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all; a pruner uses its own
             threshold for sentences.
@@ -162,8 +163,9 @@ class FitRagOptions(Counting, RankingOptions):
 
     Passages are scored and ranked. The `top_n` best are cut into windows of `window` sentences,
     which are scored too. Of the windows, best first, those below `min_score` go, then all after the
-    shortest prefix that `detector` finds sufficient, then what is over the budget. They are bought
-    in an order that no budget changes, so that a larger one keeps all that a smaller one kept.
+    shortest prefix that `detector` finds sufficient, then what is over the budget. Those worth most
+    for their tokens are bought first, in an order that no budget changes, so that a larger one
+    keeps all that a smaller one kept.
     Where not even the first fits, it is shortened, sentence by sentence and then by clause and
     word, to the part that scores best. Windows that touch are joined.
 
