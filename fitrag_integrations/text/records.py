@@ -123,8 +123,10 @@ def _json(text: str) -> _Node | None:
     tree, whole = path[0], text.lstrip()[:1] in ("{", "[", '"', "}", "]", ",")
     torn = None if whole else _INSIDE.search(text, 0, 2 * MAX_RECORD)
     closed = _CLOSED.match(text)
-    if torn:
+    if torn and torn[0] == ",":
         tree.below.append(_Node(0, 0, torn.start()))
+    elif torn:  # what stands before is the end of the value's name
+        start, key = 0, torn.start()
     elif not whole:
         return None
     for token in _TOKEN.finditer(text, torn.start() if torn else closed.end() if closed else 0):
