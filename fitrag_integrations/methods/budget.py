@@ -170,12 +170,11 @@ class Budget:
         if self.value is None:
             usual = max(LONG * median(sizes), sizes[0]) if sizes else 0
             spent = list(accumulate(size if size <= usual else 0 for size in sizes))
-
-            def turn(rank: int) -> tuple[int, bool, int]:
-                long = sizes[rank] > usual
-                return max(rank, bisect_left(spent, sizes[rank]) if long else 0), long, rank
-
-            return sorted(range(len(sizes)), key=turn)
+            turns = [
+                (max(rank, bisect_left(spent, size)), True, rank) if size > usual else (rank, False)
+                for rank, size in enumerate(sizes)
+            ]
+            return sorted(range(len(sizes)), key=turns.__getitem__)
         opening = [
             self._count(f"1. {titled(one.passage).title}: {replace(one, end=one.start).text}")
             for one in excerpts
@@ -203,9 +202,8 @@ class Budget:
             _, rank = heappop(waiting)
             if rank not in bought:
                 bought[rank] = None
-                for near in (before.get(rank), after.get(rank)):
-                    if near is not None:
-                        heappush(waiting, due(near))
+                for near in {before.get(rank, rank), after.get(rank, rank)} - {rank}:
+                    heappush(waiting, due(near))
         return list(bought)
 
     def _longest(self, ordered: Sequence[Excerpt]) -> int:

@@ -193,9 +193,7 @@ class _Reader:
             border = _SIMPLE.match(self.lines[row])
             if row > begin + 1 and self.indents[row] <= self.indents[at] and not border:
                 ends.append(row)
-        ends.append(last)
-        ends = sorted(set(ends))
-        return self._kinds(at, ends, headed=begin != at)
+        return self._kinds(at, sorted({*ends, last}), headed=begin != at)
 
     def _rows(self, at: int) -> list[tuple[int, int]]:
         """Read lines of cells parted by pipes or tabs, each with a line of signs below it."""

@@ -11,6 +11,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from urllib.parse import urlsplit
 
 PARAGRAPH_CHARS = 4_000
@@ -74,13 +75,8 @@ def has_text(text: str) -> bool:
 
     Blanks, controls, zero-width characters, byte-order marks, soft hyphens and fillers cannot.
     """
-    return any(not sign.isspace() and _is_seen(sign) for sign in text)
-
-
-def _is_seen(sign: str) -> bool:
-    if sign in _DRAWN or unicodedata.category(sign) not in ("Cc", "Cf"):
-        return _FILLERS.match(sign) is None
-    return False
+    signs = (sign for sign in text if not (sign.isspace() or _FILLERS.match(sign)))
+    return any(one in _DRAWN or unicodedata.category(one) not in ("Cc", "Cf") for one in signs)
 
 
 def clean_paragraphs(texts: Iterable[str]) -> Iterator[str]:
@@ -94,14 +90,8 @@ def clean_paragraphs(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    lines: list[str] = []
-    for line in (*text.split("\n"), ""):
-        words = " ".join(line.split())
-        if words:
-            lines.append(words)
-        elif lines:
-            yield " ".join(lines)
-            lines = []
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    yield from (" ".join(some) for has_words, some in groupby(lines, bool) if has_words)
 
 
 def _shown(text: str, i: int) -> str:

@@ -330,9 +330,9 @@ def identifiers(text: str, *, asked: bool = False) -> frozenset[str]:
         key = _PARTED.sub("", word[0])
         if any(map(str.isdigit, key)) and (asked or key in cells or not _SMALL.fullmatch(key)):
             found.update((key, *(() if asked else _NUMBER.findall(key))))
-        if key[0].isdigit() and before[0].isalpha() and before[0][:STEM] not in _COMMON:
-            between = plain[before[1] : word.start()]
-            found.update((before[0] + key,) if _BETWEEN.fullmatch(between) else ())
+        named = before[0].isalpha() and before[0][:STEM] not in _COMMON
+        if named and key[0].isdigit() and _BETWEEN.fullmatch(plain, before[1], word.start()):
+            found.add(before[0] + key)
         before = key, word.end()
     return frozenset(found)
 

@@ -101,18 +101,18 @@ def _cut(tree: _Node, longest: int) -> Iterator[tuple[int, int, tuple[Span, ...]
             yield start, node.key, lead
             continue
         plain = (one for one in node.below if not one.below and (one.tag or one.key > one.start))
-        first = next(plain if listed else filter(_is_header, node.below), tree)
+        heads = (
+            one
+            for one in node.below
+            if one.tag == "thead" or (one.tag == "tr" and one.below and one.below[-1].tag == "th")
+        )
+        first = next(plain if listed else heads, tree)
         named = first.end - first.start <= LONG_LEAD
         for at in reversed(range(len(node.below))):
             one = node.below[at]
             own = ((first.start, first.end),) if named and first.end <= one.start else ()
             alone = len(node.below) == 1 or one.key > one.start
             waiting.append((one.start if at else start, one, (*lead, *own), not alone))
-
-
-def _is_header(node: _Node) -> bool:
-    row = node.tag == "tr" and bool(node.below)
-    return node.tag == "thead" or (row and node.below[-1].tag == "th")
 
 
 def _json(text: str) -> _Node | None:
@@ -123,8 +123,10 @@ def _json(text: str) -> _Node | None:
     tree, whole = path[0], text.lstrip()[:1] in ("{", "[", '"', "}", "]", ",")
     torn = None if whole else _INSIDE.search(text, 0, 2 * MAX_RECORD)
     closed = _CLOSED.match(text)
-    if torn:
+    if torn and torn[0] == ",":
         tree.below.append(_Node(0, 0, torn.start()))
+    elif torn:  # what stands before is the end of the value's name
+        start, key = 0, torn.start()
     elif not whole:
         return None
     for token in _TOKEN.finditer(text, torn.start() if torn else closed.end() if closed else 0):

@@ -51,12 +51,13 @@ class Thoughts:
     def take(self, piece: str, *, last: bool = False) -> str:
         """Return what is new of the answer; `last` ends the reply."""
         text, kept, at = self._rest + piece, list[str](), 0
-        if self._fresh and not last and _may_begin(text):
+        begun = text.lstrip()
+        if self._fresh and not last and any(one.startswith(begun) for one in _BEGUN):
             self._rest = text
             return ""
-        if self._fresh and (begun := _BEGINNING.match(text)):
+        if self._fresh and (opened := _BEGINNING.match(text)):
             self._inside = self._found = True
-            at = begun.end()
+            at = opened.end()
         self._fresh = self._fresh and not text.strip()
         for mark in _MARK.finditer(text, at):
             if not last and len(text) - mark.start() < _LONGEST:
@@ -79,12 +80,6 @@ class Thoughts:
         return "".join(kept)
 
 
-def _may_begin(text: str) -> bool:
-    """Check whether a reply may yet begin as a thought without tags does."""
-    begun = text.lstrip()
-    return any(len(begun) <= len(one) and one.startswith(begun) for one in _BEGUN)
-
-
 def strip_thoughts(text: str) -> str:
     """Return a reply without its reasoning; blank if it was truncated while reasoning.
 
@@ -103,11 +98,8 @@ def strip_thoughts(text: str) -> str:
 def streamed(pieces: Iterator[str]) -> Iterator[str]:
     """Yield the pieces of a reply without its reasoning."""
     thoughts = Thoughts()
-    for piece in pieces:
-        if kept := thoughts.take(piece):
-            yield kept
-    if kept := thoughts.take("", last=True):
-        yield kept
+    yield from filter(None, map(thoughts.take, pieces))
+    yield from filter(None, [thoughts.take("", last=True)])
 
 
 async def astreamed(pieces: AsyncIterator[str]) -> AsyncIterator[str]:

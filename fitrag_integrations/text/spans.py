@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise, zip_longest
 
 ELLIPSIS = " … "
 """Marks what was left out between two parts of a line."""
@@ -33,14 +34,11 @@ def joined(text: str, spans: Iterable[tuple[int, int]], *, layout: bool = True) 
 
     With ``layout`` the mark stands on a line of its own where lines were left out.
     """
-    parts: list[str] = []
-    last = 0
-    for start, end in merge_spans(text, spans):
-        if parts:
-            parts.append(gap_between(text, last, start) if layout else ELLIPSIS)
-        parts.append(text[start:end])
-        last = end
-    return "".join(parts)
+    merged = merge_spans(text, spans)
+    gaps = (gap_between(text, a, b) if layout else ELLIPSIS for (_, a), (b, _) in pairwise(merged))
+    return "".join(
+        text[slice(*span)] + gap for span, gap in zip_longest(merged, gaps, fillvalue="")
+    )
 
 
 def gap_between(text: str, start: int, end: int) -> str:

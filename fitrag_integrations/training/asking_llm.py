@@ -147,9 +147,8 @@ class AskLLM:
         fields = {"question": question, "passage": _passage_text(passage)}
         filled = _FIELD.sub(lambda match: fields[match.group(1)], template)
         braced = re.sub(r"[{}]", lambda brace: brace[0] * 2, template)
-        for own, name in (("passage", "passages"), ("question", "question")):
-            braced = braced.replace(f"{{{{{own}}}}}", f"{{{name}}}")
-        asked = LimitedPrompt(filled, one_line=True, template=PromptTemplate("label", braced))
+        form = braced.replace("{{passage}}", "{passages}").replace("{{question}}", "{question}")
+        asked = LimitedPrompt(filled, one_line=True, template=PromptTemplate("label", form))
         return with_shots(asked, self._shots, lambda passages: _passage_text(passages[0]))
 
     def send(self, asked: Mapping[str, object], may: May, heard: Heard) -> None:

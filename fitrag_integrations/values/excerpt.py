@@ -194,12 +194,11 @@ def unique(items: Iterable[T], by: Callable[[T], Hashable]) -> list[T]:
 
 def excerpts_html(group: Sequence[Excerpt]) -> Html:
     """Return HTML of the excerpts' passages, whole, with the excerpts marked."""
-    drawn = []
-    for excerpts in by_number(group):
-        text = excerpts[0].passage.text
-        spans = merge_spans(text, [span for one in excerpts for span in one.spans])
-        drawn.append(block(marked(text, spans)))
-    return Html("".join(drawn))
+    shown = (
+        (some[0].passage.text, [at for one in some for at in one.spans])
+        for some in by_number(group)
+    )
+    return Html("".join(block(marked(text, merge_spans(text, at))) for text, at in shown))
 
 
 def sources_html(excerpts: Sequence[Excerpt]) -> Html:

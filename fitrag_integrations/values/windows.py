@@ -181,13 +181,11 @@ def best_copies(
     for key, one in zip(keys, excerpts, strict=True):
         if key not in best or one.score > best[key].score:
             best[key] = one
-    kept = []
-    for key, one in zip(keys, excerpts, strict=True):
-        if (stays := best[key]) is one:
-            kept.append(one)
-        else:
-            same = named(stays.passage) if what == "passages" else place(stays)
-            selection.drop([one], "duplicate", f"same text as {same}")
+    stays = [best[key] for key in keys]
+    for one, other in zip(excerpts, stays, strict=True):
+        same = named(other.passage) if what == "passages" else place(other)
+        selection.drop([one] * (one is not other), "duplicate", f"same text as {same}")
+    kept = [one for one, other in zip(excerpts, stays, strict=True) if one is other]
     left = len(excerpts) - len(kept)
     return kept, (f"{left} of {of or len(excerpts)} {what} left out: repeated",) * bool(left)
 

@@ -96,8 +96,8 @@ def lost_in(keywords: Sequence[str], question: str) -> str:
     told = [word for word in words[1:] if word.casefold() not in _ASKING]
     named = [word for word in told if not word.islower()] or told
     lost = [word for word in named if word[:STEM].casefold() not in query]
-    loses = len(told) > 1 and 2 * len(lost) > len(named)
-    return f"its keywords lose {', '.join(lost)}" if loses else ""
+    few = len(told) < 2 or 2 * len(lost) <= len(named)
+    return "" if few else f"its keywords lose {', '.join(lost)}"
 
 
 def parse_keywords(text: object) -> tuple[str, ...]:

@@ -78,8 +78,8 @@ class Plan:
     @property
     def cut_so(self) -> dict[str, Any]:
         """The scorer and the windows, which a detector must have been trained for."""
-        scorer, windows = model_name(self.port), {"window": self.window, "stride": STRIDE}
-        return {"scorer": scorer, **windows, "per_passage": self.per_passage}
+        cutting = {"window": self.window, "stride": STRIDE, "per_passage": self.per_passage}
+        return {"scorer": model_name(self.port), **cutting}
 
     def details(self) -> dict[str, object]:
         """Return the resolved numbers, for a context."""
@@ -110,9 +110,10 @@ class RankingOptions(Checked):
         top_n: Passages that the reranker keeps, best first; None keeps all but blank ones.
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
         prior: Weight, in [0, 1], of what does not come from the scorer. Passages are ranked also by
-            the retriever's order, by shared words, and by identifiers of the question that few of
-            them contain. Windows are ranked also by the score and the rank of their passage, and
-            long ones less. An item that is moved before a better-scored one gets its score.
+            the retriever's order as far as it agrees with the scores, by shared words, and by
+            identifiers of the question that few of them contain. Windows are ranked also by the
+            score and the rank of their passage. An item that is moved before a better-scored one
+            gets its score.
             None is 0.1 for the bundled scorer and 0 for any other.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all; a pruner uses its own
             threshold for sentences.
@@ -162,8 +163,9 @@ class FitRagOptions(Counting, RankingOptions):
 
     Passages are scored and ranked. The `top_n` best are cut into windows of `window` sentences,
     which are scored too. Of the windows, best first, those below `min_score` go, then all after the
-    shortest prefix that `detector` finds sufficient, then what is over the budget. They are bought
-    in an order that no budget changes, so that a larger one keeps all that a smaller one kept.
+    shortest prefix that `detector` finds sufficient, then what is over the budget. Those worth most
+    for their tokens are bought first, in an order that no budget changes, so that a larger one
+    keeps all that a smaller one kept.
     Where not even the first fits, it is shortened, sentence by sentence and then by clause and
     word, to the part that scores best. Windows that touch are joined.
 
@@ -205,7 +207,8 @@ agrees | all |
         """Resolve the options left open, by the capabilities of the scorer."""
         plan = super().resolve()
         port, low, share = plan.port, self.min_score, self.max_share
-        one_pass = reads_once(port) and self.window in (None, DEFAULTS.window)
+        reads_once = can(port.owner, "score_sentences") or can(port.owner, "ascore_sentences")
+        one_pass = reads_once and self.window in (None, DEFAULTS.window)
         if low is None and one_pass:  # a pruner's own
             low = trait(port.owner, "sentence_threshold", float)
         if by_default := share == "auto":
@@ -236,11 +239,6 @@ def score_port(scorer: Scorer | None = None) -> ScorePort:
     """Build the port of a scorer; by default of the bundled scorer, loaded at first use."""
     given = EMBEDDED_SCORER if scorer is None else scorer_of(scorer)
     return port_of("score", given, "score", argument="scorer")
-
-
-def reads_once(port: Port[Any, Any]) -> bool:
-    """Check whether a port's scorer can score windows in the same pass as their passage."""
-    return can(port.owner, "score_sentences") or can(port.owner, "ascore_sentences")
 
 
 def sentence_port(port: Port[Any, Any]) -> Port[Any, Any]:

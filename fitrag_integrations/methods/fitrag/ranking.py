@@ -10,6 +10,7 @@ from fitrag_integrations.core.record import remade
 from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.text.layout import named_exactly
 from fitrag_integrations.types import Excerpt
+from fitrag_integrations.values.excerpt import grouped
 from fitrag_integrations.values.windows import by_score, only_links
 
 NAMING = 3.0
@@ -88,9 +89,9 @@ def worth_of(
             characters of scripts without spaces, decide then. Blank otherwise.
     """
     passages = {id(one.passage): (at, one.score) for at, one in enumerate(wholes, 1)}
-    best, shared = dict[int, float](), BM25([one.body for one in windows if question])
-    for one in windows:
-        best[id(one.passage)] = max(best.get(id(one.passage), 0.0), one.score)
+    shared = BM25([one.body for one in windows if question])
+    own = grouped(windows, lambda one: id(one.passage))
+    best = {key: max(one.score for one in some) for key, some in own.items()}
 
     def worth(one: Excerpt) -> float:
         if only_links(one):

@@ -140,7 +140,13 @@ class Scoring:
         for ((passage, own), more), (_, spans) in zip(able, answers, strict=True):
             labels = labels_of(spans)
             both = dict(zip(map(SPAN, more), labels[len(own) :], strict=True))
-            named = self._named(own if records_of(passage.text) else more)
+            alike = grouped(own if records_of(passage.text) else more, attrgetter("lead")).values()
+            named = {
+                SPAN(group[at])
+                for group in alike
+                if group[0].lead or len(group) > 2  # not a header row
+                for at in named_by(self.question, [one.body for one in group])
+            }
             scored = []
             for window, label in zip(own, labels, strict=False):
                 at = SPAN(window)
@@ -151,15 +157,6 @@ class Scoring:
             judged[id(passage)] = scored
         wholes = [Excerpt.whole(passage) for (passage, _), _ in able]
         return self._scored(wholes, labels_of([whole for whole, _ in answers])), judged
-
-    def _named(self, windows: Sequence[Excerpt]) -> set[tuple[int, int]]:
-        """Return the places of windows that the question names among those with the same lead."""
-        return {
-            SPAN(group[at])
-            for group in grouped(windows, attrgetter("lead")).values()
-            if group[0].lead or len(group) > 2  # not a header row
-            for at in named_by(self.question, [one.body for one in group])
-        }
 
 
 def sufficient(

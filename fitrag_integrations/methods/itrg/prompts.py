@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fitrag_integrations.core.checks import Checked, Strings, Visible
+from fitrag_integrations.core.checks import Checked, Strings, Visible, check_is
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods.prompts import (
@@ -55,15 +55,11 @@ def check_demonstrations(field: str, given: object) -> tuple[Demonstration, ...]
         raise InputError.of(field, given=given, allowed="a sequence of triples")
     found = list[Demonstration]()
     for i, one in enumerate(given):
-        if isinstance(one, Demonstration):
-            found.append(one)
-        elif isinstance(one, Mapping):
-            found.append(Demonstration.from_dict(one))
-        elif isinstance(one, Sequence) and not isinstance(one, str | bytes) and len(one) == 3:
-            found.append(Demonstration(*one))
-        else:
-            allowed = "a Demonstration, or a question, a document and an answer"
-            raise InputError.of(f"{field}[{i}]", given=one, allowed=allowed)
+        made = Demonstration.from_dict(one) if isinstance(one, Mapping) else one
+        if isinstance(one, Sequence) and not isinstance(one, str | bytes) and len(one) == 3:
+            made = Demonstration(*one)
+        allowed = "a Demonstration, or a question, a document and an answer"
+        found.append(check_is(f"{field}[{i}]", made, Demonstration, allowed))
     return tuple(found)
 
 

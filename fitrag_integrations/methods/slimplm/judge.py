@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, cast
 
 from fitrag_integrations.core.checks import Checked, Share, can, trait
 from fitrag_integrations.errors import InputError, PortError
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.methods.ik.decider import decide_by
-from fitrag_integrations.methods.ik.gates import TRUE_PROMPT, check_fitted
+from fitrag_integrations.methods.ik.gates import TRUE_PROMPT, FlowGate, check_fitted
 from fitrag_integrations.methods.prompts import JUDGE
 from fitrag_integrations.ports import pair_port, port_of
 from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
@@ -76,7 +76,11 @@ class NecessityCheck(Checked):
         if self._kind == "generate":
             prompt = ASK if self.instructed else JUDGE
             items = [prompt.render(Context(question, draft=text)) for question, text in pairs]
-        answers = yield from self._port.ask(items)
+        answers: list[object] = []
+        if not self.is_own:
+            answers = yield from self._port.ask(items)
+        for pair in pairs if self.is_own else ():  # flows, whose asks those of other questions join
+            answers.append((yield from cast(FlowGate, self.judge).known(*pair)))
         if items and self._kind == "gate":
             return [Verdict(decide_by(self.judge, answer, self.threshold)) for answer in answers]
         return [self._verdict(answer) for answer in answers]
