@@ -100,6 +100,18 @@ def refuse_if(wrong: object, field: str, given: object = None, allowed: str = ""
         raise InputError.of(field, given=given, allowed=allowed) if allowed else InputError(field)
 
 
+def raise_if(wrong: object, kind: type[Exception], message: str) -> None:
+    """Raise an error if a file, a reply or a model is wrong; `refuse_if` is for arguments.
+
+    Args:
+        wrong: Whether it is.
+        kind: Class of the error.
+        message: What is wrong, and what to do, in sentences.
+    """
+    if wrong:
+        raise kind(message)
+
+
 class MissingExtraError(FitRagError, ImportError):
     """A missing optional dependency; the message names the extra that installs it."""
 

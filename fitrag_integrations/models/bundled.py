@@ -31,7 +31,7 @@ from tokenizers import Tokenizer
 
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.extras import torch_needed
-from fitrag_integrations.errors import ModelLoadError, refuse_if
+from fitrag_integrations.errors import ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.items import (
     ANSWER_TOKENS,
     CALIBRATED,
@@ -129,8 +129,11 @@ class Graph:
         self.tokenizer = Fast(read_checked(self.home, self.manifest["tokenizer"]))
         scorer = embedded_folder("bilabel")
         head = read_manifest(scorer, "model.json", kind="bilabel", needs=("head",))["head"]
-        if head["sha256"] != self.manifest["heads"]["bilabel"]:
-            raise ModelLoadError(f"{self.home}: exported from other heads than those beside it")
+        raise_if(
+            head["sha256"] != self.manifest["heads"]["bilabel"],
+            ModelLoadError,
+            f"{self.home}: exported from other heads than those beside it",
+        )
         make = onnxruntime.OrtValue.ortvalue_from_numpy  # the session reads them where they are
         held = {"rarity": read_arrays(scorer, head)["rarity"]}
         held |= {f"encoder.{name}": each for name, each in weights.items()}

@@ -19,7 +19,7 @@ import numpy as np
 
 from fitrag_integrations.core.checks import check_many, check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError, refuse_if
+from fitrag_integrations.errors import ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.runtime.folder import (
     Arrays,
     positive,
@@ -102,11 +102,12 @@ class EligibilityDetector(Bundled):
             for layer, width, out in zip(LAYERS, widths, widths[1:], strict=False):
                 wanted |= {f"{layer}.weight": (out, width), f"{layer}.bias": (out,)}
             found = {name: array.shape for name, array in network.items()}
-            if found != wanted:
-                path = folder / entry["file"]
-                raise ModelLoadError(
-                    f"{path} does not fit the model: given {found}, allowed {wanted}"
-                )
+            raise_if(
+                found != wanted,
+                ModelLoadError,
+                f"{folder / entry['file']} does not fit the model: its arrays have the shapes "
+                f"{found}, its manifest asks for {wanted}",
+            )
             made = cls(network, manifest=manifest)
             _ = made.name, made.threshold
         made._any_scorer = allow_other_scorer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fitrag_integrations.core.checks import check_many, check_text
-from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
+from fitrag_integrations.errors import InputError, ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.pairs import whole
 from fitrag_integrations.values.prompt import (
     LINE_TOKENS,
@@ -66,9 +66,11 @@ def parting(
     `ModelLoadError` for a tokenizer that writes both alike.
     """
     shared = common_prefix(one, other)
-    if not 0 < shared < min(len(one), len(other)):
-        written = f"writes two verdicts alike: {one}, {other}"
-        raise ModelLoadError(f"tokenizer {_name_of(tokenizer)!r} {written}")
+    raise_if(
+        not 0 < shared < min(len(one), len(other)),
+        ModelLoadError,
+        f"tokenizer {_name_of(tokenizer)!r} writes two verdicts alike: {one}, {other}",
+    )
     return one[:shared], (one[shared], other[shared])
 
 

@@ -299,7 +299,7 @@ def test_a_regular_expression_in_an_adapter_is_refused(field, value, bert, tmp_p
     save_encoder(trunk, tmp_path, base=bert)
     path = tmp_path / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
-    with pytest.raises(ModelLoadError, match=f"{field}: given .* allowed names of layers"):
+    with pytest.raises(ModelLoadError, match=f"{field} is .* must be names of layers"):
         load_encoder(tmp_path)
 
 

@@ -251,7 +251,7 @@ def test_a_pickled_adapter_is_refused(adapted):
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"peft_type": "PROMPT_TUNING"}, "given 'PROMPT_TUNING', allowed 'LORA'"),
+        ({"peft_type": "PROMPT_TUNING"}, "is 'PROMPT_TUNING', not 'LORA'"),
         ({"megatron_config": {"a": 1}, "megatron_core": "megatron.core"}, "megatron_config"),
         ({"corda_config": {"cache_file": "x.pt"}}, "corda_config"),
     ],

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Annotated, Literal, cast
 
 from fitrag_integrations.core.checks import Count, check_many, check_one
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.itrg.prompts import (
     Demonstration,
@@ -136,8 +136,9 @@ class ITRG(Generating):
         without a language model, and what the first retrieval raises.
         """
         work, done = Rounds(self, question, ports, "itrg"), list[Round]()
-        if not ports.generate:
-            raise InputError("ITRG writes between its rounds: pass `llm=` (`--llm`), who writes.")
+        refuse_if(
+            not ports.generate, "ITRG writes between its rounds: pass `llm=` (`--llm`), who writes."
+        )
         query, why = question, ""
         while not why:
             # retrieve with the question and the last document: R_t (section 2.2)

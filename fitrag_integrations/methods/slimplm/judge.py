@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal, cast
 
 from fitrag_integrations.core.checks import Checked, Share, can, trait
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.methods.ik.decider import decide_by
@@ -66,9 +66,12 @@ class NecessityCheck(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self._port
-        if self.threshold is not None and self._kind != "gate":
-            allowed = "None for a judge that gives verdicts, not numbers"
-            raise InputError.of("threshold", given=self.threshold, allowed=allowed)
+        refuse_if(
+            self.threshold is not None and self._kind != "gate",
+            "threshold",
+            self.threshold,
+            "None for a judge that gives verdicts, not numbers",
+        )
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Flow[list[Verdict]]:
         """Return the flow that ends in a verdict for each pair of question and text."""

@@ -24,7 +24,7 @@ from fitrag_integrations.core.checks import (
     check_text,
     trait,
 )
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Budget, Counting
@@ -213,11 +213,11 @@ class SlimPLM(Counting, Checked):
         """Return who writes the heuristic answer, and who judges: the caller's, where not given."""
         proxy = trait(self.judge, "drafter", object) if self.proxy is None else self.proxy
         judged = self.judge_question or self.filter
-        if not ports.generate and (proxy is None or (judged and self.judge is None)):
-            raise InputError(
-                "SlimPLM asks a language model where it has no proxy or no judge: pass `llm=` "
-                "(`--llm`), or `proxy=` and `judge=`."
-            )
+        refuse_if(
+            not ports.generate and (proxy is None or (judged and self.judge is None)),
+            "SlimPLM asks a language model where it has no proxy or no judge: pass `llm=` "
+            "(`--llm`), or `proxy=` and `judge=`.",
+        )
         proxy = ports.generate if proxy is None else proxy
         judge = self._judge
         if judge is None:

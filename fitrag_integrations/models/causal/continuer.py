@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.errors import PortError, raise_if, refuse_if
 from fitrag_integrations.models.causal import decoding as causal_decoding
 from fitrag_integrations.models.causal.generator import LocalGenerator, prompt_and_draft
 from fitrag_integrations.models.remote.generator import RemoteGenerator
@@ -132,8 +132,11 @@ class Continuer:
 
 def _read(reply: Row) -> Continuation:
     text, facts = read_text(reply), read_tokens(reply)
-    if text.strip() and not facts:
-        raise PortError("the service gave no log-probabilities, which a continuation needs")
+    raise_if(
+        text.strip() and not facts,
+        PortError,
+        "the service gave no log-probabilities, which a continuation needs",
+    )
     spelled = [one.text.replace(BLANKS[3], " ").replace(BLANKS[4], " ") for one in facts]
     return _trimmed(text.strip(), spelled, [one.logprob for one in facts])
 
@@ -146,8 +149,11 @@ def _trimmed(text: str, pieces: Sequence[str], logprobs: Sequence[float]) -> Con
     """
     whole = "".join(pieces)
     start = whole.rfind(text)
-    if start < 0:
-        raise PortError(f"the model's tokens do not spell out what it wrote: {whole[:80]!r}")
+    raise_if(
+        start < 0,
+        PortError,
+        f"the model's tokens do not spell out what it wrote: {whole[:80]!r}",
+    )
     kept, at, held = [], 0, 0.0
     for piece, logprob in zip(pieces, logprobs, strict=True):
         low, high = max(start, at), min(start + len(text), at + len(piece))

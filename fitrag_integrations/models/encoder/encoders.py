@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from fitrag_integrations.core.checks import check_is, check_whole
-from fitrag_integrations.errors import ModelLoadError, refuse_if
+from fitrag_integrations.errors import ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.recipe import POOLINGS
 from fitrag_integrations.models.encoder.trunk import Trunk, is_decoder
@@ -110,9 +110,11 @@ def load_encoder(
         if manifest.get("tuned"):
             named, entry = dict(trunk.encoder.named_parameters()), manifest["tuned"]
             for name, tensor in unscaled(read_tensors(folder, entry)).items():
-                if name not in named or named[name].shape != tensor.shape:
-                    where = folder / entry["file"]
-                    raise ModelLoadError(f"{where}: {name!r} does not fit the base model")
+                raise_if(
+                    name not in named or named[name].shape != tensor.shape,
+                    ModelLoadError,
+                    f"{folder / entry['file']}: {name!r} does not fit the base model",
+                )
                 named[name].data.copy_(tensor)
                 named[name].requires_grad_(True)
         if manifest.get("adapter"):  # folded in, so that inference pays nothing for it

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import InputError, ThresholdMismatchError, raise_if
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer, checked_pairs
 from fitrag_integrations.models.runtime.folder import (
     SMALLEST,
@@ -163,11 +163,12 @@ class Correction:
 
     def check(self, scorer: str) -> Correction:
         """Return this; raise `ThresholdMismatchError` if it was fitted for another scorer."""
-        if self.model != scorer:
-            raise ThresholdMismatchError(
-                f"the scores' calibration was fitted for {self.model!r}, given {scorer!r}: fit it "
-                "again with `fitrag calibrate scores`"
-            )
+        raise_if(
+            self.model != scorer,
+            ThresholdMismatchError,
+            f"the scores' calibration was fitted for {self.model!r}, given {scorer!r}: fit it "
+            "again with `fitrag calibrate scores`",
+        )
         return self
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError, refuse_if
+from fitrag_integrations.errors import ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.runtime.sources import MINILM
 
 POOLINGS = ("first", "mean", "last")
@@ -130,11 +130,12 @@ def _written(source: str, config: Any, chosen: Row) -> EncoderRecipe:
     listed = [(module["type"].rpartition(".")[2], module["path"]) for module in modules]
     kinds = [kind for kind, _ in listed]
     after = [each for each in listed[2:] if each[0] != "Dropout"]
-    if kinds[:2] != ["Transformer", "Pooling"] or {k for k, _ in after} - {*LAYERS, "Normalize"}:
-        raise ModelLoadError(
-            f"encoder {source!r}: modules.json lists {kinds}; allowed: Transformer, Pooling, then "
-            "Dense, LayerNorm and Normalize; encode with sentence-transformers and give that object"
-        )
+    raise_if(
+        kinds[:2] != ["Transformer", "Pooling"] or {k for k, _ in after} - {*LAYERS, "Normalize"},
+        ModelLoadError,
+        f"encoder {source!r}: modules.json lists {kinds}; it must list Transformer, Pooling, then "
+        "Dense, LayerNorm and Normalize; encode with sentence-transformers and give that object",
+    )
     normalize = bool(after) and after[-1][0] == "Normalize"
     pooled: dict[str, Any] = read_json(source, f"{listed[1][1]}/config.json") or {}
     modes = [k.partition("_mode_")[2] for k, on in pooled.items() if on is True and "_mode_" in k]
@@ -142,9 +143,12 @@ def _written(source: str, config: Any, chosen: Row) -> EncoderRecipe:
         modes = [word]
     pooling = chosen.get("pooling")
     if pooling is None:
-        if len(modes) != 1 or modes[0] not in _MODES:
-            allowed = "one of mean, cls and lasttoken; or set pooling="
-            raise ModelLoadError(f"encoder {source!r}: pooling is {modes}; allowed: {allowed}")
+        raise_if(
+            len(modes) != 1 or modes[0] not in _MODES,
+            ModelLoadError,
+            f"encoder {source!r}: pooling is {modes}; it must be one of mean, cls and lasttoken: "
+            "set pooling=",
+        )
         pooling = _MODES[modes[0]]
     length = (read_json(source, "sentence_bert_config.json") or {}).get("max_seq_length")
     return replace(

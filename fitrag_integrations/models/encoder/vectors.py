@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError, refuse_if
+from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.recipe import (
     EncoderRecipe,
@@ -88,19 +88,28 @@ def _layers(source: str, recipe: EncoderRecipe, width: int) -> tuple[nn.Sequenti
                 "them with save_pretrained of sentence-transformers where you trust them"
             )
         for end in ("input", "output"):
-            if (config.get(f"module_{end}_name") or "sentence_embedding") != "sentence_embedding":
-                raise ModelLoadError(f"{what}: {kind} is over token embeddings; allowed: sentence")
+            raise_if(
+                (config.get(f"module_{end}_name") or "sentence_embedding") != "sentence_embedding",
+                ModelLoadError,
+                f"{what}: {kind} is over token embeddings; it must be over the sentence's",
+            )
         try:
             tensors = {n.removeprefix("norm."): t for n, t in load_file(weights).items()}
             make = partial(_layer, kind, config)
             layer = load_head(make, weights, tensors)
         except (SafetensorError, RuntimeError, KeyError, TypeError, InputError) as error:
             raise ModelLoadError(f"{what} could not be loaded: {error}") from error
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-            raise ModelLoadError(f"{what}/model.safetensors holds NaN or infinity; restore it")
+        raise_if(
+            not all(bool(tensor.isfinite().all()) for tensor in tensors.values()),
+            ModelLoadError,
+            f"{what}/model.safetensors holds NaN or infinity; restore it",
+        )
         given = config["in_features"] if kind == "Dense" else config["dimension"]
-        if given != width:
-            raise ModelLoadError(f"{what} takes {given} dimensions, the encoder has {width}")
+        raise_if(
+            given != width,
+            ModelLoadError,
+            f"{what} takes {given} dimensions, the encoder has {width}",
+        )
         width = config["out_features"] if kind == "Dense" else width
         made.append(layer)
     return nn.Sequential(*made).requires_grad_(False).eval(), width

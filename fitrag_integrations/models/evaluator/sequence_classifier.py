@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError, refuse_if
+from fitrag_integrations.errors import ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.batching import in_groups
@@ -80,8 +80,11 @@ class SequenceGrader(SharedEngine):
         checkpoint = options.checkpoint(source, what)
         tokenizer = checkpoint.tokenizer()
         outputs = checkpoint.config().num_labels
-        if outputs != 1:
-            raise ModelLoadError(f"evaluator {name_or_dir!r}: given {outputs} outputs, allowed 1")
+        raise_if(
+            outputs != 1,
+            ModelLoadError,
+            f"evaluator {name_or_dir!r} has {outputs} outputs; an evaluator has one",
+        )
         model = checkpoint.model("AutoModelForSequenceClassification")
         check_vocabulary(model, tokenizer, checkpoint.what)
         return cls(model, tokenizer, options, input_format=input_format)

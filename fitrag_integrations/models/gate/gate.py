@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import raise_if
 from fitrag_integrations.models.causal.generator import LocalGenerator, first_tokens
 from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.causal.loading import CausalModel
@@ -63,10 +64,11 @@ class CausalGate(KnowledgeGate, CausalModel):
         `TypeError` if the adapter is merged into the base.
         """
         self._worker()  # an unloaded gate has no weights to share
-        if self._merged:
-            raise TypeError(
-                f"{self!r} has merged weights: load it without merge_adapter to share its base"
-            )
+        raise_if(
+            self._merged,
+            TypeError,
+            f"{self!r} has merged weights: load it without merge_adapter to share its base",
+        )
         made = LocalGenerator(self._engine.retain(), **options)
         if self._origin is not None:
             given = self._origin.options

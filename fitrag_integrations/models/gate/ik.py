@@ -16,7 +16,7 @@ import torch
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, raise_if
 from fitrag_integrations.models.causal.generator import prompt_and_draft
 from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.causal.states import (
@@ -152,9 +152,11 @@ class IKClassifier(CausalGate):
         entry = manifest["weights"]
         if manifest["variant"] in ("lora", "full"):
             return cls(engine, manifest=manifest, adapter=adapter)
-        if manifest["variant"] != "head":
-            given, allowed = manifest["variant"], ", ".join(VARIANTS)
-            raise ModelLoadError(f"{folder}: given variant {given!r}, allowed {allowed}")
+        raise_if(
+            manifest["variant"] != "head",
+            ModelLoadError,
+            f"{folder}: its variant is {manifest['variant']!r}, not one of {', '.join(VARIANTS)}",
+        )
         last = int(engine.model.config.num_hidden_layers)
         for i, layer in enumerate(entry["layers"]):
             check_whole(f"layers[{i}]", layer, low=0, high=last)

@@ -18,7 +18,7 @@ from fitrag_integrations.core.checks import check_number, check_text, check_whol
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits, parse_reply, retry_after
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import InputError, PortError, refuse_if
+from fitrag_integrations.errors import PortError, refuse_if
 
 if TYPE_CHECKING:
     import httpx
@@ -239,10 +239,13 @@ async def _kept(client: httpx.AsyncClient) -> AsyncIterator[None]:
 def _checked_url(given: object) -> str:
     url = check_text("base_url", given, blank=False).rstrip("/")
     parts = urlsplit(url)
-    if parts.username or parts.password:  # not repeated: it is a secret
-        raise InputError("`base_url` must have no user or password: pass the key as api_key")
-    if parts.query or parts.fragment:  # where a key may stand, and no path can follow
-        raise InputError("`base_url` must have no query: pass a key as api_key")
+    refuse_if(  # it is a secret, and not repeated
+        parts.username or parts.password,
+        "`base_url` must have no user or password: pass the key as api_key",
+    )
+    refuse_if(  # a key may stand there, and no path can follow
+        parts.query or parts.fragment, "`base_url` must have no query: pass a key as api_key"
+    )
     refuse_if(
         parts.scheme not in ("http", "https") or not parts.hostname,
         "base_url",

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import PortError, raise_if
 from fitrag_integrations.models.words import cut_at
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.prompt import Completion
@@ -100,19 +100,21 @@ def read_yes(reply: Row, *, yes: str = "Yes", no: str = "No") -> float:
     the response has no log-probabilities.
     """
     tokens = read_tokens(reply)
-    if not tokens or not tokens[0].shown:
-        raise PortError(
-            "the service returned no log-probabilities: use AskGate, which reads the text"
-        )
+    raise_if(
+        not tokens or not tokens[0].shown,
+        PortError,
+        "the service returned no log-probabilities: use AskGate, which reads the text",
+    )
     shown = tokens[0].shown
     sums = [
         math.fsum(math.exp(value) for token, value in shown.items() if token.strip(BLANKS) == word)
         for word in (yes, no)
     ]
-    if not any(sums):
-        raise PortError(
-            f"neither {yes!r} nor {no!r} is among the {len(shown)} likeliest first tokens"
-        )
+    raise_if(
+        not any(sums),
+        PortError,
+        f"neither {yes!r} nor {no!r} is among the {len(shown)} likeliest first tokens",
+    )
     least = min(shown.values())
     of_yes, of_no = (math.log(total) if total else least for total in sums)
     return 1.0 / (1.0 + math.exp(min(700.0, of_no - of_yes)))
@@ -139,11 +141,12 @@ def echoed(reply: Row, text: str) -> list[Token]:
     while at and text.strip() not in tail:
         at -= 1
         tail = kept[at].text.replace("\u2581", " ").replace("\u0120", " ") + tail
-    if text.strip() not in tail:
-        raise PortError(
-            "the service does not echo a prompt with its log-probabilities, which rescore requires "
-            "(vLLM does, on /completions); use draft or AskGate instead"
-        )
+    raise_if(
+        text.strip() not in tail,
+        PortError,
+        "the service does not echo a prompt with its log-probabilities, which rescore requires "
+        "(vLLM does, on /completions); use draft or AskGate instead",
+    )
     return kept[at:]
 
 

@@ -17,7 +17,7 @@ from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import shortened
-from fitrag_integrations.errors import PortError, RefusedError, refuse_if
+from fitrag_integrations.errors import PortError, RefusedError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.items import of_logits
 from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, RequestError
@@ -331,25 +331,31 @@ def results(dialect: Dialect, reply: object, count: int) -> list[Row]:
     ordered: list[Row | None] = [None] * count
     for row in rows:
         at = _field(row, "index")
-        if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < count:
-            raise PortError(f"the response has index {at!r}, expected 0 to {count - 1}")
-        if ordered[at] is not None:
-            raise PortError(f"the response has index {at} twice")
+        raise_if(
+            not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < count,
+            PortError,
+            f"the response has index {at!r}, expected 0 to {count - 1}",
+        )
+        raise_if(ordered[at] is not None, PortError, f"the response has index {at} twice")
         ordered[at] = row
     there = [row for row in ordered if row is not None]
-    if len(there) < count:
-        raise PortError(f"the response has {len(there)} scores for {count} documents")
+    raise_if(
+        len(there) < count,
+        PortError,
+        f"the response has {len(there)} scores for {count} documents",
+    )
     return there
 
 
 def number(dialect: Dialect, row: Row) -> float:
     """Return a score. Raises `PortError` unless it is finite, and in [0, 1] if not a logit."""
     value = _finite(_field(row, dialect.score))
-    if not dialect.raw and not 0.0 <= value <= 1.0:
-        raise PortError(
-            f"the response has the score {value!r}, expected a probability: "
-            "pass raw=True if the server returns logits"
-        )
+    raise_if(
+        not dialect.raw and not 0.0 <= value <= 1.0,
+        PortError,
+        f"the response has the score {value!r}, expected a probability: "
+        "pass raw=True if the server returns logits",
+    )
     return value
 
 
@@ -360,13 +366,19 @@ def spans(row: Row, text: str) -> list[tuple[int, int, float]]:
     """
     found = []
     given = row.get("relevant_spans") or ()
-    if not isinstance(given, list | tuple):
-        raise PortError(f"the response's list of spans is {type(given).__name__}, not a list")
+    raise_if(
+        not isinstance(given, list | tuple),
+        PortError,
+        f"the response's list of spans is {type(given).__name__}, not a list",
+    )
     for span in given:
         start, end, score = (_field(span, name) for name in ("start", "end", "score"))
         whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end))
-        if not whole or not 0 <= start < end <= len(text):
-            raise PortError(f"the response has the span {shortened(span)} in a text of {len(text)}")
+        raise_if(
+            not whole or not 0 <= start < end <= len(text),
+            PortError,
+            f"the response has the span {shortened(span)} in a text of {len(text)}",
+        )
         found.append((start, end, _finite(score)))
     return sorted(found)
 

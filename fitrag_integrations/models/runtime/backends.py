@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.errors import MissingExtraError, ModelLoadError, refuse_if
+from fitrag_integrations.errors import MissingExtraError, ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.runtime.loading import position_limit
 
 Backend = Literal["torch", "onnx", "openvino"]
@@ -168,8 +168,11 @@ def _apart(module: nn.Module, run: Run, inputs: Sequence[Tensor], dtype: torch.d
     """Return how far a graph's outputs lie from torch's, over the tokens that are there."""
     wanted = module(*inputs)
     found = torch.from_numpy(run([tensor.numpy() for tensor in inputs]))
-    if found.shape != wanted.shape:
-        raise ModelLoadError(f"shape {list(found.shape)}, not {list(wanted.shape)}")
+    raise_if(
+        found.shape != wanted.shape,
+        ModelLoadError,
+        f"shape {list(found.shape)}, not {list(wanted.shape)}",
+    )
     if wanted.dim() == 3:
         there = inputs[1].bool()
         wanted, found = wanted[there], found[there]

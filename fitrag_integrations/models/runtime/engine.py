@@ -20,7 +20,13 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_is, check_text, check_whole
 from fitrag_integrations.core.record import Keywords, Row, check_mapping
-from fitrag_integrations.errors import DeviceMemoryError, InputError, ModelLoadError, refuse_if
+from fitrag_integrations.errors import (
+    DeviceMemoryError,
+    InputError,
+    ModelLoadError,
+    raise_if,
+    refuse_if,
+)
 from fitrag_integrations.models.runtime.backends import (
     check_place,
     checked_backend,
@@ -285,12 +291,13 @@ class SharedEngine:
 
     def check_finite(self, sound: object) -> None:
         """Raise `ModelLoadError` unless what a pass computed is `sound`: numbers, none infinite."""
-        if not sound:
-            raise ModelLoadError(
-                f"{self.worker._name} computed numbers that are not finite in {self.dtype}: load "
-                "it with dtype='float32', or with 'bfloat16', which holds larger numbers than "
-                "'float16'; if it was so, restore its files"
-            )
+        raise_if(
+            not sound,
+            ModelLoadError,
+            f"{self.worker._name} computed numbers that are not finite in {self.dtype}: load it "
+            "with dtype='float32', or with 'bfloat16', which holds larger numbers than 'float16'; "
+            "if it was so, restore its files",
+        )
 
     def retain(self) -> Self:
         """Count one more model that uses this engine."""

@@ -30,7 +30,7 @@ from safetensors import numpy as safe_arrays
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.files import read_file, replacing, sha256_of, write_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError
+from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError, raise_if
 from fitrag_integrations.models.runtime.sources import check_digest, verify
 
 if TYPE_CHECKING:  # torch loads with the first tensor, for models that do without
@@ -65,17 +65,21 @@ def read_manifest(
         raise ModelLoadError(f"{folder}: {name} is missing; is this a {kind} folder?") from None
     except (ValueError, RecursionError, OSError) as error:
         raise ModelLoadError(f"{path} is damaged: {error}") from None
-    if not isinstance(manifest, dict):
-        raise ModelLoadError(f"{path} is damaged: it holds no JSON object")
+    raise_if(
+        not isinstance(manifest, dict),
+        ModelLoadError,
+        f"{path} is damaged: it holds no JSON object",
+    )
     given = manifest.get("format"), manifest.get("kind")
-    if given != (FORMAT, kind):
-        raise ModelLoadError(
-            f"{path}: given format and kind {given[0]!r}, {given[1]!r}, allowed {FORMAT}, {kind!r}"
-        )
+    raise_if(
+        given != (FORMAT, kind),
+        ModelLoadError,
+        f"{path} is of format {given[0]!r} and kind {given[1]!r}; it must be of format {FORMAT} "
+        f"and kind {kind!r}",
+    )
     for field in needs:
-        if field not in manifest:
-            raise ModelLoadError(f"{path}: {field!r} is missing")
-    return manifest
+        raise_if(field not in manifest, ModelLoadError, f"{path}: {field!r} is missing")
+    return dict(manifest)
 
 
 def write_manifest(folder: Path, name: str, *, kind: str, fields: Row) -> None:
@@ -135,18 +139,18 @@ def verify_all(folder: Path, files: Mapping[str, str]) -> None:
         free = path.suffix in (".md", ".jsonl") or path.stem in ("LICENSE", "NOTICE")
         if name in files or name == "model.json" or free or f"/{name}".count("/."):
             continue
-        if not path.is_dir():
-            raise ModelLoadError(
-                f"{folder}: {name} has no checksum in model.json, which names those of all files; "
-                "remove it, or list it there if you trust it"
-            )
+        raise_if(
+            not path.is_dir(),
+            ModelLoadError,
+            f"{folder}: {name} has no checksum in model.json, which names those of all files; "
+            "remove it, or list it there if you trust it",
+        )
 
 
 def read_checked(folder: Path, entry: Mapping[str, str]) -> bytes:
     """Read the file an entry names, after its checksum."""
     path = folder / entry["file"]
-    if not path.is_file():
-        raise ModelLoadError(f"{path.name} is missing from {path.parent}")
+    raise_if(not path.is_file(), ModelLoadError, f"{path.name} is missing from {path.parent}")
     content = read_file(path, MOST_TENSORS)  # once: what is compared is what is loaded
     check_digest(path, hashlib.sha256(content).hexdigest(), entry["sha256"])
     return content

@@ -20,7 +20,7 @@ import torch
 
 from fitrag_integrations.core.files import MOST_BYTES, read_file
 from fitrag_integrations.core.record import Keywords, Row
-from fitrag_integrations.errors import FitRagError, ModelLoadError, refuse_if
+from fitrag_integrations.errors import FitRagError, ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.runtime.placing import fused
 from fitrag_integrations.models.runtime.sources import MINILM
 
@@ -52,7 +52,7 @@ _PATTERNS = ("target_modules", "exclude_modules", "layers_pattern", "rank_patter
 _REPEATED, _REPEATS = re.compile(r"\)\s*[*+{]"), re.compile(r"[*+{]")
 MOST, FEW = 500, 3  # characters, and repetitions, of a pattern
 _OWN_CODE = (
-    "it brings code of its own (auto_map), which is never run; allowed: an architecture and a "
+    "it brings code of its own (auto_map), which is never run; load an architecture and a "
     "tokenizer that transformers itself has"
 )
 _OFFLINE = 'pip install "fitrag-integrations[offline]"'
@@ -150,11 +150,12 @@ class Checkpoint:
         if outputs is not None:
             config.num_labels = outputs
         with self._loading():
-            if find_adapter_config_file(self.source) is not None:  # names a base nobody asked for
-                raise ValueError(
-                    f"{_ADAPTER_CONFIG} is there; allowed: a whole model, so merge the adapter "
-                    "into its base (merge_and_unload, then save_pretrained)"
-                )
+            raise_if(  # it names a base nobody asked for
+                find_adapter_config_file(self.source) is not None,
+                ValueError,
+                f"{_ADAPTER_CONFIG} is there; a whole model is loaded, so merge the adapter into "
+                "its base (merge_and_unload, then save_pretrained)",
+            )
             packed = "gguf_file" in self.model_kwargs
             held = self._refuse_files(config, packed=packed)
             if kind == "AutoModelForCausalLM":
@@ -191,8 +192,11 @@ class Checkpoint:
         folder, names = Path(self.source), set[str]()
         asked = [v for n, v in vars(config).items() if _LAYERS.fullmatch(n) and isinstance(v, int)]
         deepest = max(asked, default=0)
-        if packed and deepest > MOST_LAYERS:
-            raise ValueError(f"it asks for {deepest} layers, at most {MOST_LAYERS}")
+        raise_if(
+            packed and deepest > MOST_LAYERS,
+            ValueError,
+            f"it asks for {deepest} layers, at most {MOST_LAYERS}",
+        )
         if packed or not folder.is_dir():
             return 0
         index = folder / "model.safetensors.index.json"
@@ -208,8 +212,11 @@ class Checkpoint:
                 held += len(file.keys())
                 shapes = (file.get_slice(name).get_shape() for name in file.keys())  # noqa: SIM118
                 numbers += sum(map(math.prod, shapes))
-        if held and deepest > max(held, MOST_LAYERS):
-            raise ValueError(f"config.json asks for {deepest} layers, its weights are {held}")
+        raise_if(
+            held and deepest > max(held, MOST_LAYERS),
+            ValueError,
+            f"config.json asks for {deepest} layers, its weights are {held}",
+        )
         return numbers
 
     @contextmanager
@@ -248,11 +255,12 @@ def inner_config(fields: Row, what: str) -> Any:
 def check_vocabulary(model: Any, tokenizer: Any, what: str) -> None:
     """Raise `ModelLoadError` if the tokenizer has more tokens than the model has embeddings."""
     rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
-    if rows is not None and len(tokenizer) > rows:
-        raise ModelLoadError(
-            f"{what}: its tokenizer has {len(tokenizer)} tokens, its embedding {rows}: the "
-            "tokenizer is another model's; copy the tokenizer files that belong to the weights"
-        )
+    raise_if(
+        rows is not None and len(tokenizer) > rows,
+        ModelLoadError,
+        f"{what}: its tokenizer has {len(tokenizer)} tokens, its embedding {rows}: the tokenizer "
+        "is another model's; copy the tokenizer files that belong to the weights",
+    )
 
 
 def position_limit(config: Any) -> int | None:
@@ -289,11 +297,12 @@ def _refuse_sizes(kind: Any, config: Any, held: int) -> None:
         made = kind.from_config(config, trust_remote_code=False) if auto else kind(config)
     asked = sum(each.numel() for each in (*made.parameters(), *made.buffers()))
     most = packed * 2 * held + NEW_NUMBERS  # tied weights are two here
-    if asked > most:
-        raise ValueError(
-            f"config.json asks for {asked:,} numbers, its weights are {held:,}: weights and "
-            "configuration are of two models; restore both from one source"
-        )
+    raise_if(
+        asked > most,
+        ValueError,
+        f"config.json asks for {asked:,} numbers, its weights are {held:,}: weights and "
+        "configuration are of two models; restore both from one source",
+    )
 
 
 def _refuse_growth(fields: Row, name: str) -> None:
@@ -326,14 +335,18 @@ def _refuse_others(config: Any) -> None:
     kind, masked = config.model_type, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     both = set(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
     both -= set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-    if config.is_encoder_decoder or kind in both:
-        raise ValueError(
-            f"a {kind} is an encoder with a decoder; allowed: a causal language model. "
-            "A T5 serves as RetrievalEvaluator, and as monoT5 with from_reranker; to write with "
-            "one, run it behind a server (RemoteGenerator)"
-        )
-    if kind in masked and not getattr(config, "is_decoder", False):
-        raise ValueError(f"a {kind} encoder cannot write; allowed: a causal language model")
+    raise_if(
+        config.is_encoder_decoder or kind in both,
+        ValueError,
+        f"a {kind} is an encoder with a decoder; load a causal language model. A T5 serves as "
+        "RetrievalEvaluator, and as monoT5 with from_reranker; to write with one, run it behind a "
+        "server (RemoteGenerator)",
+    )
+    raise_if(
+        kind in masked and not getattr(config, "is_decoder", False),
+        ValueError,
+        f"a {kind} encoder cannot write; load a causal language model",
+    )
 
 
 def _refuse_random(model: Any, info: Mapping[str, Any], kind: str, new: str) -> None:
@@ -353,7 +366,7 @@ def _refuse_random(model: Any, info: Mapping[str, Any], kind: str, new: str) -> 
 
     if missing := unexpected("missing_keys"):
         raise ValueError(
-            f"its files lack {named(missing)}, which would be random; allowed: a complete "
+            f"its files lack {named(missing)}, which would be random; load a complete "
             f"checkpoint of {type(model).__name__}"
         )
     for name, *shapes in sorted(info.get("mismatched_keys", ())):
@@ -370,8 +383,11 @@ def _refuse_random(model: Any, info: Mapping[str, Any], kind: str, new: str) -> 
     for name, tensor in model.named_parameters():
         if tensor.is_floating_point() and tensor.device.type != "meta":
             held = tensor.detach()  # the sum is cheaper, and may overflow
-            if not (held.sum(dtype=torch.float32).isfinite() or held.isfinite().all()):
-                raise ValueError(f"{name} holds NaN or infinity; restore the file")
+            raise_if(
+                not (held.sum(dtype=torch.float32).isfinite() or held.isfinite().all()),
+                ValueError,
+                f"{name} holds NaN or infinity; restore the file",
+            )
 
 
 def load_adapter_config(folder: Path) -> Any:
@@ -384,20 +400,24 @@ def load_adapter_config(folder: Path) -> Any:
     path = folder / _ADAPTER_CONFIG
     try:
         kind = json.loads(read_file(path)).get("peft_type")
-        if kind != "LORA":
-            raise ValueError(f"peft_type: given {kind!r}, allowed 'LORA'")
+        raise_if(kind != "LORA", ValueError, f"its peft_type is {kind!r}, not 'LORA'")
         config = PeftConfig.from_pretrained(str(folder))
-        if max([config.r, *(config.rank_pattern or {}).values()]) > MOST_RANK:
-            raise ValueError(f"r: given more than {MOST_RANK}, which would be made first")
+        raise_if(
+            max([config.r, *(config.rank_pattern or {}).values()]) > MOST_RANK,
+            ValueError,
+            f"r is more than {MOST_RANK}, which would be made first",
+        )
         for field in _OTHER_FILES:
-            if getattr(config, field, None):
-                raise ValueError(f"{field}: given a value, allowed none")
+            raise_if(getattr(config, field, None), ValueError, f"{field} has a value")
         for field in _PATTERNS:  # a pattern may take forever over the names of a model's layers
             value = getattr(config, field, None) or []
             for text in map(str, [value] if isinstance(value, str) else value):
-                if len(text) > MOST or _REPEATED.search(text) or len(_REPEATS.findall(text)) > FEW:
-                    allowed = "names of layers, or a pattern that repeats no group and little else"
-                    raise ValueError(f"{field}: given {text[:MOST]!r}, allowed {allowed}")
+                raise_if(
+                    len(text) > MOST or _REPEATED.search(text) or len(_REPEATS.findall(text)) > FEW,
+                    ValueError,
+                    f"{field} is {text[:MOST]!r}; it must be names of layers, or a pattern that "
+                    "repeats no group and little else",
+                )
     except Exception as error:  # hostile files raise anything
         raise ModelLoadError(f"{folder}: {path.name} is not usable: {error}") from error
     return config
@@ -408,11 +428,12 @@ def load_adapter(model: Any, folder: Path) -> Any:
     from peft import PeftModel
 
     config = load_adapter_config(folder)
-    if not (folder / ADAPTER).is_file():  # peft would go on to adapter_model.bin, then to the hub
-        raise ModelLoadError(
-            f"{folder}: {ADAPTER} is missing; an adapter in a pickle, adapter_model.bin, is not "
-            "read, for it can hold code: save it with save_pretrained where you trust it"
-        )
+    raise_if(  # peft would go on to adapter_model.bin, then to the hub
+        not (folder / ADAPTER).is_file(),
+        ModelLoadError,
+        f"{folder}: {ADAPTER} is missing; an adapter in a pickle, adapter_model.bin, is not read, "
+        "for it can hold code: save it with save_pretrained where you trust it",
+    )
     try:
         return PeftModel.from_pretrained(model, str(folder), config=config)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
@@ -422,10 +443,13 @@ def load_adapter(model: Any, folder: Path) -> Any:
 def _refuse_code(fields: dict[str, object]) -> None:
     """Refuse what transformers would fetch and run without asking `trust_remote_code`."""
     for depth, name, value in _walked(fields):
-        if depth and name == "auto_map":  # parts are built without what the load was told
-            raise ValueError(_OWN_CODE)
-        if name.endswith("_implementation") and "/" in str(value):
-            raise ValueError(f"config.json names a kernel to fetch and run, {name} {value!r}")
+        # parts are built without what the load was told
+        raise_if(depth and name == "auto_map", ValueError, _OWN_CODE)
+        raise_if(
+            name.endswith("_implementation") and "/" in str(value),
+            ValueError,
+            f"config.json names a kernel to fetch and run, {name} {value!r}",
+        )
 
 
 def _walked(fields: Any, depth: int = 0) -> Iterator[tuple[int, str, object]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fitrag_integrations.core.files import sha256_of
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ChecksumError, ModelLoadError
+from fitrag_integrations.errors import ChecksumError, ModelLoadError, raise_if
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -34,11 +34,12 @@ def weights_source(name_or_dir: str) -> str:
         return str(folder) if folder else MINILM
     looks_like_path = name_or_dir.startswith((".", "/", "~")) or Path(name_or_dir).exists()
     folder = Path(name_or_dir).expanduser()
-    if looks_like_path and not (folder / "config.json").is_file():
-        raise ModelLoadError(
-            f"model folder {name_or_dir!r}: config.json is missing; allowed: a folder written by "
-            "save_pretrained, or a hub name such as 'google-t5/t5-base'"
-        )
+    raise_if(
+        looks_like_path and not (folder / "config.json").is_file(),
+        ModelLoadError,
+        f"model folder {name_or_dir!r}: config.json is missing; name a folder written by "
+        "save_pretrained, or a hub name such as 'google-t5/t5-base'",
+    )
     return str(folder) if looks_like_path else name_or_dir
 
 
@@ -89,8 +90,7 @@ def offline_minilm() -> Path | None:
 
 def verify(path: Path, sha256: str) -> None:
     """Raise `ChecksumError` unless the file's SHA-256 digest is the expected one."""
-    if not path.is_file():
-        raise ModelLoadError(f"{path.name} is missing from {path.parent}")
+    raise_if(not path.is_file(), ModelLoadError, f"{path.name} is missing from {path.parent}")
     stat = path.stat()
     state = stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
     check_digest(path, _digest(path, state), sha256)
@@ -98,8 +98,11 @@ def verify(path: Path, sha256: str) -> None:
 
 def check_digest(path: Path, found: str, sha256: str) -> None:
     """Raise `ChecksumError` unless the digest found is the expected one."""
-    if found != sha256:
-        raise ChecksumError(f"{path}: SHA-256 is {found}, expected {sha256}; it was not loaded")
+    raise_if(
+        found != sha256,
+        ChecksumError,
+        f"{path}: SHA-256 is {found}, expected {sha256}; it was not loaded",
+    )
 
 
 @cache

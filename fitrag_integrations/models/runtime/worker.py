@@ -24,7 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, raise_if
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -152,13 +152,13 @@ class Worker:
             self._pool.shutdown()
 
     def _put(self, job: _Job) -> _Job:
-        if self.closed:
-            raise ModelLoadError(f"{self._name} was unloaded: load it again to use it")
-        if self._left_behind:
-            raise ModelLoadError(
-                f"{self._name} runs on a GPU, which a forked process cannot use: load it after "
-                "the fork, or start processes with 'spawn'"
-            )
+        raise_if(self.closed, ModelLoadError, f"{self._name} was unloaded: load it again to use it")
+        raise_if(
+            self._left_behind,
+            ModelLoadError,
+            f"{self._name} runs on a GPU, which a forked process cannot use: load it after the "
+            "fork, or start processes with 'spawn'",
+        )
         self._pending.add(job.future)
         job.future.add_done_callback(self._pending.discard)
         try:
@@ -216,8 +216,7 @@ def finished(steps: Steps[T]) -> T:
 
 def check_going() -> None:
     """Raise `ModelLoadError` if the interpreter is shutting down."""
-    if not threading.main_thread().is_alive():
-        raise ModelLoadError(ENDING)
+    raise_if(not threading.main_thread().is_alive(), ModelLoadError, ENDING)
 
 
 def abandoned() -> bool:

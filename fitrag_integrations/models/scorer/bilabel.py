@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ChecksumError
+from fitrag_integrations.errors import ChecksumError, raise_if
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import (
     BiLabelHead,
@@ -300,12 +300,12 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             scorer = BiLabelScorer._load(folder / manifest["scorer"], options)
             undo.callback(scorer.unload)
             found, entry = scorer.manifest["head"]["sha256"], manifest["head"]
-            if found != manifest["scorer_head"]:
-                raise ChecksumError(
-                    f"{folder}: made for a scorer whose head has SHA-256 "
-                    f"{manifest['scorer_head']}, found {found}; use the scorer it was saved "
-                    "together with"
-                )
+            raise_if(
+                found != manifest["scorer_head"],
+                ChecksumError,
+                f"{folder}: made for a scorer whose head has SHA-256 {manifest['scorer_head']}, "
+                f"found {found}; use the scorer it was saved together with",
+            )
             width, path = scorer._engine.trunk.width, folder / entry["file"]
             head = load_head(lambda: SentenceHead(width), path, read_tensors(folder, entry))
             made = cls(scorer, head, manifest=manifest)

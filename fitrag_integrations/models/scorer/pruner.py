@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import ModelLoadError
+from fitrag_integrations.errors import ModelLoadError, raise_if
 from fitrag_integrations.models.encoder.items import Item, Range, of_logits, placed_spans
 from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
@@ -210,12 +210,13 @@ def _fields(folder: Path, what: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ModelLoadError(f"{what}: config.json is not readable: {error}") from error
     kind = fields.get("model_type") if isinstance(fields, dict) else None
-    if kind != KIND:
-        raise ModelLoadError(
-            f"{what}: given model_type {kind!r}, allowed {KIND!r}; other pruners bring code of "
-            "their own, which is never run. Load a reranker with from_reranker, a folder that "
-            "save_pretrained wrote with from_pretrained"
-        )
+    raise_if(
+        kind != KIND,
+        ModelLoadError,
+        f"{what}: its model_type is {kind!r}, not {KIND!r}; other pruners bring code of their own, "
+        "which is never run. Load a reranker with from_reranker, a folder that save_pretrained "
+        "wrote with from_pretrained",
+    )
     return dict(fields)
 
 
@@ -224,11 +225,12 @@ def _base_config(fields: Row, what: str) -> Any:
     given = fields.get("base_model_config")
     outputs = fields.get("num_labels") or 1, fields.get("num_pruning_labels") or 2
     pooled = (fields.get("pruning_config") or {}).get("use_weighted_pooling")
-    if not isinstance(given, dict) or outputs != (1, 2) or pooled:
-        raise ModelLoadError(
-            f"{what}: config.json must have base_model_config, one label and two pruning labels "
-            f"without weighted pooling, given {outputs} labels"
-        )
+    raise_if(
+        not isinstance(given, dict) or outputs != (1, 2) or pooled,
+        ModelLoadError,
+        f"{what}: config.json must have base_model_config, one label and two pruning labels "
+        f"without weighted pooling; it has {outputs} labels",
+    )
     config = inner_config(given, f"{what}: base_model_config")
     config.num_labels = 1
     return config
@@ -248,11 +250,14 @@ def _parts(folder: Path, checkpoint: Checkpoint, config: Any) -> tuple[Any, nn.L
     shapes = [None if each is None else tuple(each.shape) for each in (weight, bias)]
     if weight is None or bias is None or shapes != [(2, config.hidden_size), (2,)]:
         raise ModelLoadError(
-            f"{checkpoint.what}: given {HEAD}weight and bias of the shapes {shapes}, allowed "
+            f"{checkpoint.what}: {HEAD}weight and bias have the shapes {shapes}; they must have "
             f"{(2, config.hidden_size)} and (2,)"
         )
-    if not (weight.isfinite().all() and bias.isfinite().all()):
-        raise ModelLoadError(f"{checkpoint.what}: {HEAD}* holds NaN or infinity")
+    raise_if(
+        not (weight.isfinite().all() and bias.isfinite().all()),
+        ModelLoadError,
+        f"{checkpoint.what}: {HEAD}* holds NaN or infinity",
+    )
     head = nn.Linear(config.hidden_size, 2)
     head.load_state_dict({"weight": weight.float(), "bias": bias.float()})
     ranking = {name.removeprefix("ranking_model."): each for name, each in state.items()}

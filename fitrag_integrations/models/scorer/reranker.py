@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.files import read_file
-from fitrag_integrations.errors import ModelLoadError, refuse_if
+from fitrag_integrations.errors import ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.items import of_logits
 from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import (
@@ -112,13 +112,14 @@ class Folder:
             ModelLoadError: If the tokenizer writes the word as several tokens.
         """
         ids: list[int] = self.tokenizer(word, add_special_tokens=False)["input_ids"]
-        if (
+        raise_if(
             len(ids) != 1
             or ids[0] == self.tokenizer.unk_token_id
-            or ids[0] >= self.config.vocab_size
-        ):
-            wording = f"given {word!r} as the tokens {ids}, allowed one token of its vocabulary"
-            raise ModelLoadError(f"{self.checkpoint.what}: {wording}")
+            or ids[0] >= self.config.vocab_size,
+            ModelLoadError,
+            f"{self.checkpoint.what}: its tokenizer writes {word!r} as the tokens {ids}; it must "
+            "be one token of its vocabulary",
+        )
         return ids[0]
 
 
@@ -169,10 +170,13 @@ def load_classifier(folder: Folder) -> nn.Module:
         ModelLoadError: If it does not have exactly one output, or its decoder no padding token.
     """
     config, what = folder.config, folder.checkpoint.what
-    if config.is_encoder_decoder or config.num_labels != 1:
-        given = f"a {config.model_type} checkpoint of {config.num_labels} outputs"
-        other = "; RetrievalEvaluator loads such a T5" if config.is_encoder_decoder else ""
-        raise ModelLoadError(f"{what}: given {given}, allowed an encoder with one{other}")
+    other = "; RetrievalEvaluator loads such a T5" if config.is_encoder_decoder else ""
+    raise_if(
+        config.is_encoder_decoder or config.num_labels != 1,
+        ModelLoadError,
+        f"{what}: a {config.model_type} checkpoint of {config.num_labels} outputs is no encoder "
+        f"with one{other}",
+    )
     model = folder.checkpoint.model("AutoModelForSequenceClassification")
     if folder.tokenizer.pad_token_id is not None:  # a decoder finds the last token by it
         model.config.pad_token_id = folder.tokenizer.pad_token_id
@@ -249,8 +253,11 @@ class QueryDocument(PairTokenizer):
 
 def _load_monot5(folder: Folder) -> Loaded:
     yes, no = (folder.token(word) for word in ("true", "false"))
-    if yes == no:
-        raise ModelLoadError(f"{folder.checkpoint.what}: true and false are one token, {yes}")
+    raise_if(
+        yes == no,
+        ModelLoadError,
+        f"{folder.checkpoint.what}: true and false are one token, {yes}",
+    )
     trunk = TrueOrFalse(folder.checkpoint.model("AutoModelForSeq2SeqLM"), yes=yes, no=no)
     return trunk, QueryDocument(folder.tokenizer, max_length=folder.length())
 
@@ -442,11 +449,12 @@ def _refuse_other_words(folder: Folder, ids: list[int]) -> None:
         return
     named = json.loads(read_file(Path(path)))
     there = [named.get("true_token_id"), named.get("false_token_id")]
-    if [i for i in there if i is not None] != ids:
-        raise ModelLoadError(
-            f"{folder.checkpoint.what}: {LOGIT_SCORE} names the tokens {there}, its family reads "
-            f"{ids}: it is prompted another way; choose the family= it belongs to"
-        )
+    raise_if(
+        [i for i in there if i is not None] != ids,
+        ModelLoadError,
+        f"{folder.checkpoint.what}: {LOGIT_SCORE} names the tokens {there}, its family reads "
+        f"{ids}: it is prompted another way; choose the family= it belongs to",
+    )
 
 
 def _fits(recipe: CausalPrompt, folder: Folder) -> bool:

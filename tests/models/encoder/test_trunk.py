@@ -80,7 +80,7 @@ def test_weights_that_do_not_fit_the_base_are_named(bert, tmp_path):
 
 
 def test_a_base_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ModelLoadError, match="config.json is missing; allowed: a folder"):
+    with pytest.raises(ModelLoadError, match="config.json is missing; name a folder"):
         load_base(str(tmp_path))
     write_bert(tmp_path)
     weights = tmp_path / "model.safetensors"

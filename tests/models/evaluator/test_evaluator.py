@@ -89,7 +89,7 @@ def test_what_is_no_evaluator_and_an_unknown_format_are_refused(classifier, bert
     several = write_t5_classifier(tmp_path / "several", labels=3)
     make_evaluator(bert).save_pretrained(tmp_path / "ours")
     for folder, options, error, told in (
-        (several, {}, ModelLoadError, "given 3 outputs, allowed 1"),
+        (several, {}, ModelLoadError, "has 3 outputs; an evaluator has one"),
         (tmp_path, {}, ModelLoadError, "config.json is missing"),
         (classifier, {"input_format": "bare"}, InputError, "input_format` must be"),
         (tmp_path / "ours", {"input_format": "plain"}, InputError, "an input of its own"),

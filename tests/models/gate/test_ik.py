@@ -167,8 +167,8 @@ def test_other_words_may_be_asked_for(base, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"variant": "whole"}, "given variant 'whole', allowed lora, full, head"),
-        ({"kind": "reader"}, "given format and kind 1, 'reader', allowed 1, 'ik'"),
+        ({"variant": "whole"}, "variant is 'whole', not one of lora, full, head"),
+        ({"kind": "reader"}, "of format 1 and kind 'reader'; it must be of format 1 and kind 'ik'"),
         ({"base": "/nowhere"}, "config.json is missing"),
     ],
 )

@@ -88,7 +88,7 @@ DAMAGES = {
         f"{name} with {fields}": (
             name,
             lambda copy, name=name, fields=fields: change(copy / name, **fields),
-            "given format and kind .* allowed 1, '",
+            "is of format .* must be of format 1 and kind '",
         )
         for name in JSON
         for fields in ({"kind": "else"}, {"format": 2}, {"format": None})

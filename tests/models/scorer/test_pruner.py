@@ -159,7 +159,7 @@ def test_it_is_not_saved(modern, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"model_type": "xprovence"}, "model_type 'xprovence', allowed 'open_provence'; other"),
+        ({"model_type": "xprovence"}, "model_type is 'xprovence', not 'open_provence'; other"),
         ({"base_model_config": None}, "must have base_model_config"),
         ({"num_pruning_labels": 3}, "two pruning labels"),
         ({"pruning_config": {"use_weighted_pooling": True}}, "without weighted pooling"),
@@ -198,7 +198,7 @@ def test_a_missing_folder_or_another_kind_says_what_to_do(tmp_path):
     with pytest.raises(ModelLoadError, match=r"config\.json is not readable"):
         OnePassScorer.from_pruner(tmp_path / "nothing")
     write_bert(tmp_path)
-    with pytest.raises(ModelLoadError, match="'bert', allowed 'open_provence'.* from_reranker"):
+    with pytest.raises(ModelLoadError, match="'bert', not 'open_provence'.* from_reranker"):
         OnePassScorer.from_pruner(tmp_path)
     with pytest.raises(ModelLoadError):
         BiLabelScorer.from_reranker(write_pruner(tmp_path / "pruner"))

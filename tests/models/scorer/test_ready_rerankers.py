@@ -266,7 +266,7 @@ def test_other_shapes_are_refused(bert, t5, tmp_path):
     with pytest.raises(ModelLoadError, match=r"config\.json is missing"):
         BiLabelScorer.from_reranker(tmp_path / "nothing")
     for word in ("true", "false"):  # the other one is no token
-        with pytest.raises(ModelLoadError, match="allowed one token of its vocabulary"):
+        with pytest.raises(ModelLoadError, match="must be one token of its vocabulary"):
             BiLabelScorer.from_reranker(write_monot5(tmp_path / word, words=(word,)))
 
 
