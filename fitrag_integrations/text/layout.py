@@ -74,6 +74,7 @@ _REVERSES = re.compile(
     re.DOTALL,
 )
 _CELL = re.compile(r"\s*\|?[^|\t\n]*?\w[^|\t\n]*?(?=\s*[|\t\n]|\s{2}|\Z)")
+_REFERS = re.compile(r"\W*#\d+(?:\W+#\d+)*\W*")  # to an issue, after what was done
 _ENDED = re.compile(r"[.!?…。！？;:\"'”’»)\]`*_|]\Z|\d")
 _TORN = re.compile(r"[A-Za-z ,;'’-]+(?:\.|)", re.ASCII)  # words alone, of which a chunk may tear
 JOINED, TORN = -1, -2  # roles of a sentence, beside kinds of blocks
@@ -111,7 +112,7 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
     What only names or announces answers nothing: a heading, a question, a line that ends in a colon
     belong to what follows, and are left out where nothing does, unless the text has nothing else.
     So are rulers, bare directives, and the few words of a sentence that a chunk tore. A sentence
-    that takes back the one before ("However, ...") stays with it.
+    that takes back the one before ("However, ...") or refers it to an issue stays with it.
     """
     given = tuple(spans)
     units, above, opener = list[tuple[Span, Lead | None]](), list[Span](), Lead()
@@ -125,7 +126,12 @@ def units_of(text: str, spans: Iterable[Span]) -> list[tuple[Span, Lead | None]]
                 units += [(one, None) for one in above]
                 opener = (*above,)
                 above.clear()
-        elif role == JOINED and units and not above and span[1] - units[-1][0][0] <= MOST_JOINED:
+        elif (
+            (role == JOINED or _REFERS.fullmatch(words))
+            and units
+            and not above
+            and span[1] - units[-1][0][0] <= MOST_JOINED
+        ):
             units[-1] = (units[-1][0][0], span[1]), units[-1][1]
         elif role != TORN or len(given) == 1:
             start = above[0][0] if above else span[0]

@@ -228,6 +228,10 @@ SHOWN = {
         [((), "It copies files. This option makes links instead."), ((), "It is fast.")],
     ),
     "however": ("It is on. However, it may be off.", [((), "It is on. However, it may be off.")]),
+    "a reference": (
+        "- It holds now. (#12, #15)\n- It is new.\n",
+        [((), "- It holds now. (#12, #15)"), ((), "- It is new.")],
+    ),
     "unless": (
         "It waits. Unless you say so. Fine.",
         [((), "It waits. Unless you say so."), ((), "Fine.")],
