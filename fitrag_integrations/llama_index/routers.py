@@ -56,6 +56,8 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         retrieve: Query engine for unknown questions.
         llm: Language model that answers known questions and, without a gate, reports whether it
             knows the answer; None is ``Settings.llm``.
+        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
+            question, answer and passages[{title, text}].
         streaming: Whether the answer of ``llm`` streams.
         template: Prompt of ``llm``: a template of this package, its name, or one of LlamaIndex's
             with ``{query_str}``; None is FIT-RAG's no-retrieval prompt.
@@ -242,6 +244,8 @@ class KnowledgeSelector(Deciding, BaseSelector):
         allow_other_model: Accept a threshold that was fitted for another model.
         llm: Language model that reports whether it knows the answer if there is no gate; None is
             ``Settings.llm``.
+        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
+            question, answer and passages[{title, text}].
 
     Example:
         >>> tools = [model_tool, index_tool]
