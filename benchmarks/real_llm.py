@@ -249,6 +249,8 @@ def methods(llm: Any, shots: Sequence[Row]) -> dict[str, Method]:
         **{f"ours, cut at {most}": Ranked(None, most) for most in (100, 200, 400)},
         **{f"compress {most}": FitRag(max_tokens=most) for most in (100, 200, 400)},
         "compress": FitRag(),
+        **{f"compress {most}, best last": BestLast(FitRag(max_tokens=most)) for most in (200, 400)},
+        "compress, best last": BestLast(FitRag()),
         "crag": Crag(without=["rewrite"]),
         "slimplm": SlimPLM(llm, **slim),
         "itrg": ITRG(rounds=2, demonstrations=shown),
@@ -288,6 +290,17 @@ class Ranked:
         if self.most:
             return replace(context, excerpts=tuple(filled(context.excerpts, self.most)))
         return context
+
+
+@dataclass(frozen=True)
+class BestLast:
+    """Method that shows the excerpts of another in reverse, the best one next to the question."""
+
+    method: Method
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        context = yield from self.method(question, ports)
+        return replace(context, excerpts=context.excerpts[::-1])
 
 
 def closed(shots: Sequence[Row]) -> str:
