@@ -62,8 +62,11 @@ def check_demonstrations(field: str, given: object) -> tuple[Demonstration, ...]
         elif isinstance(one, Sequence) and not isinstance(one, str | bytes) and len(one) == 3:
             found.append(Demonstration(*one))
         else:
-            allowed = "a Demonstration, or a question, a document and an answer"
-            raise InputError.of(f"{field}[{i}]", given=one, allowed=allowed)
+            raise InputError.of(
+                f"{field}[{i}]",
+                given=one,
+                allowed="a Demonstration, or a question, a document and an answer",
+            )
     return tuple(found)
 
 

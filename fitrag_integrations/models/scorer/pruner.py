@@ -222,7 +222,7 @@ def _fields(folder: Path, what: str) -> dict[str, Any]:
 
 def _base_config(fields: Row, what: str) -> Any:
     """Build the configuration of the classifier inside."""
-    given = fields.get("base_model_config")
+    given: Any = fields.get("base_model_config")
     outputs = fields.get("num_labels") or 1, fields.get("num_pruning_labels") or 2
     pooled = (fields.get("pruning_config") or {}).get("use_weighted_pooling")
     raise_if(
