@@ -24,13 +24,13 @@ from safetensors.numpy import load_file, save_file
 sys.path.insert(0, str(Path(__file__).resolve().parent / "student"))
 from model import FURTHEST, LEVELS, best_span, shipped_lines, shipped_student  # noqa: E402
 
-from fitrag_integrations.models.bundled import EMBEDDINGS
 from fitrag_integrations.models.encoder.encoders import load_encoder
 from fitrag_integrations.models.runtime.backends import sample
 from fitrag_integrations.models.runtime.folder import read_manifest, write_arrays, write_manifest
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import MINILM, weights_source
 
+EMBEDDINGS = "embeddings.word_embeddings"
 FLOAT = onnx.TensorProto.FLOAT
 SMALL = 384  # numbers; what is smaller stays in the graph
 WORDS = 127  # levels of a word's vector; with half of them one decision in a hundred changes

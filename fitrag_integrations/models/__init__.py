@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from fitrag_integrations.core.extras import torch_needed
+from fitrag_integrations.core.extras import lazy_names, torch_needed
 
 if TYPE_CHECKING:
     from fitrag_integrations.models.bundled import (
@@ -68,14 +67,11 @@ __all__ = [
 ]
 
 
+_load, __dir__ = lazy_names(__name__, _MODULE_OF)
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        return _load(name)
     except ModuleNotFoundError as error:
         raise torch_needed(error, name) from error
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

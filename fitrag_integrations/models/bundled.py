@@ -94,7 +94,6 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 BUDGET = 1024  # padded tokens of one forward pass
 KEPT = 200_000  # tokens whose logits are kept for another head that asks next, about 3 MB
-EMBEDDINGS = "embeddings.word_embeddings"
 DTYPES = ("int8", "float32")
 GRADE, TRUST = 2, 3  # columns of a pair's logits, behind `has_answer` and `llm_prefer`
 PRODUCTS = {

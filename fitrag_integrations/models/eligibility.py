@@ -227,10 +227,9 @@ def score_row(
 
 
 def _padded(scores: Sequence[BiLabelScore], max_pairs: int) -> list[float]:
-    best = sorted(map(_pair, scores), key=sum, reverse=True)[:max_pairs]
+    pairs = [
+        (one.has_answer, one.has_answer if one.llm_prefer is None else one.llm_prefer)
+        for one in scores
+    ]
+    best = sorted(pairs, key=sum, reverse=True)[:max_pairs]
     return [*chain.from_iterable(best), *[0.0] * (2 * (max_pairs - len(best)))]
-
-
-def _pair(score: BiLabelScore) -> tuple[float, float]:
-    prefer = score.llm_prefer
-    return score.has_answer, score.has_answer if prefer is None else prefer

@@ -7,22 +7,19 @@ task behind each, which runs on its worker.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.models.encoder.items import Item, checked_items
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, checked_pairs
-from fitrag_integrations.models.runtime.saved import Bundled, SavedModel
+from fitrag_integrations.models.runtime.saved import Bundled
 from fitrag_integrations.models.runtime.worker import Task
-from fitrag_integrations.models.words import checked_pairs as checked_drafts
 from fitrag_integrations.types import BiLabelScore, Passage
 from fitrag_integrations.values.score import sigmoid
 
 Judged: TypeAlias = tuple[BiLabelScore, list[BiLabelScore]]
-Method: TypeAlias = Callable[..., Any]
-Prompted: TypeAlias = tuple[str, Any]  # a text, and how the reply to it is written
 
 
 class PairScorer(Bundled):
@@ -166,33 +163,3 @@ class PairGrader(Bundled):
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
         """Async version of `evaluate`, in [-1, 1]."""
         return await self._acall(self._grades, checked_pairs(pairs))
-
-
-class KnowledgeGate(SavedModel):
-    """Gate that estimates the probability that a language model knows each answer."""
-
-    _known: Task[tuple[str, str], float]
-
-    def p_known(
-        self,
-        questions: Sequence[str],
-        drafts: Sequence[str],
-        *,
-        show_progress: bool | None = False,
-    ) -> list[float]:
-        """Return the probability that each question is known.
-
-        Args:
-            questions: Questions.
-            drafts: One draft per question; a blank draft counts as none, and only the question is
-                used.
-            show_progress: Draw a bar. None draws it on a terminal.
-
-        Returns:
-            Probabilities in [0, 1], in the order given.
-        """
-        return self._call(self._known, checked_drafts(questions, drafts), show_progress)
-
-    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Async version of `p_known`, in [0, 1]."""
-        return await self._acall(self._known, checked_drafts(questions, drafts))

@@ -9,23 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.models.encoder.heads import ReaderHead, best_spans, read_head
+from fitrag_integrations.models.encoder.heads import (
+    ReaderHead,
+    best_spans,
+    read_head,
+    write_head,
+)
 from fitrag_integrations.models.encoder.items import FURTHEST
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.kinds import Answer, Found, PairReader, answer_of, found_in
-from fitrag_integrations.models.runtime.folder import (
-    load_head,
-    write_tensors,
-)
+from fitrag_integrations.models.runtime.folder import load_head
 from fitrag_integrations.models.runtime.worker import Steps
 
 
@@ -60,14 +61,10 @@ class ExtractiveReader(PairReader, PairModel):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, threshold and encoder to a folder that `from_pretrained` reads."""
-        folder = Path(folder)
-        tensors = self._head.state_dict()
-        if self._clues is not None:
-            rarity = torch.as_tensor(self._clues.rarity, dtype=torch.float16)
-            tensors = {**tensors, "rarity": rarity}
-        entry: dict[str, Any] = {**write_tensors(folder, "head.safetensors", tensors)}
-        entry["units"] = 0 if self._head.units is None else self._head.units.out_features
-        self._save(folder, entry)
+        rarity = None if self._clues is None else self._clues.rarity
+        written = write_head(Path(folder), self._head, rarity)
+        units = 0 if self._head.units is None else self._head.units.out_features
+        self._save(Path(folder), {**written, "units": units})
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> ExtractiveReader:

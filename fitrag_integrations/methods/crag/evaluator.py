@@ -122,8 +122,11 @@ def thresholds_of(
     """
     thresholds = own_thresholds(evaluator) if given is None else check_thresholds(given)
     if thresholds is None:
-        allowed = "ActionThresholds, or an evaluator with its own: `fitrag calibrate evaluator`"
-        raise InputError.of("thresholds", given=None, allowed=allowed)
+        raise InputError.of(
+            "thresholds",
+            given=None,
+            allowed="ActionThresholds, or an evaluator with its own: `fitrag calibrate evaluator`",
+        )
     name = ""
     if thresholds.model:
         own = own_thresholds(evaluator)

@@ -198,8 +198,11 @@ class Rewriter(Checked):
         if isinstance(given, PromptTemplate):
             return given
         if not isinstance(given, str) or given not in REWRITES:
-            allowed = f"a PromptTemplate, or one of {', '.join(REWRITES)}"
-            raise InputError.of("rewriter_prompt", given=given, allowed=allowed)
+            raise InputError.of(
+                "rewriter_prompt",
+                given=given,
+                allowed=f"a PromptTemplate, or one of {', '.join(REWRITES)}",
+            )
         return REWRITES[given]
 
     def port(self, ports: Ports) -> Port[Any, str]:

@@ -43,8 +43,12 @@ class Continuer:
             "a LocalGenerator or a RemoteGenerator, which tell token probabilities",
         )
         if isinstance(generator, RemoteGenerator):
-            allowed = "'completions', where an answer that was begun can be gone on with"
-            refuse_if(generator._api != "completions", "generator.api", generator._api, allowed)
+            refuse_if(
+                generator._api != "completions",
+                "generator.api",
+                generator._api,
+                "'completions', where an answer that was begun can be gone on with",
+            )
         self.generator = generator
 
     @property
@@ -89,8 +93,12 @@ class Continuer:
     def _begun(self, prompts: Sequence[str], beginnings: Sequence[str]) -> list[str]:
         """Write each prompt, in the model's chat template where it has one, and the beginning."""
         asked, begun = checked_texts("prompts", prompts), check_many("beginnings", beginnings, str)
-        allowed = f"one per prompt, {len(asked)}, blank where there is none"
-        refuse_if(len(asked) != len(begun), "beginnings", len(begun), allowed)
+        refuse_if(
+            len(asked) != len(begun),
+            "beginnings",
+            len(begun),
+            f"one per prompt, {len(asked)}, blank where there is none",
+        )
         if isinstance(self.generator, LocalGenerator):
             asked = [self.generator._engine.render(prompt) for prompt in asked]
         wanted = [LimitedPrompt(prompt) for prompt in prompts]

@@ -22,7 +22,7 @@ from fitrag_integrations.models.causal import adapters as causal_adapters
 from fitrag_integrations.models.causal.templates import render_template
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.loading import position_limit
-from fitrag_integrations.models.runtime.placing import GPUS, sent
+from fitrag_integrations.models.runtime.placing import GPUS, padded
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.words import common_prefix
 
@@ -297,13 +297,8 @@ def left_padded(
     rows: Sequence[Sequence[int]], *, pad_id: int, device: torch.device | str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Pad rows on the left. Gives ids, mask, positions that start at each row's first token."""
-    width = max(map(len, rows))
-    ids = torch.full((len(rows), width), pad_id)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
-    for at, row in enumerate(rows):
-        ids[at, width - len(row) :] = torch.tensor(row)
-        mask[at, width - len(row) :] = 1
-    return sent(ids, device), sent(mask, device), sent((mask.cumsum(-1) - 1).clamp(min=0), device)
+    ids, mask = padded(rows, pad_id, device, side="left")
+    return ids, mask, (mask.cumsum(-1) - 1).clamp(min=0)
 
 
 def finite(logits: Tensor) -> Tensor:

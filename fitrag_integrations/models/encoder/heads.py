@@ -6,20 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from fitrag_integrations.errors import ModelLoadError
-from fitrag_integrations.models.encoder.items import FURTHEST
+from fitrag_integrations.errors import ModelLoadError, raise_if
+from fitrag_integrations.models.encoder.items import ANSWER_TOKENS, FURTHEST
 from fitrag_integrations.models.encoder.pair_model import Engine
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Rarity
 from fitrag_integrations.models.runtime.folder import read_tensors, write_tensors
 
-Rarity: TypeAlias = Sequence[float] | NDArray[np.float64]
 Read: TypeAlias = tuple[Tensor, Tensor]  # vector of a chunk, and its tokens' scores, (tokens, 2)
 
 
@@ -125,7 +122,7 @@ class BiLabelHead(Standardized):
 
 
 def best_spans(
-    span_logits: Tensor, allowed: Tensor, *, max_tokens: int = 24
+    span_logits: Tensor, allowed: Tensor, *, max_tokens: int = ANSWER_TOKENS
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Find the best span of at most `max_tokens` tokens inside the allowed tokens of each row.
 
@@ -137,11 +134,6 @@ def best_spans(
     best, first = scores.max(1)
     places = first.unsqueeze(1) + torch.arange(max_tokens, device=ends.device)
     return best, first, first + ends.gather(1, places).argmax(1)
-
-
-def best_scores(span_logits: Tensor, allowed: Tensor, *, max_tokens: int = 24) -> Tensor:
-    """Return only the scores of `best_spans`."""
-    return _scores(span_logits, allowed, max_tokens)[0].amax(1)
 
 
 def _scores(span_logits: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Tensor]:
@@ -160,10 +152,12 @@ def read_head(
     rarity = tensors.pop("rarity", None)
     if rarity is None:
         return tensors, None
-    if rarity.dim() != 1 or len(rarity) < engine.tokenizer.vocabulary:
-        allowed = f"one of {engine.tokenizer.vocabulary} tokens"
-        where = f"{folder / entry['file']}: rarity"
-        raise ModelLoadError(f"{where}: given {list(rarity.shape)}, allowed {allowed}")
+    raise_if(
+        rarity.dim() != 1 or len(rarity) < engine.tokenizer.vocabulary,
+        ModelLoadError,
+        f"{folder / entry['file']}: rarity has the shape {list(rarity.shape)}; it must have a "
+        f"number for each of the {engine.tokenizer.vocabulary} tokens",
+    )
     return tensors, rarity.double().numpy()
 
 
@@ -193,7 +187,7 @@ def span_scores(logits: Tensor, batch: Batch) -> Tensor:
     Shapes: (batch, tokens, 2); gives (batch,).
     """
     allowed = torch.from_numpy(batch.placed).to(logits.device)
-    return best_scores(logits, allowed).clamp(min=-FURTHEST)
+    return _scores(logits, allowed, ANSWER_TOKENS)[0].amax(1).clamp(min=-FURTHEST)
 
 
 def write_head(folder: Path, head: nn.Module, rarity: Rarity | None) -> dict[str, str]:

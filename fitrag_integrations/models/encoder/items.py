@@ -240,8 +240,9 @@ def checked_items(items: Sequence[Item]) -> list[Item]:
     """Check that each item is a question, a passage with text, and spans inside it."""
     for i, item in enumerate(items):
         if not (isinstance(item, tuple) and len(item) == 3):
-            allowed = "a (question, Passage, spans) tuple"
-            raise InputError.of(f"items[{i}]", given=item, allowed=allowed)
+            raise InputError.of(
+                f"items[{i}]", given=item, allowed="a (question, Passage, spans) tuple"
+            )
     pairs = checked_pairs([(question, passage) for question, passage, _ in items])
     found: list[Item] = []
     for i, ((question, passage), (_, _, spans)) in enumerate(zip(pairs, items, strict=True)):

@@ -23,6 +23,7 @@ from fitrag_integrations.types import Passage
 Pair = tuple[str, Passage]
 Place: TypeAlias = tuple[int, int] | None
 Tokens: TypeAlias = NDArray[np.int32]
+Rarity: TypeAlias = Sequence[float] | NDArray[np.float64]  # of each id; an array is read at no cost
 QUESTION_TOKENS = 128  # of a question, or a quarter of the input; a longer one loses its middle
 HEAD_TOKENS = 48  # of these, at its head: what is asked stands at the end more often
 OVERLAP_TOKENS = 64
@@ -48,12 +49,6 @@ class EncodedPair:
     def ids(self) -> list[int]:
         """The token ids."""
         found: list[int] = self.tokens[0].tolist()
-        return found
-
-    @property
-    def types(self) -> list[int]:
-        """Return what the model is told of each token."""
-        found: list[int] = self.tokens[1].tolist()
         return found
 
     @property
@@ -93,10 +88,6 @@ class Batch:
             tokens[:, row, : len(pair)] = pair.tokens
         return cls(pairs, tokens, lengths)
 
-    def rows(self, chosen: slice) -> "Batch":
-        """Return some of the inputs, as wide as all."""
-        return Batch(self.pairs[chosen], self.tokens[:, chosen], self.lengths[chosen])
-
     @property
     def placed(self) -> NDArray[np.bool_]:
         """Return which tokens are the passage's text. Shape: (batch, tokens)."""
@@ -128,8 +119,9 @@ def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
         question, passage = given
         check_text(f"pairs[{i}].question", question, blank=False)
         if not has_text(passage.text):
-            allowed = "a passage with text"
-            raise InputError.of(f"pairs[{i}].passage.text", given=passage.text, allowed=allowed)
+            raise InputError.of(
+                f"pairs[{i}].passage.text", given=passage.text, allowed="a passage with text"
+            )
         found.append((question, passage))
     return found
 

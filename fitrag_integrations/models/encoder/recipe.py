@@ -72,8 +72,12 @@ class EncoderRecipe:
         """
         names = ROLES.get(role, (role or self.default_prompt_name or "",))
         found = next((name for name in names if name in self.prompts), None)
-        allowed = ", ".join(self.prompts) or "none: the encoder has no prompts"
-        refuse_if(found is None and role and role not in ROLES, "prompt_name", role, allowed)
+        refuse_if(
+            found is None and role and role not in ROLES,
+            "prompt_name",
+            role,
+            ", ".join(self.prompts) or "none: the encoder has no prompts",
+        )
         return self.prompts[found] if found is not None else ""
 
 
@@ -106,8 +110,12 @@ def recipe_of(name: str, source: str, config: Any, given: Row) -> EncoderRecipe:
         found = replace(found, default_prompt_name=None)
     made = replace(found, **chosen)
     default, allowed = made.default_prompt_name, ", ".join(made.prompts)
-    wrong = default and default not in made.prompts
-    refuse_if(wrong, "default_prompt_name", default, allowed or "None: there are no prompts")
+    refuse_if(
+        default and default not in made.prompts,
+        "default_prompt_name",
+        default,
+        allowed or "None: there are no prompts",
+    )
     return made
 
 

@@ -14,7 +14,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import FitRagError, InputError, ModelLoadError, raise_if, refuse_if
@@ -29,7 +28,7 @@ from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.folder import load_head
 from fitrag_integrations.models.runtime.loading import checked_length, position_limit
-from fitrag_integrations.models.runtime.placing import sent
+from fitrag_integrations.models.runtime.placing import padded, sent
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
 
@@ -173,11 +172,7 @@ class Dense:
 
     @torch.inference_mode()
     def _vectors(self, batch: list[tuple[int, list[int]]]) -> list[NDArray[np.float32]]:
-        rows = [torch.tensor(ids) for _, ids in batch]
-        ids = pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
-        marks = [torch.ones_like(row) for row in rows]
-        mask = sent(pad_sequence(marks, batch_first=True), self._engine.device)
-        ids = sent(ids, mask.device)
+        ids, mask = padded([row for _, row in batch], self._pad_id, self._engine.device)
         states = self._engine.compute(ids, mask, torch.zeros_like(ids))
         if any(skipped for skipped, _ in batch):
             first = sent(torch.tensor([skipped for skipped, _ in batch]), mask.device)
@@ -202,8 +197,12 @@ def load(name: str, options: dict[str, Any], given: dict[str, Any]) -> Dense:
     """
     chosen = Options.checked(**options)
     device, dtype, _ = chosen.resolved()
-    allowed = "float32 or bfloat16 on a CPU"
-    refuse_if(device.type == "cpu" and dtype == torch.float16, "dtype", "float16", allowed)
+    refuse_if(
+        device.type == "cpu" and dtype == torch.float16,
+        "dtype",
+        "float16",
+        "float32 or bfloat16 on a CPU",
+    )
     try:
         source = weights_source(name)
         trunk, tokenizer = load_base(name, chosen)

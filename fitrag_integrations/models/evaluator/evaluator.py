@@ -161,8 +161,12 @@ class RetrievalEvaluator(Bundled):
         source = str(find(name_or_dir))
         grader: HeadGrader | SequenceGrader
         if is_ours(Path(source)):
-            allowed = "None: this evaluator has an input of its own"
-            refuse_if(input_format is not None, "input_format", input_format, allowed)
+            refuse_if(
+                input_format is not None,
+                "input_format",
+                input_format,
+                "None: this evaluator has an input of its own",
+            )
             grader = HeadGrader.from_pretrained(source, **options)
             fields, default = grader.manifest, Path(source).name
         else:

@@ -15,7 +15,6 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
@@ -26,7 +25,7 @@ from fitrag_integrations.models.runtime.batching import in_groups
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
 from fitrag_integrations.models.runtime.folder import kind_in, read_manifest, reading
 from fitrag_integrations.models.runtime.loading import T5_LIKE, check_vocabulary, checked_length
-from fitrag_integrations.models.runtime.placing import float32_head, sent
+from fitrag_integrations.models.runtime.placing import float32_head, padded
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.types import Passage
@@ -47,8 +46,12 @@ class SequenceGrader(SharedEngine):
     def __init__(
         self, model: Any, tokenizer: Any, options: Options, *, input_format: InputFormat = "plain"
     ) -> None:
-        allowed = " or ".join(map(repr, get_args(InputFormat)))
-        refuse_if(input_format not in get_args(InputFormat), "input_format", input_format, allowed)
+        refuse_if(
+            input_format not in get_args(InputFormat),
+            "input_format",
+            input_format,
+            " or ".join(map(repr, get_args(InputFormat))),
+        )
         refuse_if(options.compile, "compile", True, "False for a T5 that grades")
         self.input_format: InputFormat = input_format
         float32_head(model)  # the cuts stand near -1, where bfloat16 has steps of .004
@@ -114,13 +117,8 @@ class SequenceGrader(SharedEngine):
 
     def logits(self, batch: Sequence[Sequence[int]], device: torch.device) -> Tensor:
         """Run encoded inputs; gives their outputs as the model has them. Shape: (batch,)."""
-        rows = [torch.tensor(ids) for ids in batch]
-        pad = self._tokenizer.pad_token_id or 0
-        ids = pad_sequence(rows, batch_first=True, padding_value=pad)
-        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        found: Tensor = self._model(
-            input_ids=sent(ids, device), attention_mask=sent(mask, device)
-        ).logits
+        ids, mask = padded(batch, self._tokenizer.pad_token_id or 0, device)
+        found: Tensor = self._model(input_ids=ids, attention_mask=mask).logits
         return found.float().squeeze(-1)
 
     def _outputs(self, batch: list[list[int]]) -> list[float]:
@@ -147,8 +145,12 @@ class SequenceGrader(SharedEngine):
     def _cuts(self, question: str, text: str) -> Iterator[tuple[int, int]]:
         """Return the places of overlapping chunks that fit beside the question."""
         room = self.length - len(self._ids(f"{question} [SEP] ")) - 4  # a cut may part a token
-        allowed = f"a question that leaves room for a passage in {self.length} tokens"
-        refuse_if(room <= OVERLAP_TOKENS, "question", question, allowed)
+        refuse_if(
+            room <= OVERLAP_TOKENS,
+            "question",
+            question,
+            f"a question that leaves room for a passage in {self.length} tokens",
+        )
         spans = self._tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )["offset_mapping"]

@@ -16,17 +16,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Rarity
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evidence.lexical import (
     COUNT,
     LEXICAL_COUNT,
     Clues,
-    Rarity,
     lexical_features,
 )
 from fitrag_integrations.models.runtime.batching import Budget, in_batches
-from fitrag_integrations.models.runtime.placing import attending
+from fitrag_integrations.models.runtime.placing import attending, padded
 from fitrag_integrations.models.runtime.worker import finished
 
 LATE_COUNT = 3
@@ -56,10 +55,8 @@ class LateInteraction:
         ]
 
     def _states(self, batch: list[Ids]) -> list[Tensor]:
-        width = max(map(len, batch))
         device = next(self.trunk.parameters()).device
-        ids = torch.tensor([[*b, *[self._pad_id] * (width - len(b))] for b in batch], device=device)
-        mask = torch.tensor([[1] * len(b) + [0] * (width - len(b)) for b in batch], device=device)
+        ids, mask = padded(batch, self._pad_id, device)
         with attending(device):
             states = self.trunk(ids, mask, torch.zeros_like(ids))
         return [rows[: len(b)].clone() for rows, b in zip(states, batch, strict=True)]

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -22,14 +22,13 @@ from fitrag_integrations.models.encoder.pairs import (
     Batch,
     EncodedPair,
     PairTokenizer,
+    Rarity,
     Tokens,
     moved_left,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Rarity: TypeAlias = Sequence[float] | NDArray[np.float64]  # an array is read at no cost
 
 LEXICAL_COUNT = 5
 COUNT = LEXICAL_COUNT + 4  # with those about the title
@@ -163,8 +162,7 @@ class Clues:
         opens = np.isin(title, list(self.brackets))
         opens[:, 0] = False
         sizes = np.where(opens.any(1), opens.argmax(1), (title >= 0).sum(1) - 1)
-        named: Tokens = np.where(np.arange(title.shape[1]) < sizes[:, None], title, -1)
-        return named
+        return np.where(np.arange(title.shape[1]) < sizes[:, None], title, -1)
 
 
 def _hold(questions: Tokens, titles: Tokens) -> NDArray[np.bool_]:

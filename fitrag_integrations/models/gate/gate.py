@@ -12,19 +12,18 @@ from fitrag_integrations.errors import raise_if
 from fitrag_integrations.models.causal.generator import LocalGenerator, first_tokens
 from fitrag_integrations.models.causal.language_model import CausalEngine
 from fitrag_integrations.models.causal.loading import CausalModel
-from fitrag_integrations.models.kinds import KnowledgeGate
 from fitrag_integrations.models.runtime.engine import LoadOptions
 from fitrag_integrations.models.runtime.folder import reading
 from fitrag_integrations.models.runtime.saved import Origin
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.words import share
+from fitrag_integrations.models.words import checked_pairs, share
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 THRESHOLD = 0.5
 Texts = tuple[str, str]  # a question and a draft, empty for none
 
 
-class CausalGate(KnowledgeGate, CausalModel):
+class CausalGate(CausalModel):
     """Gate over a causal model: the probability that each question is known.
 
     Built from an `engine`, a folder's `manifest`, and the name of its `adapter` on the engine.
@@ -88,6 +87,30 @@ class CausalGate(KnowledgeGate, CausalModel):
         if self._drafter is None:
             self._drafter = self.generator(draft_tokens=max(1, self.draft_tokens))
         return self._drafter
+
+    def p_known(
+        self,
+        questions: Sequence[str],
+        drafts: Sequence[str],
+        *,
+        show_progress: bool | None = False,
+    ) -> list[float]:
+        """Return the probability that each question is known.
+
+        Args:
+            questions: Questions.
+            drafts: One draft per question; a blank draft counts as none, and only the question is
+                used.
+            show_progress: Draw a bar. None draws it on a terminal.
+
+        Returns:
+            Probabilities in [0, 1], in the order given.
+        """
+        return self._call(self._known, checked_pairs(questions, drafts), show_progress)
+
+    async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
+        """Async version of `p_known`, in [0, 1]."""
+        return await self._acall(self._known, checked_pairs(questions, drafts))
 
     def gaps(self, pairs: Sequence[Texts]) -> Steps[list[float]]:
         """Return the logit of knowing of `pairs`, any number; on the worker only. Drafts are

@@ -110,7 +110,8 @@ class OpenAIClient:
         Raises:
             RequestError: If the request fails, with the status of the response if there was one.
         """
-        tenacity = require_extra("tenacity", extra="remote", feature="a remote model")
+        import tenacity
+
         backoff = tenacity.wait_random_exponential(multiplier=0.5, max=20.0)
 
         def pause(state: Any) -> float:
@@ -121,9 +122,7 @@ class OpenAIClient:
             retry=tenacity.retry_if_exception(
                 lambda error: isinstance(error, RequestError) and error.wait is not None
             ),
-            stop=tenacity.stop_any(
-                tenacity.stop_after_attempt(self._tries), lambda state: self._failed >= FAILURES
-            ),
+            stop=lambda state: state.attempt_number >= self._tries or self._failed >= FAILURES,
             wait=pause,
             reraise=True,
         )
@@ -140,7 +139,8 @@ class OpenAIClient:
     async def _attempt(
         self, client: httpx.AsyncClient, path: str, body: Mapping[str, object]
     ) -> object:
-        httpx = require_extra("httpx", extra="remote", feature="a remote model")
+        import httpx
+
         url, headers = f"{self.base_url}{path}", {"Accept-Encoding": "gzip"}
         try:
             async with (
@@ -192,7 +192,8 @@ class OpenAIClient:
 
     async def _connection(self) -> _Connection:
         """Return the connections of the running loop, and drop those of closed loops."""
-        httpx = require_extra("httpx", extra="remote", feature="a remote model")
+        import httpx
+
         loop = asyncio.get_running_loop()
         with self._lock:
             for dead in [each for each in self._connections if each.is_closed()]:

@@ -260,8 +260,12 @@ class RemoteGenerator(Remote):
         Raises:
             InputError: If the api is not "completions".
         """
-        allowed = "'completions' for rescore, which has a prompt echoed"
-        refuse_if(self._api != "completions", "api", self._api, allowed)
+        refuse_if(
+            self._api != "completions",
+            "api",
+            self._api,
+            "'completions' for rescore, which has a prompt echoed",
+        )
         pairs = checked_pairs(questions, drafts)
         bodies = [
             self._body(f"{self._question_prompt(question)} {draft}", tokens=1, logprobs=True)

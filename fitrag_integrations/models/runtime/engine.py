@@ -187,10 +187,15 @@ class Options:
         try:
             device = torch.device(self.device or ("cuda" if on_cuda else "cpu"))
         except RuntimeError:
-            allowed = "a torch device, such as cpu or cuda:0"
-            raise InputError.of("device", given=self.device, allowed=allowed) from None
-        allowed = ", ".join(DTYPES)
-        refuse_if(self.dtype is not None and self.dtype not in DTYPES, "dtype", self.dtype, allowed)
+            raise InputError.of(
+                "device", given=self.device, allowed="a torch device, such as cpu or cuda:0"
+            ) from None
+        refuse_if(
+            self.dtype is not None and self.dtype not in DTYPES,
+            "dtype",
+            self.dtype,
+            ", ".join(DTYPES),
+        )
         native = self.dtype is not None or multiplies_bfloat16(device)
         dtype = DTYPES[self.dtype or ("bfloat16" if native else "float32")]
         check_place(backend, device, dtype)
@@ -319,8 +324,7 @@ class Pool(Generic[E]):
     """Pool of engines, each kept as long as a model uses it."""
 
     def __init__(self) -> None:
-        self._engines: weakref.WeakValueDictionary[tuple[str, Options], E]
-        self._engines = weakref.WeakValueDictionary()
+        self._engines = weakref.WeakValueDictionary[tuple[str, Options], E]()
         self._renew()
         if hasattr(os, "register_at_fork"):  # another thread of the parent may hold the lock
             os.register_at_fork(after_in_child=self._renew)

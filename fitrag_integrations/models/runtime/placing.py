@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.rnn import pad_sequence
 
 _MARK = "stays_float32"
 GPUS = {"cuda"}
@@ -50,6 +51,17 @@ def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
     if torch.device(device).type in GPUS:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
+
+
+def padded(
+    rows: Sequence[Sequence[int]], pad_id: int, device: torch.device | str, *, side: str = "right"
+) -> tuple[Tensor, Tensor]:
+    """Pad rows to the longest, and send ids and mask to a device. Shape each: (rows, ids)."""
+    each = [torch.tensor(row, dtype=torch.long) for row in rows]
+    ids = pad_sequence(each, batch_first=True, padding_value=pad_id, padding_side=side)
+    ones = [torch.ones_like(row) for row in each]
+    mask = pad_sequence(ones, batch_first=True, padding_side=side)
+    return sent(ids, device), sent(mask, device)
 
 
 def cast(module: M, dtype: torch.dtype) -> M:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
@@ -104,7 +104,8 @@ class SavedModel:
         """Pickle as the folder and the options; the weights stay where they are."""
         if self._origin is None:
             raise TypeError(f"{type(self).__name__}: save_pretrained it before pickling it")
-        return _again, (type(self), self._origin)
+        load = partial(type(self).from_pretrained, self._origin.source, **self._origin.options)
+        return load, ()
 
     def __repr__(self) -> str:
         origin = Path(self._origin.source).name if self._origin else "in memory"
@@ -133,7 +134,3 @@ class Bundled(SavedModel):
 def embedded_folder(name: str) -> Path:
     """Return the folder of a model that ships with the package."""
     return Path(str(resources.files("fitrag_integrations") / "embedded" / name))
-
-
-def _again(cls: type[SavedModel], origin: Origin) -> SavedModel:
-    return cast(SavedModel, cls.from_pretrained(origin.source, **origin.options))

@@ -222,7 +222,7 @@ def _fields(folder: Path, what: str) -> dict[str, Any]:
 
 def _base_config(fields: Row, what: str) -> Any:
     """Build the configuration of the classifier inside."""
-    given = fields.get("base_model_config")
+    given: Any = fields.get("base_model_config")
     outputs = fields.get("num_labels") or 1, fields.get("num_pruning_labels") or 2
     pooled = (fields.get("pruning_config") or {}).get("use_weighted_pooling")
     raise_if(
@@ -250,7 +250,7 @@ def _parts(folder: Path, checkpoint: Checkpoint, config: Any) -> tuple[Any, nn.L
     shapes = [None if each is None else tuple(each.shape) for each in (weight, bias)]
     if weight is None or bias is None or shapes != [(2, config.hidden_size), (2,)]:
         raise ModelLoadError(
-            f"{checkpoint.what}: {HEAD}weight and bias have the shapes {shapes}; they must have "
+            f"{checkpoint.what}: {HEAD}weight and bias are of the shapes {shapes}; they must be of "
             f"{(2, config.hidden_size)} and (2,)"
         )
     raise_if(

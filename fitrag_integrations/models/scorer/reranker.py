@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +59,7 @@ from fitrag_integrations.models.runtime.placing import GPUS, float32_head
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.models.words import filled
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.score import logit
 
@@ -385,13 +385,17 @@ class Prompt(PairTokenizer):
     def __init__(self, recipe: CausalPrompt, folder: Folder) -> None:
         super().__init__(folder.tokenizer, max_length=folder.length())
         given = recipe.instruction if folder.instruction is None else folder.instruction
-        fixed = {"instruction": recipe.instructed.replace("{instruction}", given or "")}
-        self._fixed = {"bos": folder.tokenizer.bos_token or "", **(fixed if given else {})}
+        shown = recipe.instructed.replace("{instruction}", given) if given else ""
+        self._fixed = {"bos": folder.tokenizer.bos_token or "", "instruction": shown}
         self._pieces = recipe.pieces
         size = sum(len(each[0]) for each in self._piecewise([{"query": "", "document": ""}])[0])
         least = size + self.question_tokens + 2 * OVERLAP_TOKENS
-        allowed = f"at least {least}: the prompt alone has {size} tokens"
-        refuse_if(self.max_length < least, "max_length", self.max_length, allowed)
+        refuse_if(
+            self.max_length < least,
+            "max_length",
+            self.max_length,
+            f"at least {least}: the prompt alone has {size} tokens",
+        )
 
     def _encode(self, pairs: Sequence[Pair]) -> list[Tokens]:
         values = [
@@ -419,7 +423,7 @@ class Prompt(PairTokenizer):
         prompts: list[Any] = [[] for _ in values]
         for piece in self._pieces:
             head, mark, tail = piece.partition("{document}")
-            heads = [_filled(head, {**self._fixed, **each}) for each in values]
+            heads = [filled(head, **self._fixed, **each) for each in values]
             texts = [
                 before + each["document"] + tail if mark else before
                 for before, each in zip(heads, values, strict=True)
@@ -427,11 +431,6 @@ class Prompt(PairTokenizer):
             for prompt, before, one in zip(prompts, heads, self._read(texts), strict=True):
                 prompt.append((one.ids, one.offsets, len(before) if mark else None))
         return prompts
-
-
-def _filled(piece: str, values: Mapping[str, str]) -> str:
-    """Fill the slots of a piece once, so that braces in a text stay what they are."""
-    return re.sub(r"\{(\w+)\}", lambda slot: values.get(slot[1], ""), piece)
 
 
 def _refuse_other_words(folder: Folder, ids: list[int]) -> None:
@@ -541,8 +540,12 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
         chosen = family_of(folder, family)
         scale = chosen.scales[0] if scale is None else scale
         named = " or ".join(map(repr, chosen.scales))
-        allowed = f"{named} for a {config.model_type} of the family {chosen.name!r}"
-        refuse_if(scale not in chosen.scales, "scale", scale, allowed)
+        refuse_if(
+            scale not in chosen.scales,
+            "scale",
+            scale,
+            f"{named} for a {config.model_type} of the family {chosen.name!r}",
+        )
         refuse_if(
             instruction is not None and not chosen.takes_instruction,
             "instruction",
@@ -581,8 +584,12 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
 
     def _label(self, output: float) -> BiLabelScore:
         if self.scale == "probability":
-            allowed = "'logit', whose outputs are not kept to [0, 1] as a probability is"
-            refuse_if(not 0 <= output <= 1, "scale", self.scale, allowed)
+            refuse_if(
+                not 0 <= output <= 1,
+                "scale",
+                self.scale,
+                "'logit', whose outputs are not kept to [0, 1] as a probability is",
+            )
             output = logit(output)
         return of_logits(output / self.temperature)
 

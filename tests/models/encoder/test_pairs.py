@@ -42,7 +42,7 @@ def test_a_pair_by_hand(pairs, tokens_of):
     tokens = ["[CLS]", "who", "wrote", "[SEP]", "rome", ".", "the", "king", "[SEP]"]
     assert tokens_of.convert_ids_to_tokens(one.ids) == tokens
     assert one.segments == [0, 1, 1, 0, 2, 2, 2, 2, 0]
-    assert one.types == [0, 0, 0, 0, 1, 1, 1, 1, 1]
+    assert one.tokens[1].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1]
     assert one.offsets == [None] * 6 + [(0, 3), (5, 9), None]
     assert len(one) == 9 and pairs.pad_id == 0
     ((one,),) = pairs.encode([("who", Passage("1", "rome"))])  # no title leaves no trace
@@ -170,7 +170,7 @@ def test_pairs_are_what_the_tokenizer_makes_of_them_however_often(base):
     for _ in range(2):
         found = [one for (one,) in pairs.encode([*asked, *asked])]
         assert [one.ids for one in found] == expected["input_ids"] * 2
-        assert [one.types for one in found] == expected["token_type_ids"] * 2
+        assert [one.tokens[1].tolist() for one in found] == expected["token_type_ids"] * 2
 
 
 def test_what_is_kept_of_passages_is_bounded(bert, monkeypatch):
