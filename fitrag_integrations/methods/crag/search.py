@@ -84,7 +84,8 @@ def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
         own,
         "question",
         (
-            f"the language model did not rewrite the question ({why}): the question itself was asked",
+            f"the language model did not rewrite the question ({why}): "
+            "the question itself was asked",
         ),
     )
 
