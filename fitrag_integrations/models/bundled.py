@@ -134,8 +134,10 @@ class Graph:
             f"{self.home}: exported from other heads than those beside it",
         )
         make = onnxruntime.OrtValue.ortvalue_from_numpy  # the session reads them where they are
-        held = {"rarity": read_arrays(scorer, head)["rarity"]}
-        held |= {f"encoder.{name}": each for name, each in weights.items()}
+        held = {
+            "rarity": read_arrays(scorer, head)["rarity"],
+            **{f"encoder.{name}": each for name, each in weights.items()},
+        }
         self._held = {name: make(np.ascontiguousarray(each)) for name, each in held.items()}
         options = onnxruntime.SessionOptions()
         first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of the levels
@@ -155,9 +157,12 @@ class Graph:
 
     def run(self, outputs: Sequence[str], batch: Batch) -> list[Floats]:
         """Compute the requested outputs only."""
-        mask = np.arange(batch.tokens.shape[2]) < batch.lengths[:, None]
-        given = {"ids": batch.tokens[0], "mask": mask}
-        given |= {"types": batch.tokens[1], "text": batch.placed}
+        given = {
+            "ids": batch.tokens[0],
+            "mask": np.arange(batch.tokens.shape[2]) < batch.lengths[:, None],
+            "types": batch.tokens[1],
+            "text": batch.placed,
+        }
         inputs = {name: array.astype(np.int64) for name, array in given.items()}
         found: list[Floats] = self._session.run(outputs, inputs, self._path)
         return found
@@ -440,9 +445,15 @@ class BundledReader(PairReader, BundledModel):
                 start, end = np.where(chunk.tokens[3] >= 0, read.tokens[:, :2].T, -np.inf)
                 scores = start[:, None] + later_ends(end)
                 first, further = divmod(int(scores.argmax()), ANSWER_TOKENS)
-                span = first, first + further
-                trust = float(read.labels[TRUST])
-                best.append(found_in(chunk, trust, float(scores[first, further]), *span))
+                best.append(
+                    found_in(
+                        chunk,
+                        select=float(read.labels[TRUST]),
+                        span=float(scores[first, further]),
+                        first=first,
+                        last=first + further,
+                    )
+                )
             answers.append(answer_of(passage, best))
         return answers
 

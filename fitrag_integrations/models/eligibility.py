@@ -176,8 +176,11 @@ class EligibilityDetector(Bundled):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save network, calibration and threshold to a folder that `from_pretrained` reads."""
         entry = write_arrays(Path(folder), "network.safetensors", self._network)
-        hidden = len(self._network["0.bias"])
-        weights = {**self.manifest.get("weights", {}), **entry, "hidden": hidden}
+        weights = {
+            **self.manifest.get("weights", {}),
+            **entry,
+            "hidden": len(self._network["0.bias"]),
+        }
         fields = {
             "fitted_for": self.fitted_for,
             "sees_rest": self.sees_rest,

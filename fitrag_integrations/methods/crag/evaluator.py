@@ -80,8 +80,7 @@ def check_without(field: str, without: Any) -> frozenset[str]:
         removed = frozenset(map(str, [without] if isinstance(without, str) else without))
     except TypeError:
         raise InputError.of(field, given=without, allowed=allowed) from None
-    wrong = removed - {*Action, *STEPS} or removed >= {*Action}
-    refuse_if(bool(wrong), field, without, allowed)
+    refuse_if(removed - {*Action, *STEPS} or removed >= {*Action}, field, without, allowed)
     return removed
 
 

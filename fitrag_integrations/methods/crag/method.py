@@ -163,9 +163,11 @@ class Crag(Checked):
         # act (section 4.3): search the web unless it is correct (section 4.5)
         action, web = merged_action(judged.action, self.without), Searched()
         if action is not Action.CORRECT:
-            rewriting = "rewrite" not in self.without
             web = yield from search_web(
-                question, ports, rewriting=rewriting, on_error=self.on_web_error
+                question,
+                ports,
+                rewriting="rewrite" not in self.without,
+                on_error=self.on_web_error,
             )
         internal, external = graded, [Excerpt.whole(page) for page in web.passages]
         notes += web.notes
@@ -190,8 +192,7 @@ class Crag(Checked):
                 selection.drop(graded, "action", f"graded {action}")
                 selection.merge(trial)
         if len(internal) == len(graded):
-            whole = "refine" in self.without
-            own_source = StripSource(internal, "what was retrieved", whole=whole)
+            own_source = StripSource(internal, "what was retrieved", whole="refine" in self.without)
             known = yield from refined([own_source, web_source], selection=selection)
         notes += known.notes
         if not known.excerpts and not any(note.startswith(NOTHING) for note in notes):

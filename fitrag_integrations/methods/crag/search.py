@@ -80,8 +80,14 @@ def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
     why = UNREADABLE if error is None else error_line(error)
     if keywords and not (why := lost_in(keywords, own)):
         return Rewritten(", ".join(keywords), "llm")
-    note = f"the language model did not rewrite the question ({why}): the question itself was asked"
-    return Rewritten(own, "question", (note,))
+    return Rewritten(
+        own,
+        "question",
+        (
+            f"the language model did not rewrite the question ({why}): "
+            "the question itself was asked",
+        ),
+    )
 
 
 def lost_in(keywords: Sequence[str], question: str) -> str:

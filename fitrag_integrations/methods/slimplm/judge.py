@@ -117,8 +117,9 @@ class NecessityCheck(Checked):
     def _verdict(self, answer: object) -> Verdict:
         """Read a verdict; one that cannot be read is none."""
         if not isinstance(answer, str | bool | None):
-            given = f"this one gave {answer!r:.80}"
-            raise PortError(f"a judge gives True, False, None or a text, {given}")
+            raise PortError(
+                f"a judge gives True, False, None or a text, this one gave {answer!r:.80}"
+            )
         if isinstance(answer, str):
             read = read_yes_no if self.instructed else read_verdict
             written, known = answer, read(strip_thoughts(answer))

@@ -240,8 +240,10 @@ class SlimPLM(Counting, Checked):
             return (question,), tuple(notes)
         queries = different(((question,) * self.with_question) + followed.queries)
         kept = queries[: self.max_queries]
-        left = f"{len(queries) - len(kept)} of {len(queries)} queries left out"
-        note = f"{left} by max_queries={self.max_queries}"
+        note = (
+            f"{len(queries) - len(kept)} of {len(queries)} queries left out "
+            f"by max_queries={self.max_queries}"
+        )
         return kept, (*followed.notes, *(note,) * (len(kept) < len(queries)))
 
     def _fused(

@@ -74,8 +74,9 @@ def write(
             drafts.append(Draft(text if count else "", *zip(*facts[:count], strict=True)))
         return drafts
 
-    size = lambda row: cost(len(row) + how.tokens)  # noqa: E731
-    return engine.batched(rows, one_batch, length=size, writes=True)
+    return engine.batched(
+        rows, one_batch, length=lambda row: cost(len(row) + how.tokens), writes=True
+    )
 
 
 def row_cost(engine: CausalEngine) -> Callable[..., int]:

@@ -44,8 +44,13 @@ class CausalEngine(SharedEngine):
         name: str = "",
         manifest: Row | None = None,
     ) -> None:
-        allowed = 'False for a language model: generation_kwargs={"cache_implementation": "static"}'
-        refuse_if(options.compile, "compile", True, f"{allowed} compiles decoding")
+        refuse_if(
+            options.compile,
+            "compile",
+            True,
+            'False for a language model: generation_kwargs={"cache_implementation": "static"} '
+            "compiles decoding",
+        )
         super().__init__(model, options, name=type(model).__name__)
         self.model = model.requires_grad_(False)
         self.tokenizer = tokenizer

@@ -147,8 +147,9 @@ def read_head(
     folder: Path, entry: dict[str, Any], engine: Engine
 ) -> tuple[dict[str, Tensor], Rarity | None]:
     """Return the tensors of a head by name, and the rarity of each token, if it uses that."""
-    given = read_tensors(folder, entry)
-    tensors = {name.removeprefix("head."): tensor for name, tensor in given.items()}
+    tensors = {
+        name.removeprefix("head."): tensor for name, tensor in read_tensors(folder, entry).items()
+    }
     rarity = tensors.pop("rarity", None)
     if rarity is None:
         return tensors, None

@@ -61,8 +61,12 @@ class Lines:
         if not given:
             slope, shift = manifest.get("tables", (1.0, 0.0))
             return cls({TABLE: _line((slope, 0.0, shift))})
-        names = ("passages", "sentences")
-        return cls(*({k: _line(v) for k, v in given.get(name, {}).items()} for name in names))
+        return cls(
+            *(
+                {kind: _line(line) for kind, line in given.get(name, {}).items()}
+                for name in ("passages", "sentences")
+            )
+        )
 
     @property
     def compare(self) -> bool:

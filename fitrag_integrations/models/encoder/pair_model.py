@@ -162,5 +162,9 @@ class PairModel(EngineModel[Engine]):
         """Save the manifest, with the entry of a head that is there, and the encoder."""
         fields = {**self.manifest, "encoder": "encoder", "head": head}
         write_manifest(folder, "model.json", kind=self.kind, fields=fields)
-        base, length = self.manifest["base"], self._engine.tokenizer.max_length
-        save_encoder(self._engine.trunk, folder / "encoder", base=base, max_length=length)
+        save_encoder(
+            self._engine.trunk,
+            folder / "encoder",
+            base=self.manifest["base"],
+            max_length=self._engine.tokenizer.max_length,
+        )

@@ -94,8 +94,7 @@ def _layers(source: str, recipe: EncoderRecipe, width: int) -> tuple[nn.Sequenti
             )
         try:
             tensors = {n.removeprefix("norm."): t for n, t in load_file(weights).items()}
-            make = partial(_layer, kind, config)
-            layer = load_head(make, weights, tensors)
+            layer = load_head(partial(_layer, kind, config), weights, tensors)
         except (SafetensorError, RuntimeError, KeyError, TypeError, InputError) as error:
             raise ModelLoadError(f"{what} could not be loaded: {error}") from error
         raise_if(

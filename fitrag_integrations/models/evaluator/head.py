@@ -90,8 +90,9 @@ class HeadGrader(PairGrader, PairModel):
         entry = manifest["head"]
         tensors, rarity = read_head(folder, entry, engine)
         width, hidden = engine.trunk.width, check_whole("hidden", entry["hidden"], low=1)
-        path = folder / entry["file"]
-        head = load_head(lambda: EvaluatorHead(width, hidden=hidden), path, tensors)
+        head = load_head(
+            lambda: EvaluatorHead(width, hidden=hidden), folder / entry["file"], tensors
+        )
         return cls(
             engine,
             head,

@@ -79,8 +79,7 @@ class SequenceGrader(SharedEngine):
             with reading(name_or_dir):
                 kept = check_whole("max_length", fields["max_length"], low=1)
             options = replace(options, max_length=kept)
-        source, what = weights_source(name_or_dir), f"evaluator {name_or_dir!r}"
-        checkpoint = options.checkpoint(source, what)
+        checkpoint = options.checkpoint(weights_source(name_or_dir), f"evaluator {name_or_dir!r}")
         tokenizer = checkpoint.tokenizer()
         outputs = checkpoint.config().num_labels
         raise_if(

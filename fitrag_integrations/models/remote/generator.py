@@ -191,8 +191,9 @@ class RemoteGenerator(Remote):
         **options: Unpack[RemoteOptions],
     ) -> None:
         super().__init__(base_url, model, **options)
-        given = USUAL_TOKENS if max_new_tokens is None else max_new_tokens
-        self.max_new_tokens = check_whole("max_new_tokens", given, low=1)
+        self.max_new_tokens = check_whole(
+            "max_new_tokens", USUAL_TOKENS if max_new_tokens is None else max_new_tokens, low=1
+        )
         self._most = max_new_tokens
         self.draft_tokens = check_whole("draft_tokens", draft_tokens, low=1)
         self.shots = check_shots("shots", shots)

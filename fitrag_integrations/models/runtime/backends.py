@@ -77,8 +77,11 @@ def compiled(
         _tell(what, backend, f"could not take it ({reason})")
         return None
     if not apart <= TOLERANCE[dtype]:
-        allowed = TOLERANCE[dtype]
-        _tell(what, backend, f"lies {apart:.2g} from torch in float32, allowed {allowed:g}")
+        _tell(
+            what,
+            backend,
+            f"lies {apart:.2g} from torch in float32, allowed {TOLERANCE[dtype]:g}",
+        )
         return None
     return lambda *given: torch.from_numpy(run([tensor.numpy() for tensor in given]))
 
@@ -120,8 +123,10 @@ def sample(module: nn.Module, shape: tuple[int, int]) -> list[Tensor]:
 def _loaded(
     module: nn.Module, backend: Backend, dtype: torch.dtype, inputs: Sequence[Tensor]
 ) -> Run:
-    start = {"onnx": _onnx, "openvino": _openvino}[backend]
-    library = {"onnx": "onnxruntime", "openvino": "openvino"}[backend]
+    start, library = {
+        "onnx": (_onnx, "onnxruntime"),
+        "openvino": (_openvino, "openvino"),
+    }[backend]
     runtime = require_extra(library, extra=backend, feature=f"backend={backend!r}")
     graph = exported(module, inputs, extra=backend)
     try:

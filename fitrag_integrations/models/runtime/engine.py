@@ -207,9 +207,8 @@ class Options:
                 stacklevel=2,
             )
         refuse_if(self.compile and backend != "torch", "compile", True, "False with a backend")
-        budget = self.batch_tokens
-        if budget is None:
-            budget = BATCH_TOKENS.get(device.type, 8192)
+        usual = BATCH_TOKENS.get(device.type, 8192)
+        budget = usual if self.batch_tokens is None else self.batch_tokens
         refuse_if(budget < 1, "batch_tokens", budget, "a whole number above 0")
         return device, dtype, budget
 
@@ -258,7 +257,6 @@ class SharedEngine:
                 "them, a `quantization_config` for 4 bits, or device='cpu'"
             ) from error
         self.compute: Callable[..., Tensor] = self._module
-        made = None
         if self.backend != "torch":
             made = compiled(self._module, self.backend, self.dtype, what=name)
             self.compute = made or place(module, self.device, self.dtype)

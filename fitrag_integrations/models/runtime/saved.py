@@ -127,8 +127,7 @@ class Bundled(SavedModel):
         `options` are those of `from_pretrained`. MiniLM comes with the extra `offline`, or from the
         hub.
         """
-        folder = embedded_folder(cls.ships_as or cls.kind)
-        return cast(Self, cls.from_pretrained(folder, **options))
+        return cast(Self, cls.from_pretrained(embedded_folder(cls.ships_as or cls.kind), **options))
 
 
 def embedded_folder(name: str) -> Path:

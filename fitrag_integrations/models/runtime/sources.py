@@ -69,9 +69,14 @@ def model_folder(name_or_dir: str | Path, *, revision: str | None = None) -> Pat
         return folder
     from huggingface_hub import snapshot_download
 
-    wanted = ["*.json", "*.safetensors", "*.md"]
     try:
-        return Path(snapshot_download(str(name_or_dir), revision=revision, allow_patterns=wanted))
+        return Path(
+            snapshot_download(
+                str(name_or_dir),
+                revision=revision,
+                allow_patterns=["*.json", "*.safetensors", "*.md"],
+            )
+        )
     except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
         raise ModelLoadError(
             f"model {str(name_or_dir)!r} is no folder here and the hub did not give it: {error}"

@@ -168,8 +168,11 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         return found
 
     def _details(self) -> list[str]:
-        shown = f"sentence_threshold={self.sentence_threshold:g}"
-        return [shown, "llm_prefer=None", *super()._details()]
+        return [
+            f"sentence_threshold={self.sentence_threshold:g}",
+            "llm_prefer=None",
+            *super()._details(),
+        ]
 
 
 class RankAndPrune(nn.Module):

@@ -228,8 +228,9 @@ class TrueOrFalse(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return the logit of "true" less that of "false". Shape: (batch,)."""
         first = torch.full((len(ids), 1), self.start, device=ids.device)
-        given = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": first}
-        logits: Tensor = self.encoder(**given, use_cache=False).logits[:, 0]
+        logits: Tensor = self.encoder(
+            input_ids=ids, attention_mask=mask, decoder_input_ids=first, use_cache=False
+        ).logits[:, 0]
         return logits[:, 0] - logits[:, 1]
 
 
@@ -539,12 +540,12 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
         folder = Folder(checkpoint, config, tokenizer, options.max_length, instruction)
         chosen = family_of(folder, family)
         scale = chosen.scales[0] if scale is None else scale
-        named = " or ".join(map(repr, chosen.scales))
         refuse_if(
             scale not in chosen.scales,
             "scale",
             scale,
-            f"{named} for a {config.model_type} of the family {chosen.name!r}",
+            f"{' or '.join(map(repr, chosen.scales))} for a {config.model_type} of the family "
+            f"{chosen.name!r}",
         )
         refuse_if(
             instruction is not None and not chosen.takes_instruction,
