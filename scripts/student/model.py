@@ -238,7 +238,7 @@ def batched(pairs: Sequence[EncodedPair]) -> dict[str, Tensor]:
     rows = {
         "input_ids": [p.ids for p in pairs],
         "attention_mask": [[1] * len(p) for p in pairs],
-        "token_type_ids": [p.types for p in pairs],
+        "token_type_ids": [p.tokens[1].tolist() for p in pairs],
         "text_mask": [[int(o is not None) for o in p.offsets] for p in pairs],
     }
     return {k: torch.tensor([r + [0] * (width - len(r)) for r in v]) for k, v in rows.items()}
