@@ -63,7 +63,7 @@ from fitrag_integrations.models import RemoteGenerator
 from fitrag_integrations.models.words import PROMPTS
 from fitrag_integrations.ports import Method, Ports, port_of
 from fitrag_integrations.retrieval import Encoder
-from fitrag_integrations.text.tokens import counter_for
+from fitrag_integrations.text.tokens import TokenCounter, counter_for
 from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--llm", type=Path, help="folder of a causal language model")
     parser.add_argument("--url", help="address of a server, up to /v1")
     parser.add_argument("--model", default="default", help="name of the model that it serves")
-    parser.add_argument("--tokenizer", type=Path, help="folder with tokenizer.json")
+    parser.add_argument("--tokenizer", type=Path, help="folder that counts a server's tokens")
     parser.add_argument("--sets", nargs="*", default=[*LISTED, "files"])
     parser.add_argument("--methods", nargs="*", default=[], help="by default all")
     parser.add_argument("-n", type=int, default=40, help="questions a set")
@@ -143,8 +143,7 @@ def main() -> None:
 def ask(args: argparse.Namespace) -> None:
     """Ask every way every question, ten questions of all sets at a time, and append the answers."""
     shots = SHOTS if args.shots is None else list(read_jsonl(args.shots))
-    llm, folder = model(args, closed(shots))
-    count = counter_for(Tokenizer.from_file(str(folder / "tokenizer.json")) if folder else None)
+    llm, count = model(args, closed(shots))
     read = PromptTemplate("read", opened(shots), one_line=True)
     template = OneInstruction(read, PromptTemplate("closed", closed(shots), one_line=True))
     ways, sets = methods(llm, shots), {name: load(name, args.data) for name in args.sets}
@@ -182,21 +181,24 @@ def ask(args: argparse.Namespace) -> None:
                 "notes": context.notes,
                 **{each: context.details.get(each) for each in SURE},
                 "seconds": time.perf_counter() - began,
-                "model": str(args.url or folder),
+                "model": args.url or llm.name,
                 **costs,
             }
             with args.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")
 
 
-def model(args: argparse.Namespace, prompt: str) -> tuple[Any, Path | None]:
-    """Return the language model asked for, and the folder of its tokenizer if it has one."""
+def model(args: argparse.Namespace, prompt: str) -> tuple[Any, TokenCounter]:
+    """Return the language model asked for, and what counts its tokens: a server has none."""
     if args.url:
-        return RemoteGenerator(args.url, args.model, prompt=prompt, timeout=600), args.tokenizer
+        path = args.tokenizer and str(args.tokenizer / "tokenizer.json")
+        count = counter_for(Tokenizer.from_file(path) if path else None)
+        return RemoteGenerator(args.url, args.model, prompt=prompt, timeout=600), count
     from fitrag_integrations.models import LocalGenerator  # which loads PyTorch
 
     folder = args.llm or gemma(args.out.with_name("gemma-3-270m"))
-    return LocalGenerator.from_pretrained(folder, prompt=prompt), args.tokenizer or folder
+    llm = LocalGenerator.from_pretrained(folder, prompt=prompt)
+    return llm, counter_for(llm._engine.tokenizer)
 
 
 def gemma(folder: Path) -> Path:

@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--parts", type=float, nargs="+", default=[0.5, 0.7, 1.0])
     parser.add_argument("--other", type=Path, help="another run, to be averaged with it first")
-    parser.add_argument("--docs", type=Path, help="what lists.py held out")
+    parser.add_argument("--docs", type=Path, help="lists of documentation that were held out")
     parser.add_argument("--lists", type=int, default=900)
     parser.add_argument("--ranks", type=int, default=150, help="lists that the part is chosen by")
     args = parser.parse_args()

@@ -31,14 +31,14 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_the_record_that_is_asked_for_is_kept(form, most):
     kept = [asked(row, [FORMS[form]], most) for row in ROWS]
-    assert sum(kept) >= 11
+    assert sum(kept) >= (11 if (form, most) == ("HTML without a header row", 80) else 12)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if "JSON" in form or "key" in form])
 def test_and_where_its_text_was_torn_anywhere(form):
     text = FORMS[form]
     torn = [text[at : at + 500] for at in range(0, len(text), 400)]
-    assert sum(asked(row, torn, 120) for row in ROWS) >= (11 if form == "objects by key" else 12)
+    assert all(asked(row, torn, 120) for row in ROWS)
 
 
 def asked(row, texts, most):
