@@ -14,6 +14,11 @@ from pydantic import BaseModel, SkipValidation
 from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import Flow, Traced, arun, run
+from fitrag_integrations.langchain.base.conversation import (
+    DocumentsInput,
+    documents_of,
+    question_of,
+)
 from fitrag_integrations.langchain.base.convert import (
     Documents,
     to_documents,
@@ -29,11 +34,8 @@ from fitrag_integrations.langchain.base.fields import (
     Splitter,
 )
 from fitrag_integrations.langchain.base.runnable import (
-    DocumentsInput,
     FlowRunnable,
-    documents_of,
     is_own,
-    question_of,
 )
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.refiner import Refiner

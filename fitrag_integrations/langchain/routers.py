@@ -14,7 +14,14 @@ from fitrag_integrations.core.checks import check_is, check_many, check_number, 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.langchain.base.conversation import Condensing, standalone
+from fitrag_integrations.langchain.base.conversation import (
+    Condensing,
+    DocumentsInput,
+    QuestionInput,
+    documents_of,
+    question_of,
+    standalone,
+)
 from fitrag_integrations.langchain.base.fields import (
     AnyRunnable,
     Brief,
@@ -33,11 +40,7 @@ from fitrag_integrations.langchain.base.ports import (
 )
 from fitrag_integrations.langchain.base.router import Chosen, Route, Router
 from fitrag_integrations.langchain.base.runnable import (
-    DocumentsInput,
     FlowRunnable,
-    QuestionInput,
-    documents_of,
-    question_of,
 )
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.evaluator import ActionJudge

@@ -128,9 +128,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
 
     def result(self, traced: Traced[Context]) -> Documents | Exception:
         """Return the documents, which carry the run, or the exception that ended the flow."""
-        if isinstance(traced.outcome, Exception):
-            return traced.outcome
-        return Documents(self.documents(traced.outcome), traced)
+        return traced.error or Documents(self.documents(traced.value), traced)
 
 
 class MethodOverBase(FlowRetriever):

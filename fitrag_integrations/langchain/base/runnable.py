@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
-from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig, RunnableGenerator, RunnableSerializable
 from langchain_core.runnables.config import (
     ensure_config,
@@ -18,76 +16,17 @@ from langchain_core.runnables.config import (
     set_config_context,
 )
 from langchain_core.runnables.utils import Input, Output, coro_with_context
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.record import plain
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
-from fitrag_integrations.langchain.base.convert import to_passages
+from fitrag_integrations.langchain.base.conversation import QuestionInput
 from fitrag_integrations.langchain.base.fields import CONFIG, Brief
 from fitrag_integrations.langchain.base.ports import Backend, piece_of, text_of
 from fitrag_integrations.text.replies import astreamed, streamed
-from fitrag_integrations.types import Passage
 
 T = TypeVar("T")
-KEYS = ("question", "input", "query")
-"""Where the question of a dict is looked for, in this order, unless a key is named."""
-
-
-class QuestionInput(BaseModel):
-    """Input of a component that takes a question."""
-
-    question: str = Field(description="The question, as the user asks it.")
-
-
-class DocumentsInput(QuestionInput):
-    """Input of a component that takes a question and documents."""
-
-    documents: list[Document] = Field(description="The documents to work on, best first.")
-
-
-def question_of(given: object, key: str | None = None, *, name: str = "question") -> str:
-    """Return the question, or raise ``InputError`` naming where it was looked for.
-
-    The question is the text itself, the text of a message, the text of the user's last message in a
-    conversation, or an entry of a dict, whose ``messages`` may be a conversation.
-    """
-    if isinstance(given, BaseMessage):
-        given = str(given.text)
-    if isinstance(given, str):
-        return check_text(name, given, blank=False)
-    keys = KEYS if key is None else (key,)
-    if isinstance(given, Mapping):
-        for name in keys:
-            if name in given:
-                return question_of(given[name], key, name=name)
-        if key is None and "messages" in given:
-            return _last_asked(given["messages"])
-    elif isinstance(given, Sequence) and given:
-        return _last_asked(given)
-    allowed = "a question, messages, or a dict with " + " or ".join(map(repr, keys))
-    raise InputError.of("input", given=given, allowed=allowed)
-
-
-def _last_asked(messages: Any) -> str:
-    try:
-        read = convert_to_messages(messages)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise InputError.of(
-            "messages", given=messages, allowed="messages of LangChain, or what it reads as such"
-        ) from error
-    for message in reversed(read):
-        if isinstance(message, HumanMessage):
-            return question_of(message)
-    raise InputError.of("messages", given=messages, allowed="messages with one of the user")
-
-
-def documents_of(given: Any, title_keys: Sequence[str] | None = None) -> list[Passage]:
-    """Return the documents of ``{"documents", "question"}`` as passages."""
-    has_documents = isinstance(given, Mapping) and "documents" in given
-    refuse_if(not has_documents, "input", given, "a dict with 'documents' and 'question'")
-    return to_passages(given["documents"], title_keys)
 
 
 def is_own(kind: type, *names: str) -> bool:
@@ -223,11 +162,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     def _watched(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], options: dict[str, Any]
     ) -> list[Flow[Any]]:
-        try:
-            flows = self.flows(inputs, configs, **options)
-        except Exception as error:  # noqa: BLE001 - a wrong option is every input's
-            return [ending(error) for _ in inputs]
-        return list(map(watched, flows, configs))
+        return list(map(watched, self.flows(inputs, configs, **options), configs))
 
     def _ended(self, traces: list[Traced[Any]]) -> list[Any]:
         self._state.traced = traces[-1] if traces else self._state.traced
@@ -337,10 +272,8 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
     """Trace a flow's calls of models as child runs under ``config``; Runnables trace themselves."""
     manager = CallbackManager.configure(config.get("callbacks"))
-    return _traced(flow, manager) if manager.handlers else flow
-
-
-def _traced(flow: Flow[T], manager: CallbackManager) -> Flow[T]:
+    if not manager.handlers:
+        return (yield from flow)
     try:
         ask = next(flow)
         while True:
@@ -360,14 +293,6 @@ def _traced(flow: Flow[T], manager: CallbackManager) -> Flow[T]:
     except StopIteration as ended:
         value: T = ended.value
         return value
-
-
-def ending(outcome: T | Exception) -> Flow[T]:
-    """Return the flow that makes no requests and ends in the given outcome."""
-    yield from ()
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
 
 
 def settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
