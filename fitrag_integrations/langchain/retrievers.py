@@ -15,7 +15,7 @@ from fitrag_integrations import retrieval
 from fitrag_integrations.core.checks import can, check_many
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.flow import Flow
 from fitrag_integrations.langchain.base.convert import passage_document, to_passage, to_passages
 from fitrag_integrations.langchain.base.fields import (
     AnyMethod,
@@ -441,14 +441,7 @@ class FaissRetriever(FlowRetriever):
         """
         from fitrag_integrations.retrieval.index import searched  # loads NumPy
 
-        index, most = self.index, self.most(**options)
-
-        async def found(queries: Sequence[str]) -> Any:
-            return await index.asearch(queries, most)
-
-        acall = found if can(index, "asearch") else None
-        port = Port.of("search", lambda queries: index.search(queries, most), acall, owner=index)
-        return [searched(query, port, self) for query in inputs]
+        return searched(inputs, self.index, self.most(**options))
 
 
 class WebSearchRetriever(FlowRetriever):

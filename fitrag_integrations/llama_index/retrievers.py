@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from threading import Lock
 from typing import Any, ClassVar, Literal
 
-from llama_index.core.callbacks import CallbackManager
-from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from fitrag_integrations import retrieval
 from fitrag_integrations.core.checks import can, check_many, check_whole
@@ -18,7 +16,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import name_of
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.flow import Flow
 from fitrag_integrations.llama_index.base.convert import scored_nodes, stored_passage, web_node
 from fitrag_integrations.llama_index.base.ports import Caller, search_port
 from fitrag_integrations.llama_index.base.retriever import FlowRetriever, MethodOverBase
@@ -228,48 +226,29 @@ class MethodRetriever(MethodOverBase):
         return check_method(self.method)
 
 
-_loading = Lock()
-
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class FaissRetriever(FlowRetriever):
     """Retriever of the nodes of a ``FaissIndex``, in memory or in a folder.
 
     Nodes keep their ids and metadata; their score is the inner product.
 
     Args:
-        index: ``FaissIndex``, another object with ``search(queries, k)``, or a folder, loaded at
-            the first query.
+        index: ``FaissIndex``, another object with ``search(queries, k)``, or a folder to load.
         similarity_top_k: Maximum number of nodes.
 
     Example:
         >>> FaissRetriever.from_texts(["The Danube ends in the Black Sea."]).retrieve("Where?")
     """
 
-    def __init__(
-        self,
-        index: Any,
-        *,
-        similarity_top_k: int = DEFAULTS.k,
-        callback_manager: CallbackManager | None = None,
-        object_map: dict[str, Any] | None = None,
-        objects: list[IndexNode] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        is_folder = isinstance(index, str | Path)
-        is_index = is_folder or can(index, "search")
-        refuse_if(not is_index, "index", index, "a FaissIndex or the folder of one")
-        self._folder = str(index) if is_folder else None
-        self._index = None if is_folder else index
-        self.similarity_top_k = similarity_top_k
-        super().__init__(
-            callback_manager=callback_manager,
-            object_map=object_map,
-            objects=objects,
-            verbose=verbose,
-        )
+    index: Any = field(kw_only=False)
+    similarity_top_k: int = DEFAULTS.k
 
     def _prepare(self) -> None:
         check_whole("similarity_top_k", self.similarity_top_k, low=1)
+        if isinstance(self.index, str | PathLike):
+            self.index = retrieval.FaissIndex.load(self.index)
+        is_index = can(self.index, "search")
+        refuse_if(not is_index, "index", self.index, "a FaissIndex or the folder of one")
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: Any = None, **settings: Any) -> FaissRetriever:
@@ -318,52 +297,30 @@ class FaissRetriever(FlowRetriever):
         """
         from fitrag_integrations.retrieval.index import described  # loads NumPy
 
-        passages = [_passage(*each) for each in described(texts, metadatas, ids)]
+        passages = [
+            Passage(
+                name or made_id(text),
+                text,
+                str(metadata.get("title") or ""),
+                str(metadata.get("source") or ""),
+                metadata,
+            )
+            for text, metadata, name in described(texts, metadatas, ids)
+        ]
         return cls(retrieval.FaissIndex.build(passages, encoder=encoder), **settings)
 
-    @property
-    def index(self) -> Any:
-        """The index, loaded from its folder at first use."""
-        with _loading:
-            if self._index is None and self._folder is not None:
-                self._index = retrieval.FaissIndex.load(self._folder)
-            return self._index
-
     def __repr__(self) -> str:
-        shown = self._index if self._folder is None else self._folder
-        return f"{type(self).__name__}({shown!r}, similarity_top_k={self.similarity_top_k})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = {**vars(self), "_last": None}
-        if self._folder is not None:
-            state["_index"] = None  # the folder says it all
-        return state
+        return f"{type(self).__name__}({self.index!r}, similarity_top_k={self.similarity_top_k})"
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
         """Return one flow per query of ``bundles``; a call makes one search."""
         from fitrag_integrations.retrieval.index import searched  # loads NumPy
 
-        port = Port.of("search", self._search, self._asearch)
-        return [searched(bundle.query_str, port, self) for bundle in bundles]
+        return searched([each.query_str for each in bundles], self.index, self.similarity_top_k)
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Return the nodes as they were indexed, with their scores."""
         return scored_nodes(excerpt.passage for excerpt in context.excerpts)
-
-    def _search(self, queries: Sequence[str]) -> Any:
-        return self.index.search(queries, self.similarity_top_k)
-
-    async def _asearch(self, queries: Sequence[str]) -> Any:
-        index: Any = self._index
-        if not can(index, "asearch"):  # not read yet, or an index without an async side
-            return await asyncio.to_thread(self._search, queries)
-        return await index.asearch(queries, self.similarity_top_k)
-
-
-def _passage(text: str, metadata: dict[str, Any], name: str) -> Passage:
-    """Make the passage of a text; without an id it gets one made from the text."""
-    title, source = (str(metadata.get(key) or "") for key in ("title", "source"))
-    return Passage(name or made_id(text), text, title, source, metadata)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.core.checks import check_many, check_text, check_whole
+from fitrag_integrations.core.checks import can, check_many, check_text, check_whole
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
@@ -305,8 +305,21 @@ def described(
     return list(zip(kept, metadata, named, strict=True))
 
 
-def searched(query: str, port: Port[str, list[Passage]], owner: Any) -> Flow[Context]:
-    """Return the flow that searches a retriever's index for a query; it adds the index's notes."""
-    (passages,) = yield from port.ask([check_text("query", query, blank=False)])
-    notes = getattr(owner.index, "notes", ())
-    return Context(query, tuple(map(Excerpt.whole, passages)), notes=notes, method="faiss")
+def searched(queries: Iterable[str], index: Any, k: int | None) -> list[Flow[Context]]:
+    """Return the flow of each query, which ends in the index's ``k`` best passages and its notes.
+
+    All of them share one search. An index without ``asearch`` is searched in a thread.
+    """
+
+    async def found(texts: Sequence[str]) -> Any:
+        return await index.asearch(texts, k)
+
+    acall = found if can(index, "asearch") else None
+    port = Port.of("search", lambda texts: index.search(texts, k), acall, owner=index)
+
+    def flow(query: str) -> Flow[Context]:
+        (passages,) = yield from port.ask([check_text("query", query, blank=False)])
+        notes = getattr(index, "notes", ())
+        return Context(query, tuple(map(Excerpt.whole, passages)), notes=notes, method="faiss")
+
+    return list(map(flow, queries))

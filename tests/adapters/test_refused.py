@@ -51,7 +51,7 @@ NEEDED = {
     "MethodRunnable": {"method": METHOD},
     "CompressingRetriever": {"compressors": []},
     "CorrectiveRouter": {"correct": len, "incorrect": len},
-    "FaissRetriever": {"index": "a folder, read at the first query"},
+    "FaissRetriever": {"index": PageSearch()},
     "RetrievalGate": {"gate": WordGate()},
     "RetrievalJudge": {"evaluator": EVALUATOR},
     "RetrievalGateMiddleware": {"gate": WordGate(), "tools": ["notes"]},
