@@ -18,9 +18,9 @@ from fitrag_integrations.commands.engine.options import (
     Hardware,
     ModelOptions,
 )
+from fitrag_integrations.commands.engine.rows import labelled, rows_as
 from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
 from fitrag_integrations.commands.evaluate.options import LabeledRows, own_rows
-from fitrag_integrations.commands.train.rows import labelled, rows_as
 from fitrag_integrations.core.checks import check_many, check_number, check_text, trait
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks

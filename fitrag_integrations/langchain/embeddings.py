@@ -20,6 +20,11 @@ class EncoderEmbeddings(Embeddings):
     def __init__(self, encoder: object = None) -> None:
         self._vectors = EncoderVectors(encoder)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if type(self) is EncoderEmbeddings and not name.startswith("_"):
+            raise AttributeError(f"no option {name!r}: the encoder is given at construction")
+        super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._vectors.name!r})"
 

@@ -19,8 +19,7 @@ from fitrag_integrations.commands.engine.rows import passages_of, question_of, r
 from fitrag_integrations.commands.evaluate.compress import compressed_row
 from fitrag_integrations.commands.evaluate.rerank import are_scored, candidates, ranked_rows
 from fitrag_integrations.commands.serve.app import SafeJson
-from fitrag_integrations.commands.serve.door import Metrics, worded
-from fitrag_integrations.commands.serve.limits import DEPTH, ELEMENTS, Settings
+from fitrag_integrations.commands.serve.door import DEPTH, ELEMENTS, Metrics, Settings, worded
 from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service
 from fitrag_integrations.core import http, jsonl
 from fitrag_integrations.core.secret import Secret

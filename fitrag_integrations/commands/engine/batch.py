@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from fitrag_integrations.commands.engine.outputs import resume
 from fitrag_integrations.commands.engine.rows import Line, described, is_finite, reason_of
@@ -54,26 +54,23 @@ AnyVerb: TypeAlias = Verb[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """Count the rows of an output: all, those an earlier run had written, and error rows."""
+class Done:
+    """Result of a run: the rows of its output, those an earlier run had written, why rows failed,
+    how many of its answers are empty, and whether it was asked to stop.
+    """
 
     output: str
     rows: int
     resumed: int
-    errors: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Result of a run: its summary, why rows failed, how many of its answers are empty, and whether
-    it was asked to stop.
-    """
-
-    summary: Summary
     reasons: Counter[str]
-    stopped: bool = False
-    empty: int = 0
+    seconds: float
+    stopped: bool
+    empty: int
+
+    @property
+    def errors(self) -> int:
+        """Number of error rows."""
+        return self.reasons.total()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +90,14 @@ Answers: TypeAlias = Generator[Callable[[], Answered | None], None, None]
 """Calls that give one lot after the other, in the order of the rows; None says there is no more."""
 
 
-class Engine(Protocol):
-    """Answer rows, in this process or in others."""
-
-    def answers(self, rows: Iterator[Line], done: int) -> Answers:
-        """Answer `rows`, which are those behind the `done` first ones of the input."""
+Engine: TypeAlias = Callable[[Iterator[Line], int], Answers]
+"""Answers rows, in this process or in others; the number is that of the rows before them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Here:
-    """Answer rows with a verb in this process, a lot at a time."""
-
-    verb: AnyVerb
-
-    def answers(self, rows: Iterator[Line], done: int) -> Answers:
-        """Read a lot before each call, and answer it in the call."""
-        for lot in lots(rows, self.verb, done):
-            yield partial(answer, self.verb, lot)
+def here(verb: AnyVerb, rows: Iterator[Line], done: int) -> Answers:
+    """Answer rows with a verb in this process; a lot is read before each call."""
+    for lot in lots(rows, verb, done):
+        yield partial(answer, verb, lot)
 
 
 def run_batch(
@@ -124,7 +112,7 @@ def run_batch(
     if target != jsonl.STREAM and Path(target).exists() and Path(target).stat().st_size:
         earlier, reasons = resume(Path(target), rows)
     advance(earlier)
-    count, answers, empty = earlier, engine.answers(rows, earlier), 0
+    count, answers, empty = earlier, engine(rows, earlier), 0
     written = stopping.says  # what else a stopped run keeps
     stopping.says = lambda: (
         f"asked to stop, which waits for the batch under way; {count} rows{written()} are written"
@@ -149,8 +137,7 @@ def run_batch(
                     raise Terminated
         stopped = False
     seconds = round(time.monotonic() - began, 3)
-    summary = Summary(target, count, earlier, reasons.total(), seconds)
-    return Done(summary, reasons, stopped, empty)
+    return Done(target, count, earlier, reasons, seconds, stopped, empty)
 
 
 def answer(verb: AnyVerb, lot: list[Line]) -> Answered:

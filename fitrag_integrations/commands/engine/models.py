@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,6 @@ from fitrag_integrations.methods.ik.gates import own_gate
 from fitrag_integrations.ports import Evaluator, Gate, Ports, Reader, Retriever, Scorer, port_of
 from fitrag_integrations.types import Passage
 
-Generate = Callable[[Sequence[str]], Sequence[str | Exception]]
 WEB_RESULTS = 5  # of a query, as CRAG's search gives
 GATE_KINDS = {"ik": "IKClassifier", "necessity": "NecessityJudge"}
 """The class of a gate by the kind in its `model.json`."""
@@ -173,7 +172,7 @@ def load_writer(name: str, server: Server, hardware: Hardware) -> Any:
     if (served := server.generator(name)) is not None:
         return served
     if is_chat_model(name):
-        chat, shots = batched(load_chat_model(name)), server.examples()
+        chat, shots = load_chat_model(name), server.examples()
         return Ports(generate=chat, shots=shots).generate if shots else chat
     return load_llm(name, server, hardware)
 
@@ -210,16 +209,6 @@ def load_chat_model(name: str) -> Any:
     except Exception as error:  # each provider has errors of its own; a missing key is the usual
         allowed = f"a model {provider} can start: {type(error).__name__}: {error}"
         raise InputError.of("--llm", given=name, allowed=allowed) from error
-
-
-def batched(llm: Any) -> Generate:
-    """Make a batched generator of a chat model; a prompt that fails gives its exception."""
-
-    def generate(prompts: Sequence[str]) -> list[str | Exception]:
-        replies = llm.batch(list(prompts), return_exceptions=True)
-        return [reply if isinstance(reply, Exception) else str(reply.text) for reply in replies]
-
-    return generate
 
 
 def new_index(options: ModelOptions, kind: str = "flat") -> Any:

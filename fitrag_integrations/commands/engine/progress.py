@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,8 +20,8 @@ from fitrag_integrations.commands.engine.batch import (
     AnyVerb,
     Done,
     Engine,
-    Here,
     check_names,
+    here,
     run_batch,
 )
 from fitrag_integrations.commands.engine.options import (
@@ -66,7 +67,11 @@ class RowsPlan:
         given, target, how = self.files.source, self.files.target, self.how
         check_names(given, target)
         with going(self.name, self, target, anew=how.overwrite) as stopping:
-            engine: Engine = OnRay(self, how.workers) if how.engine == RAY else Here(self.verb())
+            engine: Engine = (
+                partial(here, self.verb())
+                if how.engine != RAY
+                else OnRay(self, how.workers).answers
+            )
             rows, total = read_rows(jsonl.read_lines(given)), jsonl.count_lines(given)
             with progress_bar("rows", total, shown=not how.quiet, verb=self.name) as advance:
                 done = run_batch(engine, rows, target, advance=advance, stopping=stopping)
@@ -104,34 +109,33 @@ def leave(done: Done, options: RunSettings) -> None:
     """Exit 143 or 130 where the run was stopped, and 1 where a row failed, unless `keep_going`."""
     if done.stopped:
         raise typer.Exit(Stopping.code)
-    if done.summary.errors and not options.keep_going:
+    if done.errors and not options.keep_going:
         raise typer.Exit(1)
 
 
 def _report(name: str, done: Done, options: RunOptions) -> None:
-    summary = done.summary
     if not options.quiet:
-        resumed = f", {summary.resumed} of them from an earlier run" if summary.resumed else ""
-        errors = f"{summary.errors} error rows" if summary.errors else "no error row"
+        resumed = f", {done.resumed} of them from an earlier run" if done.resumed else ""
+        errors = f"{done.errors} error rows" if done.errors else "no error row"
         errors += f", {done.empty} empty answers" if done.empty else ""
-        said = f"{summary.rows} rows in {summary.output}{resumed}, {errors}"
-        typer.echo(f"fitrag {name}: {said}, {summary.seconds:.1f} s", err=True)
+        said = f"{done.rows} rows in {done.output}{resumed}, {errors}"
+        typer.echo(f"fitrag {name}: {said}, {done.seconds:.1f} s", err=True)
     if not options.quiet or not options.keep_going:
         for reason, count in done.reasons.most_common(REASONS):
             typer.echo(visible(f"fitrag {name}: {count} x {reason}"), err=True)
-        if summary.errors:
+        if done.errors:
             which = (
-                "every row"
-                if summary.errors == summary.rows
-                else f"{summary.errors} of {summary.rows} rows"
+                "every row" if done.errors == done.rows else f"{done.errors} of {done.rows} rows"
             )
             code = 0 if options.keep_going else 1
             typer.echo(f"fitrag {name}: {which} failed: exit code {code}", err=True)
     if done.stopped:
-        said = f"asked to stop after {summary.rows} rows; the same command goes on after them"
+        said = f"asked to stop after {done.rows} rows; the same command goes on after them"
         typer.echo(f"fitrag {name}: {said}", err=True)
     if options.json:  # standard output may be where the rows went
-        typer.echo(json.dumps(asdict(summary)), err=summary.output == jsonl.STREAM)
+        names = ("output", "rows", "resumed", "errors", "seconds")
+        summary = {name: getattr(done, name) for name in names}
+        typer.echo(json.dumps(summary), err=done.output == jsonl.STREAM)
 
 
 @contextmanager

@@ -149,9 +149,11 @@ class Answerer:
             progress_bar("evaluate", len(asked) * len(runs), shown=not quiet) as advance,
         ):
             target = str(self.answers)
-            done = run_batch(contest, contest.rows(), target, advance=advance, stopping=stopping)
+            done = run_batch(
+                contest.answers, contest.rows(), target, advance=advance, stopping=stopping
+            )
         if done.stopped:
-            raise Terminated(f"after {done.summary.rows} answers")
+            raise Terminated(f"after {done.rows} answers")
         return list(jsonl.read_jsonl(self.answers))
 
     def _world(self, seed: int) -> Row:

@@ -11,13 +11,14 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeAlias
 
 import typer
 
-from fitrag_integrations.commands.engine.batch import Done, Here, Verb, check_names, run_batch
+from fitrag_integrations.commands.engine.batch import Done, Verb, check_names, here, run_batch
 from fitrag_integrations.commands.engine.options import Depth, EncoderHardware, RunSettings
 from fitrag_integrations.commands.engine.progress import going, leave, progress_bar
 from fitrag_integrations.commands.engine.rows import Line, passages_of, question_of, read_rows
@@ -99,7 +100,9 @@ class AskingPlan:
             stopping.says = lambda: f" and {len(cache)} answers"
             told = stopping.says
             with progress_bar("asking", len(given), shown=shown, verb=self.name, also=told) as bar:
-                done = run_batch(Here(verb), given, self.out, advance=bar, stopping=stopping)
+                done = run_batch(
+                    partial(here, verb), given, self.out, advance=bar, stopping=stopping
+                )
         self._summarize(cache, done)
         if cache.stopped and not self.how.keep_going:
             raise typer.Exit(1)
@@ -129,13 +132,13 @@ class AskingPlan:
         )
         if not self.how.quiet:
             typer.echo(text, err=True)
-            typer.echo(f"{cache}; {done.summary.errors} error rows", err=True)
+            typer.echo(f"{cache}; {done.errors} error rows", err=True)
         if self.how.json:
             cost = {"asked": cache.asked, "tokens": cache.tokens, "cost": cache.cost}
             summary = {"output": self.out, **counts, **cost, "stopped": cache.stopped or None}
             typer.echo(json.dumps(summary))
         if why := cache.stopped or ("asked to stop" if done.stopped else ""):
-            kept = f"{done.summary.rows} rows and {len(cache)} answers are kept"
+            kept = f"{done.rows} rows and {len(cache)} answers are kept"
             said = f"stopped: {why}; {kept}, and the same command goes on after them"
             typer.echo(f"fitrag {self.name}: {said}", err=True)
 

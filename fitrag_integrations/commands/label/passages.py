@@ -12,6 +12,7 @@ import typer
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import Depth
 from fitrag_integrations.commands.engine.outputs import settled
+from fitrag_integrations.commands.engine.rows import objects, rows_as
 from fitrag_integrations.commands.label.asking import (
     FOR_READERS,
     Asked,
@@ -19,7 +20,6 @@ from fitrag_integrations.commands.label.asking import (
     Fields,
     Questions,
 )
-from fitrag_integrations.commands.train.rows import objects, rows_as
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row

@@ -8,9 +8,9 @@ from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.commands.serve.app import create_app
-    from fitrag_integrations.commands.serve.limits import Settings
+    from fitrag_integrations.commands.serve.door import Settings
 
-_MODULE_OF = {"Settings": "limits", "create_app": "app"}
+_MODULE_OF = {"Settings": "door", "create_app": "app"}
 
 __all__ = ["Settings", "create_app"]
 

@@ -21,8 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from fitrag_integrations import __version__
-from fitrag_integrations.commands.serve.door import Door, Metrics, worded
-from fitrag_integrations.commands.serve.limits import Settings
+from fitrag_integrations.commands.serve.door import Door, Metrics, Settings, worded
 from fitrag_integrations.commands.serve.service import (
     CompressRow,
     Ranked,

@@ -9,15 +9,12 @@ from typing import cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fitrag_integrations.commands.serve.limits import (
-    CONNECTIONS,
-    HEADER_SECONDS,
-    HEARD_SECONDS,
-    REPLY_SECONDS,
-    ROOM,
-    UNREAD_SECONDS,
-)
-
+CONNECTIONS = 1000  # of a process, and at most half of the files it may open
+ROOM = 8  # of them that may wait for a header beyond that: `/health` is answered
+HEADER_SECONDS = 10.0  # for a client to complete a header
+REPLY_SECONDS = 30.0  # for a client to read a reply
+HEARD_SECONDS = 0.5  # in which what a new client has sent is read
+UNREAD_SECONDS = 5.0  # without reading, after which a reply may be cut where there is no room
 LOOK_SECONDS = 0.2  # from one look at what a client does to the next
 
 
@@ -55,6 +52,11 @@ class BoundedProtocol(H11Protocol):
         if len(self.connections) > self.most:
             self.loop.call_later(HEARD_SECONDS, self._make_room)
 
+    def resume_writing(self) -> None:
+        """Begin a new wait, since the client has read what it was waited for (asyncio)."""
+        super().resume_writing()
+        self._waits_for = ()
+
     def _look(self) -> None:
         """Note what the client has to do, and close a connection whose client takes too long."""
         now, left = self.loop.time(), self.transport.get_write_buffer_size()
@@ -81,10 +83,10 @@ class BoundedProtocol(H11Protocol):
         for one in sorted(connections, key=lambda one: one._since):
             if one.transport.get_write_buffer_size():
                 stalled += [one] * (now - one._read_at >= self.unread_seconds)
-            elif one._waits_for[0] == "send" and (
+            elif one._waits_for[:1] == ("send",) and (
                 over >= self.most or now - one._since >= HEARD_SECONDS
             ):
                 silent.append(one)
-        newest = [self] if over > ROOM and self._waits_for[0] == "send" and not silent else []
+        newest = [self] if over > ROOM and self._waits_for[:1] == ("send",) and not silent else []
         for one in (silent if len(silent) > ROOM else [*stalled, *newest])[:1]:
             one.transport.abort()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, Model, ModelOptions
-from fitrag_integrations.commands.serve.limits import (
+from fitrag_integrations.commands.serve.door import (
     HEADER_BYTES,
     HEALTHCHECK_SECONDS,
     PREFIX,

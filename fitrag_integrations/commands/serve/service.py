@@ -18,13 +18,7 @@ from fitrag_integrations.commands.engine.batch import AnyVerb
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
-from fitrag_integrations.commands.serve.door import Metrics
-from fitrag_integrations.commands.serve.limits import (
-    CHARACTERS,
-    TEXTS,
-    Bounds,
-    Settings,
-)
+from fitrag_integrations.commands.serve.door import Bounds, Metrics, Settings
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import arun
 from fitrag_integrations.methods.defaults import is_default
@@ -35,6 +29,8 @@ from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.score import logit
 
+CHARACTERS = 2_000_000  # of a document, or of a text that has no bound of its own
+TEXTS = {"query": 50_000, "question": 50_000, "draft": 20_000, "title": 2_000}
 Name = Annotated[str, Field(max_length=1000)]  # of a document, a model: no text
 Query = Annotated[str, Field(min_length=1)]
 

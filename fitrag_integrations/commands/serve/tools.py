@@ -14,8 +14,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field, ValidationError
 
 from fitrag_integrations.commands.engine.models import passage_json
-from fitrag_integrations.commands.serve.door import Crowd, Metrics, Refusal
-from fitrag_integrations.commands.serve.limits import Settings
+from fitrag_integrations.commands.serve.door import Crowd, Metrics, Refusal, Settings
 from fitrag_integrations.commands.serve.service import CompressRow, Rerank, Row, Service, wrong
 from fitrag_integrations.core.checks import check_text, check_whole
 from fitrag_integrations.core.extras import require_extra

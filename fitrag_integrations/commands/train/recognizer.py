@@ -11,8 +11,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import EncoderHardware, ScorerFolder
-from fitrag_integrations.commands.engine.rows import passages_of, question_of
-from fitrag_integrations.commands.train.rows import rows_as
+from fitrag_integrations.commands.engine.rows import passages_of, question_of, rows_as
 from fitrag_integrations.core.checks import trait
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Option

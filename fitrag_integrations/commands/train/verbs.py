@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import typer
 
 from fitrag_integrations.commands.engine.options import AsJson
-from fitrag_integrations.commands.train.rows import labelled, objects, rows_as
+from fitrag_integrations.commands.engine.rows import labelled, objects, rows_as
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_bilabel
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik

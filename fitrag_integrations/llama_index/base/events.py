@@ -9,6 +9,7 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher  # the core re-exports both
 from llama_index_instrumentation.base import BaseEvent
+from llama_index_instrumentation.event_handlers import NullEventHandler
 
 from fitrag_integrations.core.show import name_of
 from fitrag_integrations.flow import Traced
@@ -121,7 +122,7 @@ def emit_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
     windows, and no reranking is reported.
     """
     values = traced.value.details
-    if not isinstance(method, FitRag) or "reranked" not in values:
+    if not isinstance(method, FitRag) or "reranked" not in values or not _heard():
         return
     graded = [
         Excerpt.whole(passage, score=labels.relevance(method.weight), labels=labels)
@@ -146,6 +147,16 @@ def emit_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
             tokens_out=values["tokens_out"],
         )
     )
+
+
+def _heard() -> bool:
+    """Check whether anybody handles events: their nodes are built for nobody else."""
+    each: Any = dispatcher
+    while each is not None:
+        if not all(isinstance(handler, NullEventHandler) for handler in each.event_handlers):
+            return True
+        each = each.parent if each.propagate else None
+    return False
 
 
 def _scored(traced: Traced[Context], count: int) -> Iterator[tuple[Passage, BiLabelScore]]:

@@ -16,8 +16,7 @@ import pytest
 import uvicorn
 
 from fitrag_integrations.commands.serve.connections import BoundedProtocol
-from fitrag_integrations.commands.serve.door import Door, Metrics
-from fitrag_integrations.commands.serve.limits import HEADER_BYTES, Settings
+from fitrag_integrations.commands.serve.door import HEADER_BYTES, Door, Metrics, Settings
 
 KEY = "sk-serve-0123456789"
 PATIENCE = 90.0  # seconds on a loaded machine
@@ -31,10 +30,11 @@ class Quick(BoundedProtocol):
     """Limits of a second, and few connections."""
 
     header_seconds, reply_seconds, unread_seconds, most = 1.0, 1.0, 0.6, MOST
+    all_open = set()
 
 
 async def application(scope, receive, send):
-    """Answer with 8 MB at /long, else with the number of bytes of the body."""
+    """Answer with 8 MB at /long, 20 in parts at /parts, else with the number of bytes of the body."""
     if scope["type"] != "http":
         return
     size, more = 0, True
@@ -43,6 +43,9 @@ async def application(scope, receive, send):
         size, more = size + len(message.get("body", b"")), message.get("more_body")
     body = b"x" * 8_000_000 if scope["path"] == "/long" else str(size).encode()
     await send({"type": "http.response.start", "status": 200, "headers": []})
+    if scope["path"] == "/parts":
+        for _ in range(40):
+            await send({"type": "http.response.body", "body": b"x" * 500_000, "more_body": True})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -54,6 +57,7 @@ def address():
     server = uvicorn.Server(config)
     running = threading.Thread(target=server.run)
     running.start()
+    Quick.all_open = server.server_state.connections
     while not server.started:
         time.sleep(0.01)
     yield server.servers[0].sockets[0].getsockname()
@@ -86,11 +90,11 @@ def ended(one):
     return read
 
 
-def read_slowly(address):
-    """Ask with the key, and read 8 MB in parts; returns how much came."""
+def read_slowly(address, sent=LONG, most=8_000_000):
+    """Ask with the key, and read the reply in parts; returns how much came."""
     size = 0
-    with opened(address, LONG, buffer=1 << 18) as one, contextlib.suppress(ConnectionError):
-        while size < 8_000_000 and (part := one.recv(1 << 18)):
+    with opened(address, sent, buffer=1 << 18) as one, contextlib.suppress(ConnectionError):
+        while size < most and (part := one.recv(1 << 18)):
             size += len(part)
             time.sleep(0.03)
     return size
@@ -111,7 +115,10 @@ def test_clients_that_do_not_act_hold_nobody_up_and_are_closed(address, sent):
     with contextlib.ExitStack() as closing:
         silent = [closing.enter_context(opened(address, sent)) for _ in range(3 * MOST)]
         assert health(address) == 200
-        time.sleep(2.5)  # a second to act, and one for a busy machine
+        until = time.monotonic() + PATIENCE
+        while Quick.all_open:  # nobody reads or sends meanwhile
+            assert time.monotonic() < until
+            time.sleep(0.1)
         for one in silent:
             assert len(ended(one)) < len(LONG) + 8_000_000  # what its system had buffered
         assert health(address) == 200
@@ -127,6 +134,12 @@ def test_nobody_without_a_key_cuts_the_reply_of_one_who_has_it(address, sent, mo
             crowd = [closing.enter_context(opened(address, sent)) for _ in range(3 * MOST)]
             assert [reply.result() >= 8_000_000 for reply in replies] == [True] * 8
         assert health(address) == 200 and len(crowd) == 3 * MOST
+
+
+def test_a_reply_that_is_read_in_bursts_is_not_cut_although_it_takes_longer(address):
+    sent, began = LONG.replace(b"/long", b"/parts"), time.monotonic()
+    assert read_slowly(address, sent, most=20_000_000) >= 20_000_000
+    assert time.monotonic() - began > Quick.reply_seconds
 
 
 def test_a_reply_that_is_not_read_is_closed_where_there_is_no_room(address):

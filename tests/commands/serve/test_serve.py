@@ -18,24 +18,26 @@ from closed_book import GATE
 from starlette.testclient import TestClient
 
 from fitrag_integrations import InputError, Passage, PortError, rerank
-from fitrag_integrations.commands.serve import Settings, create_app, limits
-from fitrag_integrations.commands.serve.door import Door, Metrics
-from fitrag_integrations.commands.serve.limits import (
-    BODY_SECONDS,
-    CHARACTERS,
+from fitrag_integrations.commands.serve import Settings, create_app, door
+from fitrag_integrations.commands.serve.connections import (
     CONNECTIONS,
+    HEADER_SECONDS,
+    REPLY_SECONDS,
+    UNREAD_SECONDS,
+)
+from fitrag_integrations.commands.serve.door import (
+    BODY_SECONDS,
     DEPTH,
     ELEMENTS,
     HEADER_BYTES,
-    HEADER_SECONDS,
     HEALTHCHECK_SECONDS,
     HELD,
     READING,
-    REPLY_SECONDS,
-    TEXTS,
-    UNREAD_SECONDS,
+    Door,
+    Metrics,
 )
 from fitrag_integrations.commands.serve.serve import ServePlan
+from fitrag_integrations.commands.serve.service import CHARACTERS, TEXTS
 from fitrag_integrations.core import http, jsonl
 from fitrag_integrations.models import BiLabelScorer, RemoteScorer
 from fitrag_integrations.models.remote import client as remote_client
@@ -548,9 +550,9 @@ def test_a_wrong_setting_is_named(given, told):
 )
 def test_what_kubernetes_sets_for_a_service_is_no_setting(name, caplog, monkeypatch):
     # a server that ran before it may have set the logger up
-    monkeypatch.setattr(limits.log, "handlers", [caplog.handler])
-    monkeypatch.setattr(limits.log, "disabled", False)
-    caplog.set_level("INFO", limits.log.name)
+    monkeypatch.setattr(door.log, "handlers", [caplog.handler])
+    monkeypatch.setattr(door.log, "disabled", False)
+    caplog.set_level("INFO", door.log.name)
     given = {f"FITRAG_SERVE_{name}": "tcp://10.0.0.1:8000", "FITRAG_SERVE_DOCUMENTS": "7"}
     assert Settings.from_environment(given).documents == 7
     assert f"FITRAG_SERVE_{name} is ignored" in caplog.text

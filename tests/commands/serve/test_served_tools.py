@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from fitrag_integrations import InputError, Passage
 from fitrag_integrations.cli import app
-from fitrag_integrations.commands.serve.door import Metrics
-from fitrag_integrations.commands.serve.limits import Settings
+from fitrag_integrations.commands.serve.door import Metrics, Settings
 from fitrag_integrations.commands.serve.service import Service
 from fitrag_integrations.commands.serve.tools import Tools
 
