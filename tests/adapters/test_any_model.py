@@ -14,20 +14,14 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda, Runnable
 from llama_fakes import MockChat, ScriptedLLM
 from llama_index.core.llms import MockLLM
 from llama_index.core.llms.mock import MockLLMWithNonyieldingChatStream
-from pydantic import BaseModel
 
-from fitrag_integrations.flow import run, run_many
+from fitrag_integrations.flow import run
 from fitrag_integrations.langchain import RetrievalGate
 from fitrag_integrations.langchain.base.ports import Writer
-from fitrag_integrations.llama_index import KnowledgeSelector
 from fitrag_integrations.methods import AskGate, Decider, SlimPLM
 from fitrag_integrations.ports import Ports, model_name, port_of, writer_of
 
 QUESTION = "Who wrote the score of Amarcord?"
-
-
-class Verdict(BaseModel):
-    known: bool
 
 
 class Broken(FakeListChatModel):
@@ -106,39 +100,10 @@ def test_any_model_answers_a_gate_and_writes_drafts(name):
     assert drafted.draft == "Yes" and not drafted.decision.retrieve
 
 
-@pytest.mark.parametrize("name", ["LangChain with_retry", "custom", "complete"])
-def test_the_components_of_both_frameworks_take_such_a_gate(name):
-    gate = AskGate(EVERY[name]())
-    decision = RetrievalGate(gate=gate).invoke(QUESTION)
-    assert decision["p_known"] == 1.0 and not decision["retrieve"]
-    selector = KnowledgeSelector(gate)
-    selector.explain(QUESTION)
-    assert "Yes" in selector.last_run.explain()
-
-
 def test_mock_models_of_llama_index_are_asked_and_not_refused():
     for llm in (MockLLM(), MockChat(), MockLLMWithNonyieldingChatStream(max_tokens=3)):
         (answer,) = AskGate(llm).p_known([QUESTION], ["a draft"])
         assert "asked for Yes or No, the model gave" in str(answer)  # the prompt, as a mock does
-
-
-def test_a_structured_model_of_llama_index_is_one_too():
-    gate = AskGate(MockLLM().as_structured_llm(Verdict))
-    assert gate.judged.generate is not None
-
-
-def test_questions_of_one_batch_share_a_call():
-    seen: list[int] = []
-
-    class Counting(FakeListChatModel):
-        def batch(self, inputs, *args, **kwargs):
-            seen.append(len(inputs))
-            return super().batch(inputs, *args, **kwargs)
-
-    decider = Decider(AskGate(Counting(responses=["Yes"]), draft_tokens=0))
-    traces = run_many([decider(question) for question in (QUESTION, "Who?", "Where?")])
-    assert [trace.value.decision.p_known for trace in traces] == [1.0] * 3
-    assert seen == [3]
 
 
 def test_ports_of_one_model_are_equal():

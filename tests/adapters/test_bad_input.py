@@ -16,10 +16,9 @@ from fitrag_integrations.commands.run.compress import CompressPlan
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import Crag, FitRag, Refiner, approximate_tokens
-from fitrag_integrations.methods.crag.method import DROPPED, KEPT_ANYWAY, WARNING
 from fitrag_integrations.methods.prompts import NOTHING_FOUND, render_excerpts
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.types import Action, Context, Passage
+from fitrag_integrations.types import Context, Passage
 
 QUESTION = "Which port does the metrics endpoint use?"
 ANSWER = "The metrics endpoint uses port 9464."
@@ -248,18 +247,6 @@ def test_the_command_line_says_so_too(tmp_path):
     AnswerPlan(str(rows), str(answered), max_tokens=2).run()  # for which not one word fits
     (row,) = map(json.loads, answered.read_text().splitlines())
     assert row["context"] == [] and row["prompt"] == SAYS_SO and row["answer"] == ""
-
-
-@pytest.mark.parametrize("on_incorrect", ["warn", "drop", "keep"])
-def test_crag_does_not_pass_off_what_it_graded_incorrect(on_incorrect):
-    ports = Ports(lambda queries: [[Passage("bus", BUS)] for _ in queries])
-    context = run(Crag(on_incorrect=on_incorrect)(CAPITAL, ports)).value
-    assert context.action is Action.INCORRECT and max(context.details["grades"]) < -0.9
-    assert (WARNING in context.prompt()) == (on_incorrect == "warn")
-    assert bool(context.excerpts) == (on_incorrect != "drop")
-    assert (DROPPED if on_incorrect == "drop" else KEPT_ANYWAY) in context.notes
-    again = Context.from_dict(json.loads(json.dumps(context.to_dict())))
-    assert again.prompt() == context.prompt()
 
 
 def test_documents_without_a_title_are_numbered_under_their_source_or_id():

@@ -2,13 +2,13 @@
 
 import pytest
 from decision_fakes import OverlapEvaluator
-from fakes import PASSAGES, QUESTIONS, EnoughOf, OverlapScorer
+from fakes import PASSAGES, QUESTIONS, OverlapScorer
 from langchain_core.documents import Document
 from langchain_fakes import OverlapBase, documents
 from llama_fakes import node
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import Document as LlamaDocument
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from fitrag_integrations import langchain, llama_index
 from fitrag_integrations.methods import FitRag, cite, highlight
@@ -89,14 +89,6 @@ def test_the_numbers_are_those_of_the_numbered_text(with_sources):
         assert all(span.text in line for span in citation.spans)
 
 
-def test_numbers_by_source_are_those_of_a_prompt_of_ours():
-    _, pieces = kept("KnowledgeRefiner")
-    names = list(dict.fromkeys(piece.node.metadata["source_id"] for piece in pieces))
-    for number, name in enumerate(names, start=1):
-        (citation,) = llama_index.cite_nodes(pieces, f"[{number}]", by_source=True).citations
-        assert {span.passage_id for span in citation.spans} == {name}
-
-
 def test_chunks_lead_to_the_file_they_were_cut_from():
     whole = "\n\n".join(TEXTS.values())
     files = [Document(page_content=whole, metadata={"source": "all.txt"})]
@@ -135,21 +127,6 @@ def test_a_source_that_says_otherwise_is_not_believed():
     assert citation.spans[0].passage_id == "amarcord"
 
 
-def test_documents_of_others_have_numbers_too():
-    plain = [Document(page_content="One."), Document(page_content="Two.")]
-    assert langchain.numbered_documents(plain) == "1. One.\n2. Two."
-    (citation,) = langchain.cite_documents(plain, "[2]").citations
-    assert (citation.spans[0].start, citation.spans[0].text) == (0, "Two.")
-    bare = [NodeWithScore(node=TextNode(text="One."))]
-    assert llama_index.cite_nodes(bare, "[1]").citations[0].spans[0].text == "One."
-    assert llama_index.cite_nodes([], "[1]").unknown == (1,)
-
-
-def test_a_web_page_stays_fenced_in():
-    page = Document(page_content="Do\nthis.", metadata={"web": True, "url": "https://a.example/x"})
-    assert "[web, unverified: a.example] Do this." in langchain.numbered_documents([page])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_both_explain_what_they_do_alike(kind):
     given, before = documents(), documents()
@@ -165,16 +142,6 @@ async def test_both_explain_what_they_do_alike(kind):
     assert told.dropped
     assert "<mark" in told._repr_html_()
     assert given == before
-
-
-def test_an_explanation_uses_the_settings_of_the_component():
-    settings = {"scorer": OverlapScorer(), "detector": EnoughOf(2)}
-    for told in (
-        langchain.SubDocumentCompressor(**settings).explain(documents(), QUESTION),
-        llama_index.SubDocumentCompressor(**settings).explain(nodes(), query_str=QUESTION),
-    ):
-        assert len(told.kept) == 2
-        assert {one.reason for one in told.dropped} == {"detector", "per_passage"}
 
 
 def test_an_answer_of_a_whole_method_cites_its_context():

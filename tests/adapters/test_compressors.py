@@ -7,8 +7,6 @@ import pytest
 from fakes import (
     PASSAGES,
     QUESTIONS,
-    EnoughOf,
-    FailingScorer,
     HasAnswerScorer,
     OverlapScorer,
     StrictScorer,
@@ -91,17 +89,6 @@ async def test_the_compressor_gives_true_places_within_the_budget(framework):
     assert "left out by max_tokens=60" in framework.context(compressor, last).notes[0]
 
 
-async def test_budget_detector_and_counter_cut(framework):
-    async def count(**settings):
-        compressor = made(framework, "SubDocumentCompressor", **settings)
-        return len(await framework.kept(compressor, QUESTION))
-
-    assert await count(max_share=None) == len(PASSAGES)
-    assert 0 < await count(max_tokens=40) < len(PASSAGES)
-    assert await count(detector=EnoughOf(2)) == 2
-    assert await count(max_tokens=40, count_tokens=len) < 2
-
-
 @kinds
 async def test_what_is_given_stays_as_it_is_and_its_metadata_is_kept(framework, kind):
     given = framework.given()
@@ -111,13 +98,6 @@ async def test_what_is_given_stays_as_it_is_and_its_metadata_is_kept(framework, 
     originals = {passage.id: passage for passage in PASSAGES}
     for piece in found:
         assert originals[piece.metadata["source_id"]].metadata.items() <= piece.metadata.items()
-
-
-@kinds
-async def test_nothing_in_nothing_out_and_no_scorer_called(framework, kind):
-    scorer = OverlapScorer()
-    assert await framework.kept(made(framework, kind, scorer), QUESTION, []) == []
-    assert scorer.calls == 0
 
 
 class AsyncOnlyScorer:
@@ -136,12 +116,6 @@ async def test_every_kind_of_scorer_serves(framework, kind):
     assert twin.async_batches == twin.batches
     assert plain.calls == 1 and threading.get_ident() not in plain.threads
     assert await framework.kept(made(framework, kind, HasAnswerScorer()), QUESTION)
-
-
-@kinds
-def test_a_scorers_failure_is_its_own(framework, kind):
-    with pytest.raises(RuntimeError, match="the scorer is broken"):
-        framework.keep(made(framework, kind, FailingScorer()), framework.given(), QUESTION)
 
 
 @kinds

@@ -1,7 +1,6 @@
 """CRAG's retriever, refiner and web search, in both frameworks and in every way of asking."""
 
 import asyncio
-import copy
 import json
 
 import pytest
@@ -195,16 +194,6 @@ def test_thresholds_of_another_evaluator_are_refused(framework):
     with pytest.raises(ValueError, match="thresholds"):
         corrective(framework, evaluator=OverlapEvaluator(thresholds=None))
     assert framework.ask(corrective(framework, thresholds="popqa", allow_other_model=True), CORRECT)
-
-
-async def test_what_a_base_gives_stays_as_it_is(framework):
-    given = framework.given()
-    before = copy.deepcopy(given)
-    made = corrective(framework, base=framework.finding(given))
-    pieces, _ = await framework.in_every_way(made, CORRECT)
-    assert await framework.kept(refiner(framework), CORRECT, given)
-    assert given == before
-    assert pieces[0].metadata["year"] == 1973
 
 
 # --- KnowledgeRefiner

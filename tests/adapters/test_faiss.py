@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 from fakes import PASSAGES, QUESTIONS, OverlapScorer, WordEncoder
 from frameworks import BOTH
-from langchain_core.runnables import ConfigurableField
 from langchain_fakes import Recorder, documents
 from llama_fakes import node
 from llama_index.core.schema import NodeRelationship, TextNode
@@ -75,18 +74,6 @@ async def test_a_batch_is_one_search(framework):
     bad = "" if framework.ours is llama_index else 3
     outcomes = framework.many(made, [QUESTION, bad], return_exceptions=True)
     assert framework.pieces(outcomes[0]) == alone[0] and isinstance(outcomes[1], InputError)
-
-
-async def test_k_at_construction_at_invoke_and_by_configuration():
-    made = retriever(BOTH[0])
-    assert len(made.invoke(QUESTION, k=1)) == 1
-    assert len(await made.ainvoke(QUESTION, k=2)) == 2
-    assert [len(one) for one in made.batch(list(QUESTIONS), k=2)] == [2, 2, 2]
-    configurable = made.configurable_fields(k=ConfigurableField(id="k"))
-    assert len(configurable.invoke(QUESTION, {"configurable": {"k": 5}})) == 5
-    with pytest.raises(InputError, match="k` must be"):
-        made.invoke(QUESTION, k=0)
-    assert made.invoke(" ") == []
 
 
 def test_ids_and_metadata_are_optional_and_what_is_wrong_is_refused(framework):

@@ -73,11 +73,6 @@ def test_every_promised_name_is_there_and_says_what_it_is(monkeypatch, ours, nee
         _ = ours.BiLabelReranker
 
 
-def test_evaluators_may_have_the_sources_ids(framework):
-    found = framework.ask(retriever(framework, "CorrectiveRetriever", ids="source"), QUESTION)
-    assert {piece.id for piece in framework.pieces(found)} <= {id_ for id_, _, _ in ROWS}
-
-
 def test_one_scale_on_every_drop_in(framework):
     for name in COMPRESSORS:
         pieces = kept(framework, getattr(framework.ours, name)())
@@ -95,15 +90,6 @@ def test_a_least_score_leaves_out_what_says_nothing(framework, name, least):
     assert kept(framework, kind(min_score=least), "asdf qwer") == []
     with pytest.raises(ValueError, match="min_score"):
         kind(min_score=3)
-
-
-@pytest.mark.parametrize(
-    ("name", "least"), [("FitRagRetriever", 0.5), ("CorrectiveRetriever", 0.4)]
-)
-def test_retrievers_may_keep_nothing(framework, name, least):
-    made = retriever(framework, name, min_score=least)
-    assert framework.ask(made, QUESTION)
-    assert framework.ask(made, "asdf qwer") == [] and made.last_run.value.notes
 
 
 @pytest.mark.parametrize("scorer", [Overlap(), overlap])

@@ -21,7 +21,6 @@ from fitrag_integrations import llama_index as li
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.methods import FitRag
 
-RETRIEVERS = [li.FitRagRetriever, li.CorrectiveRetriever, li.SlimPLMRetriever, li.ITRGRetriever]
 COMPRESSORS = [li.BiLabelReranker, li.SubDocumentCompressor, li.KnowledgeRefiner]
 
 

@@ -14,7 +14,6 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.langchain.base.convert import Documents, to_passages
 
 QUESTION = QUESTIONS[0]
-COMPRESSORS = (lc.BiLabelReranker, lc.SubDocumentCompressor)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,7 @@ import pytest
 from decision_fakes import ACTIONS, OverlapEvaluator
 from langchain_core.documents import Document
 from langchain_core.runnables import (
-    RouterRunnable,
-    RunnableGenerator,
     RunnableLambda,
-    RunnablePassthrough,
 )
 from langchain_fakes import OverlapBase, Recorder, called, documents
 
@@ -70,20 +67,6 @@ async def test_a_batch_of_the_router_is_one_call_of_the_evaluator():
     assert await routed.abatch(questions) == found
 
 
-async def test_the_routers_stream_passes_through():
-    def slowly(inputs):
-        for given in inputs:
-            yield from (given["action"], " ", "it is")
-
-    routed = router(correct=RunnableGenerator(slowly), base=OverlapBase())
-    assert list(routed.stream(CORRECT)) == ["correct", " ", "it is"]
-    assert [
-        piece async for piece in router(correct=named("x"), base=OverlapBase()).astream(CORRECT)
-    ]
-    chain = RunnablePassthrough() | routed
-    assert list(chain.stream(CORRECT)) == ["correct", " ", "it is"]
-
-
 @pytest.mark.parametrize("how", ["invoke", "abatch", "stream"])
 async def test_judging_is_a_run_of_its_own(how):
     recorder = Recorder()
@@ -96,12 +79,6 @@ async def test_judging_is_a_run_of_its_own(how):
     assert judged["end"]["action"] == "correct"
     assert judged["end"]["thresholds"] == ACTIONS.to_dict()
     assert recorder.named("correct")[0]["metadata"]["fitrag"] == judged["end"]
-
-
-def test_the_stock_router_takes_the_action():
-    key = router(base=OverlapBase(), question_key="q").as_key()
-    stock = key | RouterRunnable({n: named(n) for n in ("correct", "ambiguous", "incorrect")})
-    assert stock.invoke({"q": CORRECT})["branch"] == "correct"
 
 
 async def test_the_judge_by_itself():

@@ -88,20 +88,6 @@ async def test_the_decision_is_a_run_of_its_own(how):
     assert {recorder.parent_of(run) for run in drafts} == {"RetrievalGate"}
 
 
-@pytest.mark.parametrize("how", ["batch", "abatch"])
-async def test_each_question_of_a_batch_keeps_its_own_callbacks(how):
-    recorders = [Recorder() for _ in QUESTIONS]
-    configs = [{"callbacks": [each]} for each in recorders]
-    routed = router(known=RunnableLambda(str.upper), unknown=RunnableLambda(str.upper))
-    found = getattr(routed, how)(list(QUESTIONS), configs)
-    _ = await found if how == "abatch" else found
-    for question, recorder in zip(QUESTIONS, recorders, strict=True):
-        routed, gate, asked, branch = recorder.runs.values()
-        assert [run["input"] for run in (routed, gate, branch)] == [question] * 3
-        assert (asked["name"], recorder.parent_of(asked)) == ("gate", "RetrievalGate")
-        assert asked["input"]["items"] == [[question, ""]]
-
-
 async def test_branches_get_what_the_caller_has_to_say():
     def shouted(question, *, mark="!"):
         return question + mark

@@ -5,16 +5,14 @@ import json
 
 import pytest
 from fakes import QUESTIONS, OverlapScorer
-from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.load import dumpd
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_fakes import OverlapBase
 
 from fitrag_integrations import langchain as lc
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.langchain.base.convert import Documents
 from fitrag_integrations.types import Context, Excerpt
 
 QUESTION = QUESTIONS[0]
@@ -53,34 +51,6 @@ async def test_k_is_a_field_and_an_argument():
         retriever.invoke(QUESTION, k=0)
 
 
-def test_fields_are_configurable_at_call_time():
-    retriever = fitrag(max_tokens=None).configurable_fields(top_n=ConfigurableField(id="n"))
-    assert len(retriever.invoke(QUESTION)) == 6
-    assert len(retriever.with_config(configurable={"n": 2}).invoke(QUESTION)) == 2
-
-
-def test_the_method_is_built_once_and_anew_when_a_field_is_set():
-    retriever = fitrag(top_n=3)
-    method, offer = retriever.built(), retriever._once("offer", retriever.offer)
-    kept = len(retriever.invoke(QUESTION))
-    assert retriever.built() is method and retriever._once("offer", retriever.offer) is offer
-    fewer = retriever.model_copy(update={"top_n": 1})
-    assert (fewer.built().top_n, retriever.built().top_n) == (1, 3)
-    retriever.top_n = 1
-    assert retriever.built().top_n == 1 and len(retriever.invoke(QUESTION)) < kept
-    retriever.base = base = OverlapBase()
-    retriever.batch(list(QUESTIONS))
-    assert base.batches == [3]
-
-
-def test_what_is_wrong_in_a_batch_fails_alone():
-    found = fitrag().batch([None, QUESTION, 3], return_exceptions=True)
-    assert [type(each) for each in found] == [InputError, Documents, InputError]
-    base = RunnableLambda(lambda asked: "text" if asked == QUESTION else [])
-    found = fitrag(base=base).batch([QUESTION, QUESTIONS[1]], return_exceptions=True)
-    assert [type(each) for each in found] == [InputError, Documents]
-
-
 async def test_a_deadline_is_kept():
     retriever = fitrag(base=OverlapBase(seconds=5.0))
     with pytest.raises(TimeoutError):
@@ -115,19 +85,6 @@ async def test_a_method_may_search_and_write():
     assert found[1].page_content == "about keywords"
     assert found.context.queries == ("keywords",)
     assert len(await retriever.abatch(list(QUESTIONS))) == 3
-
-
-def test_a_failed_search_reaches_its_own_question_only():
-    def search(query):
-        if "Danube" in query:
-            raise TimeoutError("no answer")
-        return [Document(page_content=query)]
-
-    retriever = lc.MethodRetriever(
-        base=OverlapBase(), method=searching, search=search, llm=RunnableLambda(lambda _: "words")
-    )
-    found = retriever.batch(list(QUESTIONS), return_exceptions=True)
-    assert [type(each) for each in found] == [Documents, TimeoutError, Documents]
 
 
 async def test_compressors_apply_in_order():

@@ -2,14 +2,11 @@
 
 import copy
 import pickle
-import threading
 
 import pytest
-from fakes import QUESTIONS, LongestWordReader, OverlapScorer, SyncOverlapScorer
+from fakes import QUESTIONS, LongestWordReader, OverlapScorer
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_fakes import OverlapBase
 
 from fitrag_integrations.flow import Traced, run
@@ -86,23 +83,6 @@ async def test_the_models_words_are_streamed():
     assert all(type(word) is str for word in words)
 
 
-async def test_words_come_before_the_model_has_ended():
-    seen = []
-
-    def slowly(prompts):
-        for _ in prompts:
-            for word in ("Rota ", "wrote ", "it"):
-                seen.append(word)
-                yield word
-
-    from langchain_core.runnables import RunnableGenerator
-
-    stream = runnable(llm=RunnableGenerator(slowly)).stream(QUESTION)
-    assert next(stream) == "Rota "
-    assert seen == ["Rota "]
-    assert list(stream) == ["wrote ", "it"]
-
-
 async def test_a_stream_without_a_model_is_one_trace():
     (traced,) = runnable().stream(QUESTION)
     assert isinstance(traced.value, Context)
@@ -153,23 +133,6 @@ def test_a_method_that_raises_when_called_fails_alone():
 
     found = runnable(method=picky).batch(list(QUESTIONS), return_exceptions=True)
     assert [type(each) for each in found] == [Traced, KeyError, Traced]
-
-
-async def test_a_scorer_without_an_async_twin_streams_from_a_thread():
-    scorer = SyncOverlapScorer()
-    whole = runnable(method=FitRag(scorer), llm=chat("a b"))
-    assert "".join([word async for word in whole.astream(QUESTION)]) == "a b"
-    assert scorer.threads and threading.get_ident() not in scorer.threads
-
-
-def test_it_is_a_step_of_a_chain():
-    chain = (
-        {"answer": runnable(llm=chat("Nino Rota")), "question": RunnablePassthrough()}
-        | RunnableLambda(lambda both: f"{both['question']} {both['answer']}")
-        | StrOutputParser()
-    )
-    assert chain.invoke(QUESTION) == f"{QUESTION} Nino Rota"
-    assert "".join((runnable(llm=chat("a b c")) | StrOutputParser()).stream(QUESTION)) == "a b c"
 
 
 def test_pickle_copy_and_repr():

@@ -15,8 +15,6 @@ from llama_index.core.base.response.schema import (
     Response,
     StreamingResponse,
 )
-from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
-from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
@@ -34,7 +32,6 @@ CORRECT = QUESTIONS[0]
 AMBIGUOUS = "Who baked bread for the emperor?"
 INCORRECT = "When does the ferry to Corran Head leave?"
 THREE = (CORRECT, AMBIGUOUS, INCORRECT)
-MANY = [THREE[at % 3] + "?" * at for at in range(32)]
 URL = "https://ferries.example/"
 PAGE = "The ferry to Corran Head leaves at noon.\n\nThis site sets no cookies."
 
@@ -219,16 +216,6 @@ async def test_streams_of_the_engines_pass_through():
     assert "correct:response_synthesizer:text_qa_template" in made.get_prompts()
 
 
-async def test_32_questions_are_one_evaluate_batch():
-    evaluators = OverlapEvaluator(), OverlapEvaluator()
-    sync = engine(evaluator=evaluators[0]).query_many(MANY)
-    found = await engine(evaluator=evaluators[1]).aquery_many(MANY)
-    assert evaluators[0].batches == evaluators[1].batches == [32 * 4]
-    assert [r.response for r in sync] == [r.response for r in found]
-    assert [r.response for r in sync] == [engine().query(q).response for q in MANY]
-    assert {r.response for r in sync} == {"correct", "ambiguous", "incorrect"}
-
-
 def test_without_passages_it_is_incorrect():
     blank = TextNode(text=" ", id_="blank")
 
@@ -240,19 +227,6 @@ def test_without_passages_it_is_incorrect():
         response = engine(base=base).query(CORRECT)
         assert response.response == "incorrect"
         assert response.metadata["fitrag"]["notes"] == ["nothing with text was retrieved"]
-
-
-async def test_the_routers_events():
-    debug = LlamaDebugHandler(print_trace_on_end=False)
-    made = engine(callback_manager=CallbackManager([debug]))
-    with Events() as events:
-        made.query(AMBIGUOUS)
-        await made.aquery(AMBIGUOUS)
-        made.query_many([AMBIGUOUS])
-    assert [event.route for event in events.of(RouteDecisionEvent)] == ["ambiguous"] * 3
-    starts, ends = events.of(QueryStartEvent), events.of(QueryEndEvent)
-    assert len(starts) == len(ends) == 6  # ours and the engine's
-    assert len(debug.get_event_pairs(CBEventType.QUERY)) == 2
 
 
 def test_nodes_of_a_search_are_not_written_to():

@@ -15,7 +15,6 @@ from llama_index.core.schema import NodeRelationship
 from fitrag_integrations import llama_index as li
 
 QUESTION = QUESTIONS[0]
-BOTH = [li.BiLabelReranker, li.SubDocumentCompressor]
 
 
 def nodes():

@@ -1,26 +1,23 @@
 """Methods as query engines: generated and extracted answers, streams, hosts, events."""
 
 import asyncio
-import json
 import threading
 
 import pytest
-from fakes import QUESTIONS, FailingScorer, FixedGate, LongestWordReader, OverlapScorer
-from llama_fakes import EmptyRetriever, Events, MockChat, NodeRetriever, ScriptedLLM
+from fakes import QUESTIONS, LongestWordReader, OverlapScorer
+from llama_fakes import EmptyRetriever, MockChat, NodeRetriever, ScriptedLLM
 from llama_index.core import PromptTemplate as LlamaPromptTemplate
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     Response,
     StreamingResponse,
 )
-from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
-from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import QueryBundle
 
-from fitrag_integrations.llama_index import MethodQueryEngine, RetrievalSkippedEvent
+from fitrag_integrations.llama_index import MethodQueryEngine
 from fitrag_integrations.methods import FitRag, PromptTemplate
-from fitrag_integrations.methods.prompts import NO_RETRIEVAL, NOTHING_FOUND
+from fitrag_integrations.methods.prompts import NOTHING_FOUND
 from fitrag_integrations.types import Context
 
 QUESTION = QUESTIONS[0]
@@ -44,40 +41,6 @@ def test_the_model_is_asked_with_the_methods_prompt():
     assert response.source_nodes[0].text == "Nino Rota wrote the score of the film."
 
 
-def test_metadata_tells_decisions_and_steps_in_plain_values():
-    told = engine(gate=FixedGate(0.25)).query(QUESTION).metadata
-    assert json.loads(json.dumps(told)) == told
-    report = told["fitrag"]
-    assert report["decision"]["retrieve"] is True
-    assert [(step["port"], step["count"]) for step in report["steps"]] == [
-        ("gate", 1),
-        ("retrieve", 1),
-        ("score", 14),
-        ("generate", 1),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("settings", "template"),
-    [({"retriever": EmptyRetriever()}, NOTHING_FOUND), ({"gate": FixedGate(0.75)}, NO_RETRIEVAL)],
-)
-async def test_without_passages_the_model_is_asked_all_the_same(settings, template):
-    llm = ScriptedLLM()
-    made = engine(llm, **settings)
-    response = made.query(QUESTION)
-    assert response.response == f"Answer to Question: {QUESTION}"
-    assert (await made.aquery(QUESTION)).response == response.response
-    assert llm.prompts == [template.render(Context(QUESTION))] * 2
-    assert response.source_nodes == []
-
-
-def test_a_skipped_retrieval_is_told():
-    with Events() as events:
-        response = engine(gate=FixedGate(0.75)).query(QUESTION)
-    (skipped,) = events.of(RetrievalSkippedEvent)
-    assert skipped.p_known == response.metadata["fitrag"]["decision"]["p_known"] == 0.75
-
-
 async def test_a_reader_extracts_the_answer():
     llm = ScriptedLLM()
     made = engine(llm, reader=LongestWordReader())
@@ -86,12 +49,6 @@ async def test_a_reader_extracts_the_answer():
         source = next(p for p in NodeRetriever().found.passages if p.id == answer["source_id"])
         assert source.text[answer["start"] : answer["end"]] == response.response
     assert llm.prompts == []
-
-
-def test_a_reader_with_nothing_to_read_says_why():
-    response = engine(reader=LongestWordReader(), retriever=EmptyRetriever()).query(QUESTION)
-    assert response.response == ""
-    assert any("no answer" in note for note in response.metadata["fitrag"]["notes"])
 
 
 def test_a_stream_is_a_stream():
@@ -131,17 +88,6 @@ async def test_many_questions_are_one_batch_per_step():
     assert [r.source_nodes for r in again] == [r.source_nodes for r in alone]
 
 
-async def test_a_failing_question_fails_alone():
-    made = engine(scorer=FailingScorer(QUESTIONS[1]))
-    for outcomes in (
-        made.query_many(QUESTIONS, return_exceptions=True),
-        await made.aquery_many(QUESTIONS, return_exceptions=True),
-    ):
-        assert [type(outcome) for outcome in outcomes] == [Response, RuntimeError, Response]
-    with pytest.raises(RuntimeError, match="is broken"):
-        made.query_many(QUESTIONS)
-
-
 STOCK = LlamaPromptTemplate("Stock: {context_str}\nQuestion: {query_str}")
 
 
@@ -176,17 +122,6 @@ def test_retrieve_gives_what_would_be_answered_from():
     bundle = QueryBundle(QUESTION)
     found = made.retrieve(bundle)
     assert found == made.query(QUESTION).source_nodes == asyncio.run(made.aretrieve(bundle))
-
-
-async def test_events_come_on_every_path():
-    debug = LlamaDebugHandler(print_trace_on_end=False)
-    made = engine(callback_manager=CallbackManager([debug]))
-    with Events() as events:
-        made.query(QUESTION)
-        await made.aquery(QUESTION)
-        made.query_many(QUESTIONS)
-    assert len(events.of(QueryStartEvent)) == len(events.of(QueryEndEvent)) == 5
-    assert len(debug.get_event_pairs(CBEventType.QUERY)) == 2
 
 
 @pytest.mark.parametrize("streaming", [False, True])

@@ -5,7 +5,7 @@ import threading
 import pytest
 from by_sentence import BySentence
 from fakes import QUESTIONS, FixedGate, OverlapScorer, WordEncoder
-from llama_fakes import Events, NodeRetriever, ScriptedLLM
+from llama_fakes import Events, NodeRetriever
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import IndexNode, QueryBundle, TextNode
@@ -147,10 +147,3 @@ def test_a_tool_that_fails_and_results_that_are_none_are_heard():
         li.MethodRetriever(NodeRetriever(), method=SearchMethod(), search=3)
     with pytest.raises(PortError, match="search"):
         found_by(None)
-
-
-async def test_a_language_model_can_write_for_a_method():
-    llm = ScriptedLLM()
-    made, _ = found_by(lambda query: [query], llm=llm)
-    (found,) = await made.aretrieve("Question: what?")
-    assert found.text == "Answer to Question: what?"

@@ -70,7 +70,7 @@ class BoundedProtocol(H11Protocol):
         seconds = {"read": self.reply_seconds, "send": self.header_seconds}.get(act, math.inf)
         if now - self._since >= seconds:
             self.transport.abort()
-        if not self.transport.is_closing():
+        if self in self.connections:  # also while it is closing, which waits for what is unread
             self.loop.call_later(LOOK_SECONDS, self._look)
 
     def _make_room(self) -> None:

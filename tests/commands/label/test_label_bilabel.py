@@ -12,7 +12,6 @@ import pytest
 from chat_server import serving
 from command_fakes import FirstWord, read, write
 
-from fitrag_integrations.cli import main
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.label import llms
 from fitrag_integrations.values.prompt import check_shots
@@ -342,9 +341,3 @@ def test_a_run_killed_in_the_middle_of_a_line(server, tmp_path, fitrag):
         (tmp_path / "out.jsonl.asked").write_bytes(asked[: len(asked) - cut % 60])
         assert fitrag("label", "bilabel", source, "--out", out, *asking)[0] == 0
         assert out.read_bytes() == whole
-
-
-def test_the_verb_loads_no_torch_to_ask_a_server(tmp_path):
-    script = "import sys, fitrag_integrations.commands.label.passages; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert "torch" not in done.stdout.split() and callable(main)

@@ -55,17 +55,6 @@ def test_a_method_that_writes_its_own_answer_keeps_it(one):
     assert got["context"][0]["passage"] is None
 
 
-def test_a_known_question_is_left_to_the_writer(one, tmp_path, monkeypatch):
-    class Knowing(Writer):
-        def generate(self, prompts):
-            return ["Yes" for _ in prompts]
-
-    monkeypatch.setattr(models, "load_writer", lambda *how: Knowing())
-    got = one("--method", "selfeval", *LLM)
-    assert (got["answer"], got["context"]) == ("Yes", [])
-    assert got["trace"]["decision"]["retrieve"] is False
-
-
 def test_options_that_were_given_are_the_methods_fields(one):
     assert one("--method", "itrg", *LLM)["trace"]["details"]["mode"] == "refine"
     told = one("--method", "direct", "--top-n", 1, code=2)

@@ -77,14 +77,6 @@ def test_empty_answers_are_counted(fitrag, options, tmp_path):
     assert "no error row, 2 empty answers" in err
 
 
-def test_the_prompt_of_a_row_is_what_a_method_sent(fitrag, options, server, tmp_path):
-    rows, out = write(tmp_path / "rows.jsonl", [ROW]), tmp_path / "out.jsonl"
-    fitrag("answer", rows, out, "--method", "genread", *options)
-    (row,) = read(out)
-    assert row["prompt"] == server.asked[-1]
-    assert row["trace"]["draft"] == row["answer"]
-
-
 def test_a_gate_and_its_evaluation_ask_a_server(fitrag, options, server, tmp_path):
     known = [{**ROW, "known": True}, {**ROW, "question": "Is it so?", "known": False}] * 2
     rows, out = write(tmp_path / "rows.jsonl", known), tmp_path / "out.jsonl"

@@ -4,6 +4,8 @@ import json
 
 import pytest
 from command_fakes import passages, read, write
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from tiny import write_cross_encoder, write_pruner
 
 from fitrag_integrations.commands.engine import models
@@ -142,11 +144,8 @@ def test_answer_gives_context_prompt_answer_and_trace(one):
 
 
 def test_answer_through_a_chat_model(one, monkeypatch):
-    class Chat:
-        def batch(self, prompts, return_exceptions):
-            return [type("Reply", (), {"text": f" {len(prompt)} "})() for prompt in prompts]
-
-    monkeypatch.setattr(models, "load_chat_model", lambda name: Chat())
+    chat = RunnableLambda(lambda prompt: AIMessage(f" {len(prompt)} "))
+    monkeypatch.setattr(models, "load_chat_model", lambda name: chat)
     got = one("answer", "--llm", "some:model")
     assert got["answer"] == str(len(got["prompt"]))
 

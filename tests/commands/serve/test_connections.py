@@ -34,7 +34,7 @@ class Quick(BoundedProtocol):
 
 
 async def application(scope, receive, send):
-    """Answer with 8 MB at /long, 20 in parts at /parts, else with the number of bytes of the body."""
+    """Answer with 8 MB at /long, 20 in parts at /parts, else with the size of the body."""
     if scope["type"] != "http":
         return
     size, more = 0, True
