@@ -253,7 +253,7 @@ def write(
                     faiss().write_index(flat, str(beside))
                 else:
                     with beside.open("wb") as file:
-                        file.writelines(_line(passage.to_dict()) for passage in passages)
+                        file.writelines(jsonl.dump(passage.to_dict()) for passage in passages)
                 digest = sha256_of(beside)
             files[part] = {"name": name, "sha256": digest}
         manifest = {
@@ -388,10 +388,3 @@ def read_manifest(folder: Path, kinds: Iterable[str] = KINDS) -> dict[str, Any]:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ModelLoadError(f"{path} is not an index manifest: {error!r}") from error
     return manifest
-
-
-def _line(row: dict[str, object]) -> bytes:
-    try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can hold
-        return json.dumps(row).encode() + b"\n"

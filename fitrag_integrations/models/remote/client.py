@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Limits, parse_reply, retry_after
+from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.errors import PortError, SearchError, refuse_if
 
 if TYPE_CHECKING:
     import httpx
@@ -158,18 +158,15 @@ class OpenAIClient:
 
     async def _read(self, reply: httpx.Response) -> object:
         """Read a response within the limits, and return its JSON."""
-        most, content, status = Limits().max_decoded_bytes, bytearray(), reply.status_code
+        status, encoding = reply.status_code, reply.headers.get("content-encoding", "")
         self._failed = self._failed + 1 if status >= 500 else 0
-        if reply.headers.get("content-encoding", "identity") not in ("identity", "gzip"):
-            raise self._error("the response has an encoding that was not asked for")
-        async for chunk in reply.aiter_bytes():  # of at most 64 kB as sent
-            content += chunk
-            if status != 200 and len(content) > ERROR_BYTES:
-                break
-            if len(content) > most:
-                raise self._error(f"the response is larger than {most} bytes")
+        try:
+            meter = Meter(encoding, Limits(), None if status == 200 else ERROR_BYTES)
+            content = await read_body(reply.aiter_raw(), meter)
+        except SearchError as error:
+            raise self._error(f"the response is not read: {error}") from None
         if status == 200:
-            found = parse_reply(bytes(content))
+            found = parse_reply(content)
             if isinstance(found, self._replies):
                 return (
                     found
@@ -180,7 +177,7 @@ class OpenAIClient:
         asked = retry_after(reply.headers.get("retry-after"))
         wait = -1.0 if asked is None else asked
         final = status not in TEMPORARY or wait > self._timeout
-        message = f"status {status}: {content[:ERROR_BYTES].decode('utf-8', 'replace')}"
+        message = f"status {status}: {content.decode('utf-8', 'replace')}"
         raise self._error(message, status=status, wait=None if final else wait)
 
     def _error(
