@@ -89,7 +89,21 @@ class OpenAIClient:
     ) -> None:
         for module in ("httpx", "tenacity"):
             require_extra(module, extra="remote", feature="a remote model")
-        self.base_url = _checked_url(base_url)
+        self.base_url = check_text("base_url", base_url, blank=False).rstrip("/")
+        parts = urlsplit(self.base_url)
+        refuse_if(  # it is a secret, and not repeated
+            parts.username or parts.password,
+            "`base_url` must have no user or password: pass the key as api_key",
+        )
+        refuse_if(  # a key may stand there, and no path can follow
+            parts.query or parts.fragment, "`base_url` must have no query: pass a key as api_key"
+        )
+        refuse_if(
+            parts.scheme not in ("http", "https") or not parts.hostname,
+            "base_url",
+            base_url,
+            "an address such as 'http://localhost:8000/v1'",
+        )
         self._secret = Secret(api_key)
         self._timeout = check_number("timeout", timeout, low=0.001)
         self._tries = 1 + check_whole("max_retries", max_retries, low=0)
@@ -232,22 +246,3 @@ async def _kept(client: httpx.AsyncClient) -> AsyncIterator[None]:
     """Close the client when the loop ends: an ending loop closes its async generators."""
     async with client:
         yield
-
-
-def _checked_url(given: object) -> str:
-    url = check_text("base_url", given, blank=False).rstrip("/")
-    parts = urlsplit(url)
-    refuse_if(  # it is a secret, and not repeated
-        parts.username or parts.password,
-        "`base_url` must have no user or password: pass the key as api_key",
-    )
-    refuse_if(  # a key may stand there, and no path can follow
-        parts.query or parts.fragment, "`base_url` must have no query: pass a key as api_key"
-    )
-    refuse_if(
-        parts.scheme not in ("http", "https") or not parts.hostname,
-        "base_url",
-        given,
-        "an address such as 'http://localhost:8000/v1'",
-    )
-    return url

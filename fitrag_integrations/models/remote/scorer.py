@@ -251,9 +251,19 @@ class RemoteScorer:
             for at, row in zip(places, rows, strict=True):
                 found[at] = row
 
+        requests: list[list[int]] = []
+        for places in grouped(range(len(pairs)), lambda at: pairs[at][0]).values():
+            size = PAYLOAD
+            for at in places:
+                cost = 2 * len(_text(pairs[at][1]).encode())  # escapes may double it
+                if size + cost > PAYLOAD or len(requests[-1]) >= self._dialect.most:
+                    requests.append([])
+                    size = 0
+                requests[-1].append(at)
+                size += cost
         async with asyncio.TaskGroup() as group:  # canceling one cancels the others
-            for places in _requests(pairs, self._dialect.most):
-                group.create_task(ask(places))
+            for request in requests:
+                group.create_task(ask(request))
         return found
 
     def _label(self, value: float) -> BiLabelScore:
@@ -314,21 +324,6 @@ def number(dialect: Dialect, row: Row) -> float:
 
 def _text(passage: Passage) -> str:
     return f"{passage.title}. {passage.text}" if passage.title else passage.text
-
-
-def _requests(pairs: Sequence[Pair], most: int) -> list[list[int]]:
-    """Group the places of pairs by question, within the limits of a request."""
-    made: list[list[int]] = []
-    for places in grouped(range(len(pairs)), lambda at: pairs[at][0]).values():
-        size = PAYLOAD
-        for at in places:
-            cost = 2 * len(_text(pairs[at][1]).encode())  # escapes may double it
-            if size + cost > PAYLOAD or len(made[-1]) >= most:
-                made.append([])
-                size = 0
-            made[-1].append(at)
-            size += cost
-    return made
 
 
 def _field(row: object, name: str) -> Any:
