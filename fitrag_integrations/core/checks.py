@@ -196,13 +196,13 @@ def _check_of(hint: object) -> Check | None:
     free = tuple(_values(hint))
     checks = [] if get_origin(hint) is Literal else list(filter(None, map(_check_of, _typed(hint))))
     if checks:
-        return lambda field, value: value if _is_one(value, free) else checks[0](field, value)
+        return lambda field, value: (
+            value
+            if any(value is one or (isinstance(value, str) and value == one) for one in free)
+            else checks[0](field, value)
+        )
     is_closed = get_origin(hint) is Literal or not list(_typed(hint))
     return partial(check_one, allowed=free) if is_closed else None
-
-
-def _is_one(value: object, free: tuple[object, ...]) -> bool:
-    return any(value is one or (isinstance(value, str) and value == one) for one in free)
 
 
 def _values(hint: object) -> Iterator[object]:

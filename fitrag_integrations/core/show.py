@@ -144,14 +144,6 @@ class Shown(Visible):
         return card(type(self).__name__, *_drawn(self))
 
 
-def records_table(records: Sequence[object]) -> Html:
-    """Return an HTML table of dataclasses of one kind, one row each, up to `ROWS`."""
-    drawn = [[brief(value) for _, value in _values(record)] for record in records[:ROWS]]
-    columns = [name for name, _ in _values(records[0])]
-    more = len(records) - len(drawn)
-    return table(columns, [*drawn, [f"… and {more} more"]] if more else drawn)
-
-
 def brief(value: object) -> str:
     """Return a field's value in a few words."""
     if value is None:
@@ -198,7 +190,10 @@ def _drawn(value: object) -> Iterator[Html]:
     yield table((), [(name, brief(one)) for name, one in held])
     for name, one in held:
         if isinstance(one, tuple | list) and one and is_dataclass(one[0]):
-            yield folded(name, records_table(one))
+            drawn = [[brief(each) for _, each in _values(record)] for record in one[:ROWS]]
+            rest = [[f"… and {len(one) - ROWS} more"]] if len(one) > ROWS else []
+            columns = [field for field, _ in _values(one[0])]
+            yield folded(name, table(columns, [*drawn, *rest]))
 
 
 class Named:

@@ -67,9 +67,10 @@ from fitrag_integrations.models.kinds import (
 )
 from fitrag_integrations.models.runtime.batching import (
     BLOCK,
+    Budget,
+    in_batches,
     in_blocks,
     in_groups,
-    token_batches,
 )
 from fitrag_integrations.models.runtime.folder import (
     kind_in,
@@ -87,7 +88,7 @@ from fitrag_integrations.models.runtime.saved import (
     log_loaded,
 )
 from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256, scorer_name
-from fitrag_integrations.models.runtime.worker import Steps, Worker, check_going
+from fitrag_integrations.models.runtime.worker import Steps, Worker
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -171,15 +172,15 @@ class Graph:
         self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]
     ) -> Steps[list[Floats]]:
         """Return the product of each chunk's weights, (rows, tokens), and its states."""
-        found: dict[int, Floats] = {}
-        for chosen in token_batches([*map(len, chunks)], budget=BUDGET):
-            check_going()
-            (states,) = self.run(("states",), Batch.of([chunks[i] for i in chosen]))
-            for i, own in zip(chosen, states, strict=True):
-                found[i] = weights[i] @ own[: len(chunks[i])]
-            if len(found) < len(chunks):
-                yield len(found), len(chunks)
-        return [found[i] for i in range(len(chunks))]
+
+        def run(batch: list[tuple[EncodedPair, Floats]]) -> list[Floats]:
+            (states,) = self.run(("states",), Batch.of([chunk for chunk, _ in batch]))
+            return [
+                rows @ own[: rows.shape[1]] for (_, rows), own in zip(batch, states, strict=True)
+            ]
+
+        both = list(zip(chunks, weights, strict=True))
+        return in_batches(both, run, length=lambda one: len(one[0]), budget=Budget(BUDGET))
 
 
 class Engine:
@@ -226,19 +227,19 @@ class Engine:
         names = [chunk.tokens.tobytes() for chunk in chunks]
         found = {name: self._kept[name] for name in names if name in self._kept}
         new = {n: chunk for n, chunk in zip(names, chunks, strict=True) if n not in found}
-        keys, fresh = list(new), list(new.values())
-        for chosen in token_batches([len(chunk) for chunk in fresh], budget=BUDGET):
-            batch = Batch.of([fresh[i] for i in chosen], pad_id=self.tokenizer.pad_id)
-            for i, read in zip(chosen, self.read(batch), strict=True):
-                found[keys[i]] = self._kept[keys[i]] = read
-                self._tokens += len(read.tokens)
-            yield len(found), len(chunks)
+        budget = Budget(BUDGET)
+        read = yield from in_batches(list(new.values()), self.read, length=len, budget=budget)
+        fresh = dict(zip(new, read, strict=True))
+        self._kept |= fresh
+        self._tokens += sum(len(each.tokens) for each in read)
         while self._tokens > KEPT:
             self._tokens -= len(self._kept.pop(next(iter(self._kept))).tokens)
+        found |= fresh
         return [found[name] for name in names]
 
-    def read(self, batch: Batch) -> list[Read]:
-        """Run the graph over a batch."""
+    def read(self, chunks: Sequence[EncodedPair]) -> list[Read]:
+        """Run the graph over a batch of chunks."""
+        batch = Batch.of(chunks, pad_id=self.tokenizer.pad_id)
         rows = zip(*self._graph.run(("labels", "tokens"), batch), batch.lengths, strict=True)
         return [Read(own.copy(), marks[:size].copy()) for own, marks, size in rows]
 

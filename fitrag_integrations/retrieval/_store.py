@@ -51,12 +51,6 @@ _NAMES = {
 }
 
 
-def checked_kind(name: str) -> str:
-    """Return the kind of a `FaissIndex`; raises `InputError` for an unknown name."""
-    refuse_if(name not in KINDS, "kind", name, ", ".join(KINDS))
-    return name
-
-
 def metric_of(kind: str) -> str:
     """Return the name of what is compared in an index of this kind."""
     return "euclidean" if kind == BANK else "inner_product"
@@ -150,9 +144,8 @@ class Store:
         return {**settings, "passages": passages, "vectors": vectors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        kind = state["kind"]
-        turned = state["turned"]
-        self.__init__(empty(kind, state["width"]), kind=kind, turned=turned)  # type: ignore[misc]
+        flat = empty(state["kind"], state["width"])
+        self.__init__(flat, kind=state["kind"], turned=state["turned"])  # type: ignore[misc]
         if state["passages"]:
             self.add(state["passages"], state["vectors"])
 
@@ -253,7 +246,7 @@ def write(
                     faiss().write_index(flat, str(beside))
                 else:
                     with beside.open("wb") as file:
-                        file.writelines(_line(passage.to_dict()) for passage in passages)
+                        file.writelines(jsonl.dump(passage.to_dict()) for passage in passages)
                 digest = sha256_of(beside)
             files[part] = {"name": name, "sha256": digest}
         manifest = {
@@ -328,21 +321,15 @@ def _read(
         sizes = {flat.ntotal, len(passages), manifest["count"]}
         if len(sizes) > 1 or flat.d != manifest["encoder"]["width"]:
             raise ValueError(f"sizes {sorted(sizes)} and width {flat.d} do not agree with it")
-        _check_index(flat, manifest["kind"])
+        # what FAISS does not check of a file: with other values it fails or finds nothing
+        kind, home = manifest["kind"], faiss()
+        wanted = home.METRIC_L2 if kind == BANK else home.METRIC_INNER_PRODUCT
+        half = kind != "fp16" or flat.sq.qtype == home.ScalarQuantizer.QT_fp16
+        if flat.metric_type != wanted or not flat.is_trained or not half:
+            raise ValueError(f"the index is not of the kind {kind!r}")
     except (OSError, RuntimeError, ValueError, TypeError, KeyError, struct.error) as error:
         raise ModelLoadError(f"{folder / MANIFEST}: its files cannot be read: {error}") from error
     return flat, passages, manifest
-
-
-def _check_index(flat: Any, kind: str) -> None:
-    """Require what FAISS does not check of a file: with other values it fails or finds nothing."""
-    home = faiss()
-    wanted = home.METRIC_L2 if kind == BANK else home.METRIC_INNER_PRODUCT
-    fits = flat.metric_type == wanted and flat.is_trained
-    if fits and kind == "fp16":
-        fits = flat.sq.qtype == home.ScalarQuantizer.QT_fp16
-    if not fits:
-        raise ValueError(f"the index is not of the kind {kind!r}")
 
 
 def _check_head(path: Path, manifest: dict[str, Any]) -> None:
@@ -388,10 +375,3 @@ def read_manifest(folder: Path, kinds: Iterable[str] = KINDS) -> dict[str, Any]:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ModelLoadError(f"{path} is not an index manifest: {error!r}") from error
     return manifest
-
-
-def _line(row: dict[str, object]) -> bytes:
-    try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate, which only the escaped form can hold
-        return json.dumps(row).encode() + b"\n"

@@ -253,10 +253,9 @@ class _Lazy:
         return [{"width": dense.width, "settings": dense.recipe.settings} for _ in items]
 
     def drop(self) -> None:
-        if self._loaded is not None:
-            self._loaded = None
-            if torch := sys.modules.get("torch"):
-                torch.cuda.empty_cache()
+        self._loaded = None
+        if torch := sys.modules.get("torch"):
+            torch.cuda.empty_cache()
 
     def _load(self) -> Dense | BundledDense:
         if self._loaded is None and (folder := self._light()):

@@ -16,13 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.core.checks import can, check_many, check_text, check_whole
+from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    can,
+    check_many,
+    check_text,
+    check_whole,
+)
 from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.retrieval._store import Store, admit, checked_kind, read, write
+from fitrag_integrations.retrieval._store import KINDS, Store, admit, read, write
 from fitrag_integrations.retrieval.encoder import (
     Encoder,
     Origin,
@@ -34,7 +41,7 @@ from fitrag_integrations.types import Context, Excerpt, Passage
 
 
 @dataclass(frozen=True)
-class IndexRetriever:
+class IndexRetriever(Checked):
     """Retriever over an index; equal for equal index and k.
 
     Args:
@@ -43,10 +50,7 @@ class IndexRetriever:
     """
 
     index: FaissIndex
-    k: int = DEFAULTS.k
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", check_whole("k", self.k, low=1))
+    k: Count = DEFAULTS.k
 
     def retrieve(self, queries: Sequence[str], /) -> list[list[Passage]]:
         """Search for all queries at once, best first."""
@@ -112,9 +116,9 @@ class FaissIndex(Searched):
     _read: tuple[str, str]  # the folder it was loaded from, and the version there
 
     def __init__(self, encoder: TextEncoder | None = None, *, kind: str = "flat") -> None:
-        chosen = checked_kind(kind)
+        refuse_if(kind not in KINDS, "kind", kind, ", ".join(KINDS))
         origin = Origin.of(Encoder() if encoder is None else encoder)
-        self._hold(Store.empty(origin.width, chosen), origin)
+        self._hold(Store.empty(origin.width, kind), origin)
 
     @classmethod
     def build(

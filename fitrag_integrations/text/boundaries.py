@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice, pairwise
 
 # No sentence ends behind these abbreviations.
@@ -82,23 +82,25 @@ def starts_of(block: str) -> list[int]:
     """
     found = {end.end() for ends in (_STOP, _BULLET) for end in ends.finditer(block)}
     if any(mark in block.rstrip()[:-2] for mark in ".!?;…"):
-        found.update(_syntok_starts(block))
+        from syntok import segmenter  # type: ignore[import-untyped]  # loads in its own time
+        from syntok.tokenizer import Tokenizer  # type: ignore[import-untyped]
+
+        # Contractions stay as written: replaced ones would shift what follows.
+        tokens = Tokenizer(replace_not_contraction=False).tokenize(block)
+        # what comes before the first token belongs to the first sentence
+        found.update(one[0].offset for one in islice(segmenter.segment(tokens), 1, None))
         found.update(_overlooked(block))
     addresses = [at for span in _ADDRESS.finditer(block) for at in span.span()]
     free = (at for at in found if bisect_right(addresses, at - 1) % 2 == 0)
     kept = {_moved(block, at) for at in free if not _held(block, at)}
-    return _worded(block, sorted(kept))
-
-
-def _syntok_starts(block: str) -> Iterator[int]:
-    from syntok import segmenter  # type: ignore[import-untyped]  # here: it loads in its own time
-    from syntok.tokenizer import Tokenizer  # type: ignore[import-untyped]
-
-    # Contractions stay as written: replaced ones would shift what follows.
-    tokens = Tokenizer(replace_not_contraction=False).tokenize(block)
-    # what comes before the first token belongs to the first sentence
-    for sentence in islice(segmenter.segment(tokens), 1, None):
-        yield sentence[0].offset
+    begun, worded = [0], False
+    for start, end in pairwise([0, *sorted(kept), len(block)]):
+        has_word = _LETTER.search(block, start, end) is not None
+        if worded and has_word and start:  # else it would part signs, or an item's number
+            begun.append(start)
+            worded = False
+        worded = worded or (has_word and not _ITEM.fullmatch(block, start, end))
+    return begun
 
 
 def _overlooked(block: str) -> Iterator[int]:
@@ -128,15 +130,3 @@ def _moved(block: str, at: int) -> int:
         return closers.end()
     sign = regex.match(r"\X", block, pos=at - 1) if at and not block[at - 1].isspace() else None
     return max(at, sign.end()) if sign else at
-
-
-def _worded(block: str, places: Sequence[int]) -> list[int]:
-    """Leave out places that would part signs, or the number of an item, from their words."""
-    kept, worded = [0], False
-    for start, end in pairwise([0, *places, len(block)]):
-        has_word = _LETTER.search(block, start, end) is not None
-        if worded and has_word and start:
-            kept.append(start)
-            worded = False
-        worded = worded or (has_word and not _ITEM.fullmatch(block, start, end))
-    return kept

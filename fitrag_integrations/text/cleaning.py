@@ -66,7 +66,8 @@ def clean_text(text: str, *, max_chars: int | None = None) -> str:
     if not plain.isprintable():
         plain = "".join(_shown(plain, i) for i in range(len(plain)))
     plain = _MARKUP.sub(" ", plain)  # a blank, so that no new tag forms from two halves
-    whole = "\n\n".join(_paragraphs(plain))
+    lines = (" ".join(line.split()) for line in plain.split("\n"))
+    whole = "\n\n".join(" ".join(some) for has_words, some in groupby(lines, bool) if has_words)
     return whole if max_chars is None else _cut(whole, max_chars)
 
 
@@ -87,11 +88,6 @@ def clean_paragraphs(texts: Iterable[str]) -> Iterator[str]:
             piece = _cut(rest, PARAGRAPH_CHARS)
             yield piece
             rest = rest[len(piece) :].lstrip()
-
-
-def _paragraphs(text: str) -> Iterator[str]:
-    lines = (" ".join(line.split()) for line in text.split("\n"))
-    yield from (" ".join(some) for has_words, some in groupby(lines, bool) if has_words)
 
 
 def _shown(text: str, i: int) -> str:

@@ -44,7 +44,9 @@ def asked_of(text: str) -> str:
     if len(sentences) < 2 or not read:
         return text
     for at in range(len(sentences) - 1, 0, -1):
-        if at in read and _points_back(sentences[at]):
+        names = (w for w in _WORD.findall(sentences[at])[1:] if w[:1].isupper())
+        named = any(name.lower() not in _SAYS_NOTHING for name in names)
+        if at in read and not named and not _POINTS_BACK.isdisjoint(_words(sentences[at])):
             read.add(at - 1)
     return " ".join(sentences[at] for at in sorted(read))
 
@@ -62,11 +64,3 @@ def _asks(sentence: str) -> bool:
 
 def _words(sentence: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _WORD.findall(sentence)]
-
-
-def _points_back(sentence: str) -> bool:
-    """Return whether a sentence has a pronoun, and no name beside it that stands for itself."""
-    named = any(
-        w[:1].isupper() and w.lower() not in _SAYS_NOTHING for w in _WORD.findall(sentence)[1:]
-    )
-    return not named and not _POINTS_BACK.isdisjoint(_words(sentence))

@@ -66,7 +66,11 @@ def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
     if given is None or given == APPROXIMATE:
         return approximate_tokens
     if isinstance(given, str):
-        return _named(given)
+        try:
+            return tiktoken_counter(given)
+        except InputError as error:
+            allowed = f"{_ALLOWED}; tiktoken knows {error.allowed}"
+            raise InputError.of("count_tokens", given=given, allowed=allowed) from error
     if isinstance(given, type) or not (callable(given) or hasattr(given, "encode")):
         raise InputError.of("count_tokens", given=given, allowed=_ALLOWED)
     if hasattr(given, "encode_ordinary"):
@@ -112,16 +116,6 @@ def tiktoken_counter(encoding: str = "cl100k_base") -> TokenCounter:
             hint += " (llama_index.core ships one in _static/tiktoken_cache)"
         said = f"tiktoken could not download the encoding {encoding!r}: {hint}"
         raise ModelLoadError(said) from error
-
-
-def _named(name: str) -> TokenCounter:
-    try:
-        return tiktoken_counter(name)
-    except InputError as error:
-        known = error.allowed
-        raise InputError.of(
-            "count_tokens", given=name, allowed=f"{_ALLOWED}; tiktoken knows {known}"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)

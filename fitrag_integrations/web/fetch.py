@@ -114,10 +114,6 @@ class PinnedNetwork:
         """Refuse the connection: a page must not reach a socket of this machine."""
         raise SearchError("unix sockets are not fetched from", kind="blocked")
 
-    async def sleep(self, seconds: float) -> None:
-        """Sleep as the underlying network does."""
-        await self._network.sleep(seconds)
-
 
 class Fetcher:
     """HTTP client for one event loop; an async context manager that closes its connections."""

@@ -106,13 +106,29 @@ class GoogleSearch(SearchService):
         raise refused
 
     def _found(self, query: str) -> list[SearchHit]:
+        from googleapiclient.discovery import build
         from googleapiclient.errors import HttpError
         from httplib2 import HttpLib2Error
 
         if not self.api_key.found:
             raise SearchError(f"no key: set {self.api_key.variable}", kind="auth")
         try:
-            items = self._items(query)
+            options = None if self.endpoint is None else {"api_endpoint": self.endpoint}
+            with contextlib.closing(_client(self.timeout)) as http:  # not thread-safe
+                service = build(
+                    "customsearch",
+                    "v1",
+                    http=http,
+                    static_discovery=True,
+                    cache_discovery=False,
+                    client_options=options,
+                )
+                request = service.cse().list(q=query, cx=self.engine_id, num=self.max_results)
+                request.headers["x-goog-api-key"] = self.api_key.reveal()
+                reply = request.execute()
+            items = reply.get("items", []) if isinstance(reply, dict) else None
+            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+                raise ValueError("does not match the schema")
             texts = [[first_text(item, (key,)) for key in SHOWN] for item in items]
             return [SearchHit(*map(self.api_key.redact, each)) for each in texts]
         except HttpError as error:
@@ -125,27 +141,6 @@ class GoogleSearch(SearchService):
             raise SearchError(
                 "Google did not answer in JSON of its schema", kind="transient"
             ) from None
-
-    def _items(self, query: str) -> list[dict[str, object]]:
-        from googleapiclient.discovery import build
-
-        options = None if self.endpoint is None else {"api_endpoint": self.endpoint}
-        with contextlib.closing(_client(self.timeout)) as http:  # not thread-safe
-            service = build(
-                "customsearch",
-                "v1",
-                http=http,
-                static_discovery=True,
-                cache_discovery=False,
-                client_options=options,
-            )
-            request = service.cse().list(q=query, cx=self.engine_id, num=self.max_results)
-            request.headers["x-goog-api-key"] = self.api_key.reveal()
-            reply = request.execute()
-        items = reply.get("items", []) if isinstance(reply, dict) else None
-        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise ValueError("does not match the schema")
-        return items
 
 
 def _client(seconds: float) -> Any:

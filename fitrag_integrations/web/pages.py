@@ -150,27 +150,22 @@ class PageCache:
         entry = {"format": FORMAT, "url": url, "stored_at": time.time(), **content}
         try:
             write_whole(self._path(url), json.dumps(entry))
-            self._shrink()
+            files = []
+            with os.scandir(self._folder) as entries:
+                for each in entries:
+                    with suppress(OSError):
+                        if _OURS.fullmatch(each.name) and each.is_file(follow_symlinks=False):
+                            found = each.stat()
+                            files.append((found.st_mtime, found.st_size, each.path))
+            total = sum(size for _, size, _ in files)
+            limit = 0.9 * self._max_bytes if total > self._max_bytes else total
+            for _, size, path in sorted(files):  # the oldest first
+                if total > limit:
+                    with suppress(OSError):  # another process may have been faster
+                        os.unlink(path)
+                    total -= size
         except OSError as error:
             _log.warning("a page is not cached: %s", error)
-
-    def _shrink(self) -> None:
-        """Delete the oldest cached files until nine tenths of the limit are left."""
-        files = []
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
-                with suppress(OSError):
-                    if _OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                        found = entry.stat()
-                        files.append((found.st_mtime, found.st_size, entry.path))
-        total = sum(size for _, size, _ in files)
-        limit = 0.9 * self._max_bytes if total > self._max_bytes else total
-        for _, size, path in sorted(files):
-            if total <= limit:
-                return
-            with suppress(OSError):  # another process may have been faster
-                os.unlink(path)
-            total -= size
 
 
 EXTRACT_SECONDS = 20.0

@@ -419,8 +419,12 @@ class WebSearch(Checked):
         page = pages.get(hit.url)
         if page is None:
             return web_passage(hit, about)
-        if isinstance(page, Exception):
-            error = _search_error(page)
+        while isinstance(page, ExceptionGroup):  # of tasks that ran side by side
+            page = page.exceptions[0]
+        if isinstance(page, SearchError):
+            error = page
+        elif isinstance(page, Exception):
+            error = SearchError(f"{type(page).__name__}: {page}", kind="transient")
         elif (passage := web_passage(hit, about, page)).text:
             return passage
         else:
@@ -470,11 +474,3 @@ class SearchService(Checked):
     async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
         """Async version of ``search``."""
         return await WebSearch(self).asearch(queries)
-
-
-def _search_error(error: Exception) -> SearchError:
-    while isinstance(error, ExceptionGroup):  # of tasks that ran side by side
-        error = error.exceptions[0]
-    if isinstance(error, SearchError):
-        return error
-    return SearchError(f"{type(error).__name__}: {error}", kind="transient")

@@ -241,7 +241,7 @@ def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch)
     engine, read = model._engine, []
     engine.forget()
     run = engine.read
-    monkeypatch.setattr(engine, "read", lambda batch: read.append(len(batch.pairs)) or run(batch))
+    monkeypatch.setattr(engine, "read", lambda batch: read.append(len(batch)) or run(batch))
     near(model.score(PAIRS[:2]), wanted := model.score(PAIRS[:2]))
     once = sum(read)
     items = [(*pair, [(0, 10)]) for pair in PAIRS[:2]]

@@ -232,14 +232,6 @@ def placed_spans(
     return placed, chunks, {id(c): each for c, each in zip(chunks, ranges, strict=True)}
 
 
-def best_logits(count: int, parts: Sequence[tuple[Places, NDArray[Any]]]) -> NDArray[Any]:
-    """Return the largest logits that any chunk gave each span. Shape: (count, 2)."""
-    best = np.full((count, 2), -np.inf, dtype=parts[0][1].dtype)
-    for which, logits in parts:
-        best[which] = np.maximum(best[which], logits)
-    return best
-
-
 def checked_items(items: Sequence[Item]) -> list[Item]:
     """Check that each item is a question, a passage with text, and spans inside it."""
     for i, item in enumerate(items):

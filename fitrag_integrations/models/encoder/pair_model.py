@@ -78,12 +78,12 @@ class Engine(SharedEngine):
         `forward(states, mask, batch)` gets token states, float32, shape (batch, tokens, width),
         and the mask, and gives one result per chunk of the batch.
         """
-
-        def one_block(some: Sequence[Pair]) -> Steps[list[list[T]]]:
-            chunks = self.tokenizer.encode(some)
-            return in_groups(chunks, lambda flat: self.run_chunks(flat, forward))
-
-        return in_blocks(pairs, one_block)
+        return in_blocks(
+            pairs,
+            lambda some: in_groups(
+                self.tokenizer.encode(some), lambda flat: self.run_chunks(flat, forward)
+            ),
+        )
 
     @torch.inference_mode()
     def run_chunks(self, chunks: Sequence[EncodedPair], forward: Forward[T]) -> Steps[list[T]]:

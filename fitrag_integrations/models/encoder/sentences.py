@@ -25,7 +25,6 @@ from fitrag_integrations.models.encoder.items import (
     Item,
     Lines,
     Range,
-    best_logits,
     chunk_spans,
 )
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer
@@ -75,13 +74,13 @@ def judge_items(
     results = zip(chunks, read, strict=True)
     judged = []
     for own, (question, passage, spans), cosines in zip(placed, items, near, strict=True):
-        mine, parts = [], []
+        mine, best = [], np.full(len(spans), -np.inf, dtype=np.float32)
         for which, _ in own:
             chunk, one = next(results)
             numbers = sentence_numbers(one, chunk.tokens[3] >= 0, wanted[id(chunk)])
             mine.append(one)
-            parts.append((which, (numbers @ line[:-1] + line[-1])[:, None]))
-        logits = lines.spans(passage.text, best_logits(len(spans), parts)[:, 0], cosines[1:])
+            best[which] = np.maximum(best[which], numbers @ line[:-1] + line[-1])
+        logits = lines.spans(passage.text, best, cosines[1:])
         labels = [correction.labels(logit) for logit in logits.tolist()]
         judged.append((whole((question, passage), mine, float(cosines[0])), labels))
     return judged

@@ -51,18 +51,23 @@ def lexical_features(batch: Batch, rarity: Rarity) -> NDArray[np.float64]:
     passage = np.where(inside, batch.tokens[0], -2)
     equal = np.where(once, question, -1)[:, :, None] == passage[:, None, :]
     where = np.flatnonzero(equal)  # over one axis numpy is ten times faster
-    found = np.unravel_index(where, equal.shape)  # pair, question's token, place in the passage
-    rows, tokens, _ = found
+    rows, tokens, places = np.unravel_index(where, equal.shape)  # the last is in the passage
     counts = np.bincount(rows * once.shape[1] + tokens, minlength=once.size).reshape(once.shape)
     length = inside.sum(1)
     damp = K1 * (1 - B + B * length[:, None] / AVERAGE_LENGTH)
     total = worth.sum(1)
     total[total == 0] = 1.0
-    stretch = _best_stretch(found, worth, passage.shape[1])
+    # each is worth something from where it stands to the window's end, or to its next place
+    ends, width = places + WINDOW, passage.shape[1] + WINDOW
+    same = (rows[1:] == rows[:-1]) & (tokens[1:] == tokens[:-1])
+    ends[:-1] = np.where(same, np.minimum(ends[:-1], places[1:]), ends[:-1])
+    value = worth[rows, tokens]
+    changed = np.concatenate([rows * width + places, rows * width + ends])
+    change = np.bincount(changed, np.concatenate([value, -value]), len(worth) * width)
     parts = [
         (worth * (counts > 0)).sum(1) / total,
         (counts > 0).sum(1) / np.maximum(once.sum(1), 1),
-        stretch / total,
+        change.reshape(-1, width).cumsum(1).max(1) / total,
         (worth * counts / (counts + damp)).sum(1) / total,
         np.log1p(length) / 5,
     ]
@@ -86,24 +91,6 @@ def distinct(ids: Tokens) -> NDArray[np.bool_]:
     return found
 
 
-def _best_stretch(
-    found: tuple[NDArray[np.intp], ...], worth: NDArray[np.float64], size: int
-) -> NDArray[np.float64]:
-    """Return the largest worth of distinct tokens found in a window over the passage: (pairs,).
-
-    Each is worth something from where it stands to the window's end, or to its next place.
-    """
-    rows, tokens, places = found
-    ends, width = places + WINDOW, size + WINDOW
-    same = (rows[1:] == rows[:-1]) & (tokens[1:] == tokens[:-1])
-    ends[:-1] = np.where(same, np.minimum(ends[:-1], places[1:]), ends[:-1])
-    where, value = rows * width, worth[rows, tokens]
-    changed = np.concatenate([where + places, where + ends])
-    change = np.bincount(changed, np.concatenate([value, -value]), len(worth) * width)
-    best: NDArray[np.float64] = change.reshape(-1, width).cumsum(1).max(1)
-    return best
-
-
 @dataclass(frozen=True)
 class Clues:
     """Measure pairs. `rarity[id]` is a token's inverse document frequency; `brackets` are the
@@ -118,20 +105,16 @@ class Clues:
         """Look the brackets up in a tokenizer."""
         return cls(rarity, next(tokenizer.vocabularies(["("])))
 
-    def numbers(self, pairs: Sequence[EncodedPair]) -> NDArray[np.float32]:
+    def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
         """Return all clues. Shape: (pairs, 9)."""
+        import torch
+
         blocks = [np.zeros((0, COUNT))]
         for at in range(0, len(pairs), BLOCK):
             batch = Batch.of(pairs[at : at + BLOCK])
             words = lexical_features(batch, self.rarity)
             blocks.append(np.concatenate([words, self._titles(batch)], axis=1))
-        return np.concatenate(blocks).astype(np.float32)
-
-    def features(self, pairs: Sequence[EncodedPair]) -> Tensor:
-        """Return what `numbers` gives, for torch."""
-        import torch  # which those who need the numbers alone can do without
-
-        return torch.from_numpy(self.numbers(pairs))
+        return torch.from_numpy(np.concatenate(blocks).astype(np.float32))
 
     def _titles(self, batch: Batch) -> NDArray[np.float64]:
         """Check whether there is a title, whether the question holds it word for word, the share of
@@ -144,10 +127,12 @@ class Clues:
         own = np.where(distinct(title), weights[title], 0.0)
         asked = np.where(distinct(question), weights[question], 0.0).sum(1)
         shared = (own * (title[:, :, None] == question[:, None, :]).any(2)).sum(1)
-        there = title[:, 0] >= 0
+        there, width = title[:, 0] >= 0, title.shape[1]
+        padded = np.pad(question, ((0, 0), (0, width)), constant_values=-2)
+        stretches = sliding_window_view(padded, width, axis=1)
         parts = [
             np.ones(len(title)),
-            _hold(question, title),
+            ((stretches == title[:, None, :]) | (title < 0)[:, None, :]).all(2).any(1),
             shared / np.maximum(own.sum(1), 1e-6),
             shared / np.maximum(asked, 1e-6),
         ]
@@ -163,13 +148,3 @@ class Clues:
         opens[:, 0] = False
         sizes = np.where(opens.any(1), opens.argmax(1), (title >= 0).sum(1) - 1)
         return np.where(np.arange(title.shape[1]) < sizes[:, None], title, -1)
-
-
-def _hold(questions: Tokens, titles: Tokens) -> NDArray[np.bool_]:
-    """Return which questions hold their title, token by token and in its order."""
-    width = titles.shape[1]
-    padded = np.pad(questions, ((0, 0), (0, width)), constant_values=-2)
-    stretches = sliding_window_view(padded, width, axis=1)
-    same = (stretches == titles[:, None, :]) | (titles < 0)[:, None, :]
-    found: NDArray[np.bool_] = same.all(2).any(1)
-    return found

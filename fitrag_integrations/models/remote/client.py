@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import Limits, parse_reply, retry_after
+from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.errors import PortError, SearchError, refuse_if
 
 if TYPE_CHECKING:
     import httpx
@@ -89,7 +89,21 @@ class OpenAIClient:
     ) -> None:
         for module in ("httpx", "tenacity"):
             require_extra(module, extra="remote", feature="a remote model")
-        self.base_url = _checked_url(base_url)
+        self.base_url = check_text("base_url", base_url, blank=False).rstrip("/")
+        parts = urlsplit(self.base_url)
+        refuse_if(  # it is a secret, and not repeated
+            parts.username or parts.password,
+            "`base_url` must have no user or password: pass the key as api_key",
+        )
+        refuse_if(  # a key may stand there, and no path can follow
+            parts.query or parts.fragment, "`base_url` must have no query: pass a key as api_key"
+        )
+        refuse_if(
+            parts.scheme not in ("http", "https") or not parts.hostname,
+            "base_url",
+            base_url,
+            "an address such as 'http://localhost:8000/v1'",
+        )
         self._secret = Secret(api_key)
         self._timeout = check_number("timeout", timeout, low=0.001)
         self._tries = 1 + check_whole("max_retries", max_retries, low=0)
@@ -158,18 +172,15 @@ class OpenAIClient:
 
     async def _read(self, reply: httpx.Response) -> object:
         """Read a response within the limits, and return its JSON."""
-        most, content, status = Limits().max_decoded_bytes, bytearray(), reply.status_code
+        status, encoding = reply.status_code, reply.headers.get("content-encoding", "")
         self._failed = self._failed + 1 if status >= 500 else 0
-        if reply.headers.get("content-encoding", "identity") not in ("identity", "gzip"):
-            raise self._error("the response has an encoding that was not asked for")
-        async for chunk in reply.aiter_bytes():  # of at most 64 kB as sent
-            content += chunk
-            if status != 200 and len(content) > ERROR_BYTES:
-                break
-            if len(content) > most:
-                raise self._error(f"the response is larger than {most} bytes")
+        try:
+            meter = Meter(encoding, Limits(), None if status == 200 else ERROR_BYTES)
+            content = await read_body(reply.aiter_raw(), meter)
+        except SearchError as error:
+            raise self._error(f"the response is not read: {error}") from None
         if status == 200:
-            found = parse_reply(bytes(content))
+            found = parse_reply(content)
             if isinstance(found, self._replies):
                 return (
                     found
@@ -180,7 +191,7 @@ class OpenAIClient:
         asked = retry_after(reply.headers.get("retry-after"))
         wait = -1.0 if asked is None else asked
         final = status not in TEMPORARY or wait > self._timeout
-        message = f"status {status}: {content[:ERROR_BYTES].decode('utf-8', 'replace')}"
+        message = f"status {status}: {content.decode('utf-8', 'replace')}"
         raise self._error(message, status=status, wait=None if final else wait)
 
     def _error(
@@ -235,22 +246,3 @@ async def _kept(client: httpx.AsyncClient) -> AsyncIterator[None]:
     """Close the client when the loop ends: an ending loop closes its async generators."""
     async with client:
         yield
-
-
-def _checked_url(given: object) -> str:
-    url = check_text("base_url", given, blank=False).rstrip("/")
-    parts = urlsplit(url)
-    refuse_if(  # it is a secret, and not repeated
-        parts.username or parts.password,
-        "`base_url` must have no user or password: pass the key as api_key",
-    )
-    refuse_if(  # a key may stand there, and no path can follow
-        parts.query or parts.fragment, "`base_url` must have no query: pass a key as api_key"
-    )
-    refuse_if(
-        parts.scheme not in ("http", "https") or not parts.hostname,
-        "base_url",
-        given,
-        "an address such as 'http://localhost:8000/v1'",
-    )
-    return url

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -58,8 +59,6 @@ def in_batches(
     at half its size, which also applies to all later batches. Raises `ModelLoadError` between two
     batches if the interpreter is ending, `DeviceMemoryError` if one item alone does not fit.
     """
-    import torch
-
     lengths = [length(item) for item in items]
     order, results = sorted(range(len(lengths)), key=lambda i: -lengths[i]), dict[int, T]()
     ranked, free = [lengths[i] for i in order], budget.free if free is None else free
@@ -69,7 +68,10 @@ def in_batches(
         batch = order[at : at + _fitting(ranked, at, budget.tokens, free)]
         try:
             found = list(run([items[i] for i in batch]))
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            torch = sys.modules.get("torch")  # which not every model needs
+            if torch is None or not isinstance(error, torch.OutOfMemoryError):
+                raise
             if len(batch) == 1:
                 raise DeviceMemoryError(
                     f"no memory for one input of {ranked[at]} tokens: pass a shorter `max_length` "

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.files import read_file
-from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, raise_if
 from fitrag_integrations.models.encoder.items import Item, Range, of_logits, placed_spans
 from fitrag_integrations.models.encoder.pair_model import Engine
@@ -103,8 +102,7 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         options = Options.checked(**given)
         folder = model_folder(name_or_dir, revision=options.model_kwargs.get("revision"))
         checkpoint = options.checkpoint(str(folder), f"pruner {str(name_or_dir)!r}")
-        fields = _fields(folder, checkpoint.what)
-        config = _base_config(fields, checkpoint.what)
+        fields, config = _configuration(folder, checkpoint.what)
         tokenizer = checkpoint.tokenizer(config)
         # the head reads `hidden_states[-1]`: normalized states since transformers 5, not before
         major = str(fields.get("transformers_version", "4")).partition(".")[0]
@@ -206,8 +204,11 @@ class RankAndPrune(nn.Module):
         return torch.stack([logits.expand(keep.shape), keep - drop], dim=2)
 
 
-def _fields(folder: Path, what: str) -> dict[str, Any]:
-    """Read the configuration; raises `ModelLoadError` for a folder of another kind."""
+def _configuration(folder: Path, what: str) -> tuple[dict[str, Any], Any]:
+    """Read the folder's configuration, and build that of the classifier inside.
+
+    Raises `ModelLoadError` for a folder of another kind.
+    """
     try:
         fields = json.loads(read_file(folder / "config.json"))
     except (OSError, ValueError, RecursionError) as error:
@@ -220,12 +221,7 @@ def _fields(folder: Path, what: str) -> dict[str, Any]:
         "which is never run. Load a reranker with from_reranker, a folder that save_pretrained "
         "wrote with from_pretrained",
     )
-    return dict(fields)
-
-
-def _base_config(fields: Row, what: str) -> Any:
-    """Build the configuration of the classifier inside."""
-    given: Any = fields.get("base_model_config")
+    given = fields.get("base_model_config")
     outputs = fields.get("num_labels") or 1, fields.get("num_pruning_labels") or 2
     pooled = (fields.get("pruning_config") or {}).get("use_weighted_pooling")
     raise_if(
@@ -236,7 +232,7 @@ def _base_config(fields: Row, what: str) -> Any:
     )
     config = inner_config(given, f"{what}: base_model_config")
     config.num_labels = 1
-    return config
+    return fields, config
 
 
 def _parts(folder: Path, checkpoint: Checkpoint, config: Any) -> tuple[Any, nn.Linear]:

@@ -350,7 +350,23 @@ def _load(recipe: CausalPrompt, folder: Folder) -> Loaded:
     if folder.architecture.endswith("ForSequenceClassification"):  # converted: the head subtracts
         return load_classifier(folder), pairs
     ids = [folder.token(word) for word in recipe.words]
-    _refuse_other_words(folder, ids)
+    from transformers.utils.hub import cached_file
+
+    path = cached_file(
+        folder.checkpoint.source,
+        LOGIT_SCORE,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    named = json.loads(read_file(Path(path))) if path is not None else {}
+    there = [named.get("true_token_id"), named.get("false_token_id")]
+    raise_if(
+        path is not None and [i for i in there if i is not None] != ids,
+        ModelLoadError,
+        f"{folder.checkpoint.what}: {LOGIT_SCORE} names the tokens {there}, its family reads "
+        f"{ids}: it is prompted another way; choose the family= it belongs to",
+    )
     return LastToken(folder.checkpoint.model("AutoModelForCausalLM"), ids), pairs
 
 
@@ -434,39 +450,14 @@ class Prompt(PairTokenizer):
         return prompts
 
 
-def _refuse_other_words(folder: Folder, ids: list[int]) -> None:
-    """Compare the ids with those that the folder names for sentence-transformers."""
-    from transformers.utils.hub import cached_file
-
-    path = cached_file(
-        folder.checkpoint.source,
-        LOGIT_SCORE,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    if path is None:
-        return
-    named = json.loads(read_file(Path(path)))
-    there = [named.get("true_token_id"), named.get("false_token_id")]
-    raise_if(
-        [i for i in there if i is not None] != ids,
-        ModelLoadError,
-        f"{folder.checkpoint.what}: {LOGIT_SCORE} names the tokens {there}, its family reads "
-        f"{ids}: it is prompted another way; choose the family= it belongs to",
-    )
-
-
-def _fits(recipe: CausalPrompt, folder: Folder) -> bool:
-    writes = folder.architecture.endswith("ForCausalLM")
-    return writes and folder.config.model_type == recipe.model_type
-
-
 CAUSAL = tuple(
     Family(
         name,
         scales=("tokens",),
-        fits=partial(_fits, recipe),
+        fits=lambda folder, recipe=recipe: (  # type: ignore[misc]  # its default is this turn's
+            folder.architecture.endswith("ForCausalLM")
+            and folder.config.model_type == recipe.model_type
+        ),
         load=partial(_load, recipe),
         takes_instruction=recipe.instruction is not None,
     )
