@@ -33,9 +33,10 @@ from fitrag_integrations.langchain.base.fields import (
     Shots,
 )
 from fitrag_integrations.langchain.base.ports import Offer, internal
-from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own, settled
-from fitrag_integrations.methods.metadata import own_noted
-from fitrag_integrations.ports import Method, Ports
+from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own
+from fitrag_integrations.methods.metadata import noted
+from fitrag_integrations.methods.settings import settled
+from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context
 
 BLANK = "the query is blank: nothing was retrieved"
@@ -162,7 +163,7 @@ class MethodOverBase(FlowRetriever):
         """Return one flow per question; equal requests of one call are joined."""
         offer = self._once("offer", self.offer)
         each = zip(self.methods(configs, **options), inputs, configs, strict=True)
-        return [_begun(method, query, offer.to(config)) for method, query, config in each]
+        return [noted(method, query, offer.to(config)) for method, query, config in each]
 
     def methods(self, configs: Sequence[RunnableConfig], **options: Any) -> list[Method]:
         """Return the method of each question; one for all, unless its own models are Runnables.
@@ -190,7 +191,3 @@ class Searching(Writing):
 
     search: Kept[Search | None] = None
     """Search tool, provider, Runnable or callable; None turns web search off."""
-
-
-def _begun(method: Method, query: str, ports: Ports) -> Flow[Context]:
-    return own_noted((yield from method(query, ports)))  # a call that fails is its question's alone

@@ -42,7 +42,6 @@ from fitrag_integrations.llama_index.base.ports import (
     astream,
     each,
     generate_port,
-    settled,
     stream,
 )
 from fitrag_integrations.llama_index.base.prompts import Written, as_template
@@ -50,6 +49,7 @@ from fitrag_integrations.methods.answering import Answered, own_answer
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import GateDecision, OnError
 from fitrag_integrations.methods.metadata import own_noted, summary
+from fitrag_integrations.methods.settings import settled
 from fitrag_integrations.ports import showing
 from fitrag_integrations.types import Context, Template
 from fitrag_integrations.values.excerpt import unique
