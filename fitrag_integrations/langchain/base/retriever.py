@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
@@ -59,9 +60,9 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     k: Count | None = None
     """Maximum number of documents returned, best first; also an argument of `invoke`."""
 
+    @abstractmethod
     def documents(self, context: Context) -> list[Document]:
         """Convert what was found to documents."""
-        return to_documents(context)
 
     def most(self, k: int | None = None) -> int | None:
         """Return the maximum number of documents, or None for no limit."""

@@ -115,7 +115,9 @@ class FlowRetriever(Configured, BaseRetriever):
 
     def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:
         emit_decision(traced.value)
-        return self.nodes(traced.value)
+        nodes = self.nodes(traced.value)
+        emit_reduced(traced, vars(self).get("_method"), nodes)
+        return nodes
 
 
 def _started(bundles: Sequence[QueryBundle]) -> None:
@@ -159,8 +161,3 @@ class MethodOverBase(FromFitted, FlowRetriever):
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Convert the excerpts to nodes, in their order."""
         return context_nodes(context, self.ids)
-
-    def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:
-        nodes = super()._found(traced)
-        emit_reduced(traced, self._method, nodes)
-        return nodes
