@@ -18,9 +18,9 @@ from fitrag_integrations.commands.engine.options import (
     Hardware,
     ModelOptions,
 )
-from fitrag_integrations.commands.engine.rows import labelled, rows_as
+from fitrag_integrations.commands.engine.rows import labelled, objects, rows_as
 from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
-from fitrag_integrations.commands.evaluate.options import LabeledRows, own_rows
+from fitrag_integrations.commands.evaluate.options import LabeledRows
 from fitrag_integrations.core.checks import check_many, check_number, check_text, trait
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
@@ -86,7 +86,7 @@ class CalibrateGate:
 
     def run(self) -> None:
         """Fit and store it, and report its figures."""
-        manifest, given = gate_manifest(self.model), own_rows(self.rows)
+        manifest, given = gate_manifest(self.model), list(objects(self.rows))
         before = manifest.get("threshold")
         named = before.get("model") if isinstance(before, dict) else None
         own = str(named or manifest.get("model") or "")

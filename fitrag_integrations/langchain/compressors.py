@@ -42,7 +42,7 @@ from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
 from fitrag_integrations.methods.fitrag.options import score_port
-from fitrag_integrations.methods.metadata import own_noted
+from fitrag_integrations.methods.metadata import noted
 from fitrag_integrations.ports import Scorer
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.types import Context
@@ -122,8 +122,8 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
     def _flow(self, given: dict[str, object]) -> Flow[Context]:
         passages = documents_of(given, self.compressor.title_keys)
         others = {name: value for name, value in given.items() if name != "documents"}
-        context = yield from self.compressor.built().context(question_of(others), passages)
-        return own_noted(context)
+        step = self.compressor.built().context
+        return (yield from noted(step, question_of(others), passages))
 
 
 class BiLabelCrossEncoder(BaseCrossEncoder):

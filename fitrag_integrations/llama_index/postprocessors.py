@@ -23,7 +23,6 @@ from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.component import is_sync_only
 from fitrag_integrations.llama_index.base.convert import (
     media_nodes,
-    noted,
     passages_of,
     piece_node,
     whole_node,
@@ -34,6 +33,7 @@ from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.crag.refiner import Refiner
 from fitrag_integrations.methods.explaining import Compression, explained
 from fitrag_integrations.methods.fitrag.method import Reranking, TokenReducer
+from fitrag_integrations.methods.metadata import noted
 from fitrag_integrations.methods.settings import Built, State, option_names, restored, saved
 from fitrag_integrations.types import Context
 
@@ -145,9 +145,8 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
         return kept
 
     def _flow(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[Context]:
-        return noted(
-            self.built().context(question_of(query_bundle), passages_of(nodes, self.title_keys))
-        )
+        passages = passages_of(nodes, self.title_keys)
+        return noted(self.built().context, question_of(query_bundle), passages)
 
     def _reporting(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None

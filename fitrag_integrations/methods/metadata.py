@@ -9,11 +9,13 @@ its key ("page 12"). Repeated values and generated ids are left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 from urllib.parse import unquote
 
 from fitrag_integrations.core.record import plain, remade
+from fitrag_integrations.flow import Flow
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, origin_of
 
@@ -165,6 +167,14 @@ def own_noted(context: Context) -> Context:
     names, ours = ", ".join(sorted(own)), ", ".join(f"fitrag_{name}" for name in sorted(own))
     note = f"documents came with {names} of their own, which was kept: what was found is in {ours}"
     return replace(context, notes=(*context.notes, note))
+
+
+def noted(call: Callable[..., Flow[Context]], *given: Any) -> Flow[Context]:
+    """Return the flow of a call, whose context notes the names that input documents already had.
+
+    A call that raises fails its own question alone.
+    """
+    return own_noted((yield from call(*given)))
 
 
 def marks(excerpt: Excerpt, method: str) -> dict[str, object]:

@@ -117,3 +117,12 @@ def restored(option: str, value: object) -> object:
     if option == "thresholds" and isinstance(value, Mapping):
         return ActionThresholds.from_dict(value)
     return BUNDLED.get(option, value) if isinstance(value, str) and value == EMBEDDED else value
+
+
+def settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
+    """Return the outcomes; raise the first exception unless exceptions are to be returned."""
+    for outcome in outcomes:
+        is_error = isinstance(outcome, Exception)
+        if isinstance(outcome, BaseException) and not (is_error and return_exceptions):
+            raise outcome
+    return outcomes

@@ -19,6 +19,7 @@ from llama_index.core.schema import Document, ImageNode, MediaResource, Node, No
 
 from fitrag_integrations import llama_index as li
 from fitrag_integrations.errors import InputError
+from fitrag_integrations.llama_index.base import events
 from fitrag_integrations.methods import FitRag
 
 COMPRESSORS = [li.BiLabelReranker, li.SubDocumentCompressor, li.KnowledgeRefiner]
@@ -165,11 +166,16 @@ def test_offsets_over_the_hierarchical_parser(kind):
 
 
 def test_a_fitrag_retriever_reports_reranking_and_compression():
-    with Events() as events:
+    with Events() as heard:
         found = li.FitRagRetriever(Shelf()).retrieve(QUESTION)
-    (start,), (end,) = events.of(ReRankStartEvent), events.of(ReRankEndEvent)
-    (told,) = events.of(li.CompressionEvent)
+    (start,), (end,) = heard.of(ReRankStartEvent), heard.of(ReRankEndEvent)
+    (told,) = heard.of(li.CompressionEvent)
     assert len(start.nodes) == len(ROWS) >= len(end.nodes)
     assert [node.score for node in start.nodes] == [0.7] * len(ROWS)  # the retriever's
     assert end.nodes[0].node.node_id == "page-0"
     assert told.nodes_out == len(found) and told.tokens_out < told.tokens_in
+
+
+def test_no_node_is_built_for_events_that_nobody_hears(monkeypatch):
+    monkeypatch.setattr(events, "scored_nodes", None)
+    assert li.FitRagRetriever(Shelf()).retrieve(QUESTION)

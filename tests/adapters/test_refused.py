@@ -173,17 +173,12 @@ def test_a_wrong_argument_is_refused_at_once(row):
 
 
 KINDS = ("Retriever", "Reranker", "Compressor", "Refiner", "Engine", "Selector", "Runnable")
-KINDS += ("RetrievalGate", "Router", "CrossEncoder", "Embedding", "Judge")
+KINDS += ("RetrievalGate", "Router", "CrossEncoder", "Embedding", "Embeddings", "Judge")
 
 
 @pytest.mark.parametrize(
     ("framework", "name"),
-    [
-        (each, name)
-        for each in BOTH
-        for name in each.ours.__all__
-        if name.endswith(KINDS) and name != "FaissRetriever"
-    ],
+    [(each, name) for each in BOTH for name in each.ours.__all__ if name.endswith(KINDS)],
     ids=str,
 )
 def test_what_there_is_not_cannot_be_set(framework, name):

@@ -146,5 +146,6 @@ async def test_the_method_is_built_once_and_anew_where_an_option_is_set(framewor
         if framework.ours.__name__.endswith("langchain"):  # whose copies share what is private
             assert ask(made.model_copy(update={"top_n": None})) == every and ask() == 1
         if given:
-            made.base = framework.finding([])
-            assert ask() == 0
+            made.base = framework.base(bad=QUESTION)
+            with pytest.raises(ConnectionError):
+                ask()

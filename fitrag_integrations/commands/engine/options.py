@@ -21,21 +21,12 @@ Model: TypeAlias = Annotated[
         default="the embedded one",
     ),
 ]
-Corpus: TypeAlias = Annotated[
-    Path,
-    Argument(
-        "Folder or file of text, Markdown, HTML, PDF, or rows with text: JSON Lines, JSON or CSV."
-    ),
-]
 PriceIn: TypeAlias = Annotated[float | None, Option("Price of a million input tokens.", min=0)]
 PriceOut: TypeAlias = Annotated[float | None, Option("Price of a million output tokens.", min=0)]
 Retrieved: TypeAlias = Annotated[
     int, Option("Passages to retrieve per question.", name="--k", min=1)
 ]
 Overwrite: TypeAlias = Annotated[bool, Option("Replace the output instead of continuing it.")]
-KeepGoing: TypeAlias = Annotated[
-    bool, Option("Exit with code 0 although rows failed; they are in the output, with `error`.")
-]
 Quiet: TypeAlias = Annotated[bool, Option("Print only errors.")]
 AsJson: TypeAlias = Annotated[bool, Option("Print the summary as JSON on standard output.")]
 MaxTokens: TypeAlias = Annotated[
@@ -194,7 +185,10 @@ class RunSettings:
     """Rows to process in this process, and what is reported."""
 
     overwrite: Overwrite = False
-    keep_going: KeepGoing = False
+    keep_going: Annotated[
+        bool,
+        Option("Exit with code 0 although rows failed; they are in the output, with `error`."),
+    ] = False
     quiet: Quiet = False
     json: AsJson = False
 

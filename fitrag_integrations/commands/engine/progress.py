@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -45,16 +46,16 @@ REASONS = 5  # shown, the most frequent first
 LINE_SECONDS = 60.0  # between two lines where no bar can be drawn
 
 
-class RowsPlan:
+class RowsPlan(ABC):
     """Base of the verbs over rows; each has a `name`, `files` and `how`, and loads its `verb`."""
 
     name: ClassVar[str]
     how: RunOptions
     files: Any
 
+    @abstractmethod
     def verb(self) -> AnyVerb:
         """Load what is needed."""
-        raise NotImplementedError
 
     def run(self) -> None:
         """Load what is needed, run the verb over the rows and print a summary.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, cycle, islice
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from fitrag_integrations.commands.engine.batch import (
     CHUNK,
@@ -44,7 +44,6 @@ VERBS = {
     **dict.fromkeys(("gate", "read", "route", "score"), "judge"),
 }
 """The verbs that can run there, each with its module."""
-Table: TypeAlias = Any  # of pyarrow, or a list of rows
 TRIES = 3  # more, of a lot whose worker dies over it
 AHEAD = 2  # lots of each worker that are under way or wait for it
 QUIET = {
@@ -70,7 +69,7 @@ class MapRows:
     def _verb(self) -> AnyVerb:
         return cast(AnyVerb, self._plan.verb())
 
-    def __call__(self, batch: Table) -> Table:
+    def __call__(self, batch: Any) -> Any:
         """Answer a pyarrow table or a list of rows; returns the same type.
 
         Rows keep their columns and gain those of the verb and `error`, the message of a failed row

@@ -23,7 +23,6 @@ from fitrag_integrations.core.extras import require_extras
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import refuse_if
 
-Command: TypeAlias = Callable[..., object]
 PlanType: TypeAlias = type[Any]
 
 
@@ -67,7 +66,7 @@ def register(group: typer.Typer, verb: str, home: Home) -> None:
     group.command(name, help=home.help, cls=Later)(lambda: None)
 
 
-def as_function(plan: PlanType, before: Callable[[], None] = lambda: None) -> Command:
+def as_function(plan: PlanType, before: Callable[[], None] = lambda: None) -> Callable[..., object]:
     """Make the function Typer reads: a parameter for each option, whose call runs the plan."""
 
     def run(**given: object) -> object:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from fitrag_integrations.commands.engine import models
+from fitrag_integrations.commands.engine import models, outputs
 from fitrag_integrations.commands.engine.batch import run_batch
 from fitrag_integrations.commands.engine.options import (
     Hardware,
@@ -21,7 +21,6 @@ from fitrag_integrations.commands.engine.options import (
     TemplateName,
     Tokenizer,
 )
-from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
@@ -124,7 +123,9 @@ class Answerer:
             reader = models.load_reader(ModelOptions(model=self.reader))
         else:
             generate = models.load_writer(self.llm, self.server, self.hardware)
-        world, shots = self._world(seed), self.server.examples()
+        own = outputs.settings_of(self) | ({"seed": seed} if self.drop_right else {})
+        world = {name: own[name] for name in own if name not in ("method", "answers")}
+        shots = self.server.examples()
         runs = [
             Contender(
                 name,
@@ -155,16 +156,6 @@ class Answerer:
         if done.stopped:
             raise Terminated(f"after {done.rows} answers")
         return list(jsonl.read_jsonl(self.answers))
-
-    def _world(self, seed: int) -> Row:
-        """Return the settings on which every method's answers depend, with hashes of the files."""
-        search = self.search
-        named = {"index": search.index, "encoder": search.encoder, "reader": self.reader}
-        files = {name: None if each is None else plain(each) for name, each in named.items()}
-        worse = {"drop_right": self.drop_right, "seed": seed} if self.drop_right else {}
-        names = {"llm": plain(self.llm), "template": self.template, "tokenizer": self.tokenizer}
-        names |= {} if self.server.shots is None else {"shots": plain(self.server.shots)}
-        return {**files, "k": search.k, **names, **worse}
 
 
 @dataclass(frozen=True)

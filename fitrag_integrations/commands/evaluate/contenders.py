@@ -31,21 +31,7 @@ from fitrag_integrations.ports import Method
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Excerpt
 
-TELLS = ("explained", "decision", "action", "excerpts", "rounds")
 CHUNK = 32  # questions that go through a method in lock step
-ADDS = (
-    "answer",
-    "correct",
-    "f1",
-    "retrieved",
-    "retriever_calls",
-    "llm_calls",
-    "tokens_in",
-    "tokens_out",
-    SECONDS,
-    "notes",
-    *TELLS,
-)
 FAILED: Row = {"answer": "", "correct": False, "f1": 0.0, "notes": []}
 
 

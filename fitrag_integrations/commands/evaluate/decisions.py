@@ -12,13 +12,13 @@ from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Server, Threshold
 from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.rows import objects
 from fitrag_integrations.commands.evaluate.options import (
     Drawing,
     Format,
     InputRows,
     LabeledRows,
     Outcome,
-    own_rows,
     settings_of,
 )
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
@@ -64,7 +64,7 @@ class EvaluateGate:
     def run(self) -> None:
         """Measure it."""
         self.outcome.check(self.plot)
-        given, folder = own_rows(self.rows), self.model.model
+        given, folder = list(objects(self.rows)), self.model.model
         llm = None if self.llm is None else (self.llm, self.server)
         outcomes, gate = outcomes_of(given, self.model, llm)
         limit = 0.5 if self.threshold is None else self.threshold

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,6 @@ import typer
 import fitrag_integrations
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
 from fitrag_integrations.commands.engine.rows import reason_of
-from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
@@ -31,15 +30,6 @@ InputRows: TypeAlias = Annotated[Path, Argument("Input rows: .jsonl, .json, .yam
 LabeledRows: TypeAlias = Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
 Drawing: TypeAlias = Annotated[Path | None, Option("Curve to draw: .png, .svg or .pdf.")]
 Format: TypeAlias = Annotated[str, Option(f"Format of the rows: {', '.join(FORMATS)}.")]
-
-
-def own_rows(paths: Iterable[Path]) -> list[Row]:
-    """Read every row; raises `InputError` naming the file and line of a damaged one."""
-    found: list[Row] = []
-    for path in paths:
-        refuse_if(not path.is_file(), "rows", str(path), "a .jsonl or .jsonl.gz file")
-        found += jsonl.read_jsonl(path)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,10 +111,6 @@ class EvaluateRerank:
         )
         self.outcome.publish(table, self.plot)
 
-    @property
-    def _reader(self) -> str | None:
-        return None if self.reader == EMBEDDED else self.reader
-
     def _ranked(
         self, rows: Sequence[Row], scorer: Scorer | None, read_ks: Sequence[int]
     ) -> list[Candidates]:
@@ -123,7 +119,8 @@ class EvaluateRerank:
             ranked = candidates(rows, scorer, advance)
         if self.reader is None:
             return ranked
-        reader = models.load_reader(replace(self.model, model=self._reader))
+        named = None if self.reader == EMBEDDED else self.reader
+        reader = models.load_reader(replace(self.model, model=named))
         with progress_bar("read", len(rows), shown=not self.quiet) as advance:
             return read_first(rows, ranked, reader, max(read_ks), advance)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +47,7 @@ Fields: TypeAlias = dict[str, object]
 
 
 @dataclass(frozen=True)
-class AskingPlan:
+class AskingPlan(ABC):
     """Label what rows ask about: the options, and the run over them.
 
     A verb says its `name`, who is asked (`asker`), what it does with a row (`verb`), and how it
@@ -73,13 +74,13 @@ class AskingPlan:
         """Return how rows become questions."""
         return Questions(self.candidates.port(self.hardware, self.depth), self.depth, self.patterns)
 
+    @abstractmethod
     def verb(self, asked: Asked) -> Verb[Fields]:
         """Return what is asked about a row and written of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
         """Count the rows of an output, as text and as plain values."""
-        raise NotImplementedError
 
     def run(self) -> None:
         """Label all rows, or those the budget allows, and report the counts."""

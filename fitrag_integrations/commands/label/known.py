@@ -29,7 +29,6 @@ from fitrag_integrations.training import collecting as teachers
 from fitrag_integrations.training.collecting import wordings
 
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
-NewTokens: TypeAlias = Annotated[int | None, Option("Maximum tokens of an answer.", min=1)]
 Fields: TypeAlias = dict[str, object]
 BY_MATCH = (
     "labeled by match; a language model as judge labels better "
@@ -38,7 +37,23 @@ BY_MATCH = (
 
 
 @dataclass(frozen=True)
-class LabelIK(LabelPlan):
+class KnownPlan(LabelPlan):
+    """Base of the verbs that have a language model answer closed-book, and label the answers."""
+
+    draft_tokens: Tokens = 32
+    max_new_tokens: Annotated[int | None, Option("Maximum tokens of an answer.", min=1)] = None
+
+    def known(self, teacher: str, **how: Any) -> Verb[Fields]:
+        """Load whose knowledge is asked; a server is asked again for drafts."""
+        count, most = self.draft_tokens, self.max_new_tokens
+        served = self.server.generator(self.llm, draft_tokens=most or SERVED_TOKENS)
+        drafting = served and self.server.generator(self.llm, draft_tokens=count)
+        model = served or load_llm(self.llm, self.server, self.hardware, max_new_tokens=most)
+        return known_verb(model, teacher, draft_tokens=count, drafting=drafting, **how)
+
+
+@dataclass(frozen=True)
+class LabelIK(KnownPlan):
     """Label questions by whether the model answers them without retrieval (IK, section 3.1).
 
     Reads question and answers; adds draft (the answer's first tokens), answer, known and llm. The
@@ -47,12 +62,10 @@ class LabelIK(LabelPlan):
     """
 
     name: ClassVar = "label ik"
-    draft_tokens: Tokens = 32
     teacher: Annotated[str, Option("Teacher: match, recall or judge; --judge implies judge.")] = (
         "match"
     )
     judge: Annotated[str | None, Option("Model of the judge.", default="the --llm")] = None
-    max_new_tokens: NewTokens = None
 
     def run(self) -> None:
         """Label them."""
@@ -68,13 +81,11 @@ class LabelIK(LabelPlan):
         if self.judge or self.teacher == "judge":
             name = self.judge or self.llm
             judge = self.server.generator(name) or load_llm(name, self.server, self.hardware)
-        count = self.draft_tokens
-        model, drafting = answering(self, self.max_new_tokens, count)
-        return known_verb(model, self.teacher, draft_tokens=count, drafting=drafting, judge=judge)
+        return self.known(self.teacher, judge=judge)
 
 
 @dataclass(frozen=True)
-class LabelNecessity(LabelPlan):
+class LabelNecessity(KnownPlan):
     """Label questions by the fraction of gold answers in a model's answer (SlimPLM, equation 2).
 
     Reads question and answers, each a text or a list of its wordings; adds draft, answer, ratio,
@@ -84,24 +95,10 @@ class LabelNecessity(LabelPlan):
     name: ClassVar = "label necessity"
     theta: Annotated[float, Option("Fraction of the answers to exceed.", min=0, max=1)] = 0.5
     draft_tokens: Tokens = 64
-    max_new_tokens: NewTokens = None
 
     def verb(self) -> Verb[Fields]:
         """Load who answers."""
-        count = self.draft_tokens
-        model, drafting = answering(self, self.max_new_tokens, count)
-        return known_verb(model, "ratio", draft_tokens=count, drafting=drafting, theta=self.theta)
-
-
-def answering(
-    plan: LabelPlan, max_new_tokens: int | None, draft_tokens: int
-) -> tuple[Any, RemoteGenerator | None]:
-    """Load whose knowledge is asked; for a server its client, and that for drafts."""
-    served = plan.server.generator(plan.llm, draft_tokens=max_new_tokens or SERVED_TOKENS)
-    if served is None:
-        llm = load_llm(plan.llm, plan.server, plan.hardware, max_new_tokens=max_new_tokens)
-        return llm, None
-    return served, plan.server.generator(plan.llm, draft_tokens=draft_tokens)
+        return self.known("ratio", theta=self.theta)
 
 
 def known_verb(

@@ -28,13 +28,6 @@ from fitrag_integrations.types import Passage
 EMBEDDED = "embedded"
 SERVED_TOKENS = 256
 RowsOut: TypeAlias = Annotated[str, Option("Where to write: .jsonl or .jsonl.gz.", name="--out")]
-LLM: TypeAlias = Annotated[
-    str,
-    Option(
-        "Model whose knowledge is labeled: a hub name, a folder, or with --url the server's name "
-        "for it."
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,13 @@ class LabelPlan(RowsPlan):
 
     source: Annotated[str, Argument("Rows of question and answers: .jsonl, .jsonl.gz, or -.")]
     out: RowsOut
-    llm: LLM
+    llm: Annotated[
+        str,
+        Option(
+            "Model whose knowledge is labeled: a hub name, a folder, or with --url the server's "
+            "name for it."
+        ),
+    ]
     server: Server = Server()
     hardware: Hardware = Hardware()
     how: RunOptions = RunOptions()

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -35,16 +35,6 @@ from fitrag_integrations.methods.prompts import OWN, instruction_named
 from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.ports import Retriever
 from fitrag_integrations.text.tokens import counter_for
-
-LLM: TypeAlias = Annotated[
-    str | None,
-    Option(
-        "Language model that answers and writes the texts that a method needs: a LangChain "
-        "PROVIDER:MODEL, a hub name or a folder, or with --url the model's name on the server.",
-        metavar="NAME",
-        default="the extractive reader",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -109,7 +99,15 @@ class AnswerPlan(RowsPlan):
         bool,
         Option("Show why each passage and sentence was kept or dropped, in `selection` of rows."),
     ] = False
-    llm: LLM = None
+    llm: Annotated[
+        str | None,
+        Option(
+            "Language model that answers and writes the texts that a method needs: a LangChain "
+            "PROVIDER:MODEL, a hub name or a folder, or with --url the model's name on the server.",
+            metavar="NAME",
+            default="the extractive reader",
+        ),
+    ] = None
     template: TemplateName = OWN
     server: Server = Server()
     reader: options.ReaderName = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
@@ -108,40 +108,38 @@ PLAIN_MARKS = "**", "**"
 
 
 def show_answer(traced: Traced[Answered], *, explain: bool = False) -> None:
-    """Print the answer, what was kept to read it from, and with `explain` what was dropped."""
+    """Print the answer, what was kept to read it from, and with `explain` what was dropped.
+
+    First comes the excerpt that the answer was read from; the answer is marked in all. The tokens
+    are estimates, of all that was retrieved and of what the prompt shows.
+    """
     marks = MARKS if sys.stdout.isatty() else PLAIN_MARKS
-    answered = traced.value
-    lines = [
-        visible(answered.text) or "(no answer)",
-        "",
-        *kept_lines(kept(answered), answered.text, marks),
-        saved(traced),
-    ]
-    if explain:
-        lines += ["", Traced(answered.context, traced.steps).explain(dropped=True)]
-    else:
-        lines += [f"note: {note}" for note in answered.context.notes]
-        lines.append("--explain lists what was dropped, and why")
-    typer.echo("\n".join(lines))
-
-
-def kept_lines(excerpts: Sequence[Excerpt], answer: str, marks: tuple[str, str]) -> Iterator[str]:
-    """Return each excerpt with the answer marked, and under it the passage it is of."""
-    for excerpt in excerpts:
-        yield f"  {shown(excerpt.text, answer, marks)}"
-        yield f"    {visible(excerpt.passage.title or excerpt.passage.id)}"
-
-
-def kept(answered: Answered) -> list[Excerpt]:
-    """Return the excerpts to show: the one the answer was read from first."""
-    excerpts = list(answered.context.excerpts)
-    if (source := answered.source) is not None:
+    answered, context, source = traced.value, traced.value.context, traced.value.source
+    excerpts = list(context.excerpts)
+    if source is not None:
         excerpts.sort(
             key=lambda one: (
                 one.passage != source.passage or one.start > source.start or one.end < source.end
             )
         )
-    return excerpts[:SHOWN]
+    lines = [visible(answered.text) or "(no answer)", ""]
+    for one in excerpts[:SHOWN]:
+        lines.append(f"  {shown(one.text, answered.text, marks)}")
+        lines.append(f"    {visible(one.passage.title or one.passage.id)}")
+    steps = (step for step in traced.steps if step.port == "retrieve")
+    found = {one.id: one for step in steps for each in step.answers for one in each}
+    whole = list(map(Excerpt.whole, found.values()))
+    before, after = (
+        approximate_tokens(render_excerpts(some)) for some in (whole, context.excerpts)
+    )
+    cost = f"{before} -> {after} tokens, of {len(found)} passages"
+    lines.append(cost if found else "nothing was retrieved")
+    if explain:
+        lines += ["", Traced(context, traced.steps).explain(dropped=True)]
+    else:
+        lines += [f"note: {note}" for note in context.notes]
+        lines.append("--explain lists what was dropped, and why")
+    typer.echo("\n".join(lines))
 
 
 def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
@@ -152,23 +150,3 @@ def shown(text: str, answer: str, marks: tuple[str, str]) -> str:
     words = r"\s+".join(map(re.escape, visible(answer).split()))
     before, after = marks
     return re.sub(rf"(?<!\w){words}(?!\w)", lambda m: f"{before}{m[0]}{after}", line, flags=re.I)
-
-
-def saved(traced: Traced[Answered]) -> str:
-    """Return what the prompt's excerpts cost beside all that was retrieved, by estimate."""
-    retrieved = (
-        found for step in traced.steps if step.port == "retrieve" for found in step.answers
-    )
-    found = {passage.id: passage for each in retrieved for passage in each}
-    return (
-        cost(list(found.values()), traced.value.context.excerpts)
-        if found
-        else "nothing was retrieved"
-    )
-
-
-def cost(found: Sequence[Passage], kept: Sequence[Excerpt]) -> str:
-    """Return how many tokens of the passages were left, by estimate."""
-    before = approximate_tokens(render_excerpts([Excerpt.whole(each) for each in found]))
-    after = approximate_tokens(render_excerpts(kept))
-    return f"{before} -> {after} tokens, of {len(found)} passages"

@@ -36,7 +36,13 @@ class IndexPlan:
     skipped and listed.
     """
 
-    corpus: options.Corpus
+    corpus: Annotated[
+        Path,
+        Argument(
+            "Folder or file of text, Markdown, HTML, PDF, or rows with text: JSON Lines, JSON or "
+            "CSV."
+        ),
+    ]
     folder: Annotated[Path, Argument("Folder of the index.", metavar="OUT_DIR")]
     encoder: Annotated[
         str | None, Option("Encoder: a hub name or a folder.", default="all-MiniLM-L6-v2")

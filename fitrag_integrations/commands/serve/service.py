@@ -124,7 +124,7 @@ class Rerank(Shape):
         raw = self.raw_scores or not self.use_activation
         row: dict[str, object] = {
             "index": ranked.index,
-            score: ranked.logit if raw else ranked.relevance,
+            score: logit(ranked.relevance, 1e-9) if raw else ranked.relevance,
         }
         if self.return_text and self.texts is not None:
             row["text"] = ranked.text
@@ -155,7 +155,7 @@ class CompressRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A document's place in the request, its relevance in [0, 1] and its logit.
+    """A document's place in the request, and its relevance in [0, 1].
 
     `spans` are the relevant stretches in source order, None where they were not asked for; `reason`
     explains a document that was not scored.
@@ -166,11 +166,6 @@ class Ranked:
     relevance: float
     spans: list[dict[str, float]] | None = None
     reason: str = ""
-
-    @property
-    def logit(self) -> float:
-        """The relevance on the scale of logits."""
-        return logit(self.relevance, 1e-9)
 
 
 class Service:

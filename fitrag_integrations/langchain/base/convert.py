@@ -7,7 +7,7 @@ decisions of a run are not added to the documents; `Documents` has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from numbers import Real
 from typing import Literal, TypeAlias
@@ -117,18 +117,29 @@ def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
     that match by id. ``start_index`` is, as in LangChain's splitters, the start of the text in the
     source of the document. For a piece with a lead, it is the start of the lead.
     """
-    metadata = dict(excerpt.passage.metadata)
-    start, score = _offset(metadata) + excerpt.spans[0][0], _retrieval_score(metadata)
-    if "fitrag" in metadata and relevance_of(excerpt, method) is not None:
+    passage = excerpt.passage
+    metadata = dict(passage.metadata)
+    offset = metadata.get("start_index") if LEAD not in metadata else None  # no slice of a text
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        offset = 0
+    ours = "fitrag" in metadata  # whose relevance is that of an earlier step
+    for name in ("retrieval_score", "score", *(() if ours else ("relevance_score",))):
+        score = metadata.get(name)
+        if isinstance(score, Real) and not isinstance(score, bool) and math.isfinite(score):
+            metadata["retrieval_score"] = float(score)
+            break
+    if ours and relevance_of(excerpt, method) is not None:
         for earlier in ("has_answer", "llm_prefer"):  # of the whole, by another step
-            metadata.pop(mark_name(excerpt.passage, earlier), None)
-    metadata.pop(mark_name(excerpt.passage, LEAD), None)
-    if score is not None:
-        metadata["retrieval_score"] = score
+            metadata.pop(mark_name(passage, earlier), None)
+    metadata.pop(mark_name(passage, LEAD), None)
     metadata |= marks(excerpt, method)
-    metadata["start_index"] = start
-    name = origin_of(excerpt.passage)[0] if ids == "source" else _id(excerpt, method)
-    return Document(page_content=excerpt.text, id=name, metadata=metadata)
+    metadata["start_index"] = offset + excerpt.spans[0][0]
+    own: str | None = derived_id(passage.id, passage.text, offset, excerpt.start, excerpt.end)
+    if ids == "source":
+        own = origin_of(passage)[0]
+    elif method in WHOLE and excerpt.text == passage.text:
+        own = _own_id(passage)
+    return Document(page_content=excerpt.text, id=own, metadata=metadata)
 
 
 def passage_document(passage: Passage) -> Document:
@@ -137,29 +148,6 @@ def passage_document(passage: Passage) -> Document:
     named = {"title": "" if derived else passage.title, "source": passage.source}
     metadata = {name: value for name, value in named.items() if value} | dict(passage.metadata)
     return Document(page_content=passage.text, id=_own_id(passage), metadata=metadata)
-
-
-def _id(excerpt: Excerpt, method: str) -> str | None:
-    passage = excerpt.passage
-    if method in WHOLE and excerpt.text == passage.text:
-        return _own_id(passage)
-    whole = (passage.id, passage.text, _offset(passage.metadata))
-    return derived_id(*whole, excerpt.start, excerpt.end)
-
-
-def _retrieval_score(metadata: Mapping[str, object]) -> float | None:
-    """Find the score the base retriever gave, under the names in use."""
-    ours = "fitrag" in metadata  # whose relevance is that of an earlier step
-    for name in ("retrieval_score", "score", *(() if ours else ("relevance_score",))):
-        score = metadata.get(name)
-        if isinstance(score, Real) and not isinstance(score, bool) and math.isfinite(score):
-            return float(score)
-    return None
-
-
-def _offset(metadata: Mapping[str, object]) -> int:
-    start = metadata.get("start_index") if LEAD not in metadata else None  # no slice of a text
-    return start if isinstance(start, int) and not isinstance(start, bool) else 0
 
 
 def _own_id(passage: Passage) -> str | None:

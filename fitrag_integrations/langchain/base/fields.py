@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.load.serializable import Serializable
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -11,6 +11,7 @@ from langchain_core.runnables.base import coerce_to_runnable
 from pydantic import (
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     PlainValidator,
     PrivateAttr,
     ValidationInfo,
@@ -59,20 +60,38 @@ def _searching(value: object, name: str) -> object:
     return value if is_tool(value) or can(value, "search") else _finding(value, name)
 
 
-def _read_by(read: Callable[[Any, str], object]) -> PlainValidator:
-    """Return what has pydantic read a field by ``read``, which is told the field's name."""
-    return PlainValidator(lambda value, info: read(value, str(info.field_name)))
+class _Read:
+    """Type of a field whose values are read by `read`, which is told the field's name."""
+
+    read: ClassVar[Callable[[Any, str], object]]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> Any:
+        read = PlainValidator(lambda value, info: cls.read(value, str(info.field_name)))
+        return handler.generate_schema(Annotated[Any, read])
 
 
-_Any: TypeAlias = Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
-AnyRunnable: TypeAlias = Annotated[_Any, _read_by(runnable_of)]
-Finder: TypeAlias = Annotated[_Any, _read_by(_finding)]
-Search: TypeAlias = Annotated[Any, _read_by(_searching)]
-AnyMethod: TypeAlias = Annotated[Any, _read_by(lambda value, _: check_method(value))]
-Shots: TypeAlias = Annotated[
-    tuple[Shot, ...], _read_by(lambda value, name: check_shots(name, value))
-]
-Count: TypeAlias = Annotated[int, _read_by(lambda value, name: check_whole(name, value, low=1))]
+if TYPE_CHECKING:  # what a caller may pass
+    AnyRunnable: TypeAlias = (
+        Runnable[Any, Any] | Callable[[Any], Any] | Callable[[Any, RunnableConfig], Any]
+    )
+    Finder: TypeAlias = AnyRunnable
+    Search: TypeAlias = Any
+    AnyMethod: TypeAlias = Any
+    Shots: TypeAlias = tuple[Shot, ...]
+    Count: TypeAlias = int
+else:  # and what reads it
+    AnyRunnable, Finder, Search, AnyMethod, Shots, Count = (
+        type(name, (_Read,), {"__module__": __name__, "read": staticmethod(read)})
+        for name, read in {
+            "AnyRunnable": runnable_of,
+            "Finder": _finding,
+            "Search": _searching,
+            "AnyMethod": lambda value, _: check_method(value),
+            "Shots": lambda value, name: check_shots(name, value),
+            "Count": lambda value, name: check_whole(name, value, low=1),
+        }.items()
+    )
 
 
 class Brief(Built, Serializable):

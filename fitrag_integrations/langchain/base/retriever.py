@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
@@ -33,9 +34,10 @@ from fitrag_integrations.langchain.base.fields import (
     Shots,
 )
 from fitrag_integrations.langchain.base.ports import Offer, internal
-from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own, settled
-from fitrag_integrations.methods.metadata import own_noted
-from fitrag_integrations.ports import Method, Ports
+from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own
+from fitrag_integrations.methods.metadata import noted
+from fitrag_integrations.methods.settings import settled
+from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context
 
 BLANK = "the query is blank: nothing was retrieved"
@@ -58,9 +60,9 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     k: Count | None = None
     """Maximum number of documents returned, best first; also an argument of `invoke`."""
 
+    @abstractmethod
     def documents(self, context: Context) -> list[Document]:
         """Convert what was found to documents."""
-        return to_documents(context)
 
     def most(self, k: int | None = None) -> int | None:
         """Return the maximum number of documents, or None for no limit."""
@@ -162,7 +164,7 @@ class MethodOverBase(FlowRetriever):
         """Return one flow per question; equal requests of one call are joined."""
         offer = self._once("offer", self.offer)
         each = zip(self.methods(configs, **options), inputs, configs, strict=True)
-        return [_begun(method, query, offer.to(config)) for method, query, config in each]
+        return [noted(method, query, offer.to(config)) for method, query, config in each]
 
     def methods(self, configs: Sequence[RunnableConfig], **options: Any) -> list[Method]:
         """Return the method of each question; one for all, unless its own models are Runnables.
@@ -190,7 +192,3 @@ class Searching(Writing):
 
     search: Kept[Search | None] = None
     """Search tool, provider, Runnable or callable; None turns web search off."""
-
-
-def _begun(method: Method, query: str, ports: Ports) -> Flow[Context]:
-    return own_noted((yield from method(query, ports)))  # a call that fails is its question's alone

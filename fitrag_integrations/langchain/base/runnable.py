@@ -24,6 +24,7 @@ from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
 from fitrag_integrations.langchain.base.conversation import QuestionInput
 from fitrag_integrations.langchain.base.fields import CONFIG, Brief
 from fitrag_integrations.langchain.base.ports import Backend, piece_of, text_of
+from fitrag_integrations.methods.settings import settled
 from fitrag_integrations.text.replies import astreamed, streamed
 
 T = TypeVar("T")
@@ -293,15 +294,6 @@ def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
     except StopIteration as ended:
         value: T = ended.value
         return value
-
-
-def settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
-    """Return the outcomes; raise the first exception unless exceptions are to be returned."""
-    for outcome in outcomes:
-        is_error = isinstance(outcome, Exception)
-        if isinstance(outcome, BaseException) and not (is_error and return_exceptions):
-            raise outcome
-    return outcomes
 
 
 def _under(configs: Sequence[RunnableConfig], runs: Sequence[Any]) -> list[RunnableConfig]:

@@ -34,7 +34,6 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 
 from fitrag_integrations.core.checks import check_many, trait
 from fitrag_integrations.core.record import Row, plain, remade
-from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.metadata import (
     MARKS,
     OWN,
@@ -42,7 +41,6 @@ from fitrag_integrations.methods.metadata import (
     TITLE_KEYS,
     mark_name,
     marks,
-    own_noted,
     relevance_of,
     retitled,
     title_in,
@@ -215,11 +213,6 @@ def media_nodes(
             bare = _copied(node, dict(node.metadata))
             bare.set_content("")
             yield NodeWithScore(node=bare, score=found.score)
-
-
-def noted(flow: Flow[Context]) -> Flow[Context]:
-    """Return a flow whose context notes that input nodes already had keys which are added here."""
-    return own_noted((yield from flow))
 
 
 def context_nodes(context: Context, ids: Ids = "pieces") -> list[NodeWithScore]:

@@ -52,30 +52,23 @@ def retrieve_port(
     if isinstance(base, Port):
         return base
     known: dict[str, QueryType] = {bundle.query_str: bundle for bundle in bundles}
+    many, amany = each(base.retrieve), aeach(base.aretrieve)
+    if hasattr(base, "retrieve_many"):
+        many = partial(base.retrieve_many, return_exceptions=True)
+        amany = partial(base.aretrieve_many, return_exceptions=True)
+    elif not has_own(base, "_aretrieve", BaseRetriever):
+        amany = aeach(partial(asyncio.to_thread, base.retrieve))
+
+    def asked(queries: Sequence[str]) -> list[QueryType]:
+        return [known.get(query, query) for query in queries]
 
     def read(nodes: Any) -> object:
         return nodes if isinstance(nodes, Exception) else passages_of(nodes, title_keys)
 
-    def one(query: str) -> object:
-        return read(base.retrieve(known.get(query, query)))
+    async def acall(queries: Sequence[str]) -> list[object]:
+        return each(read)(await amany(asked(queries)))
 
-    async def aone(query: str) -> object:
-        if not has_own(base, "_aretrieve", BaseRetriever):
-            return await asyncio.to_thread(one, query)
-        return read(await base.aretrieve(known.get(query, query)))
-
-    if not hasattr(base, "retrieve_many"):
-        return Port(name, each(one), aeach(aone))
-
-    def many(queries: Sequence[str]) -> list[object]:
-        asked = [known.get(query, query) for query in queries]
-        return list(map(read, base.retrieve_many(asked, return_exceptions=True)))
-
-    async def amany(queries: Sequence[str]) -> list[object]:
-        asked = [known.get(query, query) for query in queries]
-        return list(map(read, await base.aretrieve_many(asked, return_exceptions=True)))
-
-    return Port(name, many, amany)
+    return Port(name, lambda queries: each(read)(many(asked(queries))), acall)
 
 
 def each(call: Callable[[Q], Any]) -> Callable[[Sequence[Q]], list[object]]:
@@ -245,11 +238,3 @@ class Caller:
             generate=None if chosen is None else generate_port(chosen),
             shots=cast(Any, self.shots),
         )
-
-
-def settled(found: list[Any], return_exceptions: bool) -> list[Any]:
-    """Return each question's result or error; raise the first error on request."""
-    errors = [one for one in found if isinstance(one, Exception)]
-    if errors and not return_exceptions:
-        raise errors[0]
-    return found

@@ -24,11 +24,12 @@ from fitrag_integrations.llama_index.base.component import (
     has_own,
     is_sync_only,
 )
-from fitrag_integrations.llama_index.base.convert import Ids, context_nodes, noted
+from fitrag_integrations.llama_index.base.convert import Ids, context_nodes
 from fitrag_integrations.llama_index.base.events import dispatcher, emit_decision, emit_reduced
-from fitrag_integrations.llama_index.base.ports import Caller, aeach, each, settled
+from fitrag_integrations.llama_index.base.ports import Caller, aeach, each
 from fitrag_integrations.methods.compose.fitted import FromFitted
-from fitrag_integrations.methods.settings import option_names
+from fitrag_integrations.methods.metadata import noted
+from fitrag_integrations.methods.settings import option_names, settled
 from fitrag_integrations.ports import Method
 from fitrag_integrations.types import Context
 
@@ -60,7 +61,7 @@ class FlowRetriever(Configured, BaseRetriever):
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
         """Return one flow per query of ``bundles``; equal requests of one call are joined."""
         ports = self._caller.ports(bundles)
-        return [noted(self._method(bundle.query_str, ports)) for bundle in bundles]
+        return [noted(self._method, bundle.query_str, ports) for bundle in bundles]
 
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Convert the results to nodes; ``NotImplementedError`` in this base."""
@@ -114,7 +115,9 @@ class FlowRetriever(Configured, BaseRetriever):
 
     def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:
         emit_decision(traced.value)
-        return self.nodes(traced.value)
+        nodes = self.nodes(traced.value)
+        emit_reduced(traced, vars(self).get("_method"), nodes)
+        return nodes
 
 
 def _started(bundles: Sequence[QueryBundle]) -> None:
@@ -158,8 +161,3 @@ class MethodOverBase(FromFitted, FlowRetriever):
     def nodes(self, context: Context) -> list[NodeWithScore]:
         """Convert the excerpts to nodes, in their order."""
         return context_nodes(context, self.ids)
-
-    def _found(self, traced: Traced[Context]) -> list[NodeWithScore]:
-        nodes = super()._found(traced)
-        emit_reduced(traced, self._method, nodes)
-        return nodes

@@ -42,7 +42,6 @@ from fitrag_integrations.llama_index.base.ports import (
     astream,
     each,
     generate_port,
-    settled,
     stream,
 )
 from fitrag_integrations.llama_index.base.prompts import Written, as_template
@@ -50,6 +49,7 @@ from fitrag_integrations.methods.answering import Answered, own_answer
 from fitrag_integrations.methods.compose.fitted import FromFitted
 from fitrag_integrations.methods.ik.decider import GateDecision, OnError
 from fitrag_integrations.methods.metadata import own_noted, summary
+from fitrag_integrations.methods.settings import settled
 from fitrag_integrations.ports import showing
 from fitrag_integrations.types import Context, Template
 from fitrag_integrations.values.excerpt import unique
@@ -329,30 +329,19 @@ def can(engine: BaseQueryEngine, name: str) -> bool:
 def engine_port(name: str, engine: Any, *, alone: bool) -> Port[Handed, Any]:
     """Build the port of an engine.
 
-    An engine with ``query_many`` gets its plain queries in one call, unless the question is
-    ``alone``, since it may then be answered with a stream.
+    An engine with ``query_many`` gets its questions in one call, unless it synthesizes, or the
+    question is ``alone``, since it may then be answered with a stream.
     """
-    call, acall = each(partial(_ask, engine)), aeach(partial(_aask, engine))
-    if alone or not hasattr(engine, "query_many"):
-        return Port(name, call, acall)
+    if alone or not hasattr(engine, "query_many") or can(engine, "synthesize"):
+        return Port(name, each(partial(_ask, engine)), aeach(partial(_aask, engine)))
 
-    def many(items: Sequence[Handed]) -> list[object]:
-        if any(item.nodes is not None for item in items):
-            return call(items)
-        found: list[object] = engine.query_many(
-            [item.bundle for item in items], return_exceptions=True
-        )
-        return found
+    def call(items: Sequence[Handed]) -> Any:
+        return engine.query_many([item.bundle for item in items], return_exceptions=True)
 
-    async def amany(items: Sequence[Handed]) -> list[object]:
-        if any(item.nodes is not None for item in items):
-            return await acall(items)
-        found: list[object] = await engine.aquery_many(
-            [item.bundle for item in items], return_exceptions=True
-        )
-        return found
+    async def acall(items: Sequence[Handed]) -> Any:
+        return await engine.aquery_many([item.bundle for item in items], return_exceptions=True)
 
-    return Port(name, many, amany)
+    return Port(name, call, acall)
 
 
 def _ask(engine: Any, handed: Handed) -> object:
