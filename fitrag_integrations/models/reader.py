@@ -22,9 +22,9 @@ from fitrag_integrations.models.encoder.heads import (
     write_head,
 )
 from fitrag_integrations.models.encoder.items import FURTHEST
+from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.kinds import Answer, Found, PairReader, answer_of, found_in
 from fitrag_integrations.models.runtime.folder import load_head
 from fitrag_integrations.models.runtime.worker import Steps

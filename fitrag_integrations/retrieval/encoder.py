@@ -120,9 +120,11 @@ class Encoder:
     ) -> None:
         name = check_text("name_or_dir", name_or_dir, blank=False)
         self.name = MINILM if name == MINILM.rpartition("/")[2] else name
+        kind = None if dtype is None else str(dtype).removeprefix("torch.")
+        refuse_if(kind not in (None, *_DTYPES), "dtype", dtype, ", ".join(_DTYPES))
         self._options: dict[str, Any] = {
             "device": None if device is None else str(device),
-            "dtype": _dtype(dtype),
+            "dtype": kind,
             "batch_tokens": _positive("batch_tokens", batch_tokens),
             "backend": backend and check_text("backend", backend),
             "model_kwargs": check_mapping("model_kwargs", model_kwargs or {}),
@@ -134,7 +136,12 @@ class Encoder:
             "normalize": None if normalize is None else check_is("normalize", normalize, bool),
             "max_tokens": length if length is not None else _positive("max_tokens", max_tokens),
             "truncate_dim": _positive("truncate_dim", truncate_dim),
-            "prompts": None if prompts is None else _prompts(prompts),
+            "prompts": None
+            if prompts is None
+            else {
+                each: check_is(f"prompts[{each!r}]", text, str)
+                for each, text in check_mapping("prompts", prompts).items()
+            },
             "default_prompt_name": default_prompt_name,
         }
         self._dense = _Lazy(self.name, self._options, self._given)
@@ -284,19 +291,8 @@ class _Lazy:
         return offline_minilm() if replace(KNOWN[MINILM], **own) == KNOWN[MINILM] else None
 
 
-def _dtype(dtype: object) -> str | None:
-    name = None if dtype is None else str(dtype).removeprefix("torch.")
-    refuse_if(name is not None and name not in _DTYPES, "dtype", dtype, ", ".join(_DTYPES))
-    return name
-
-
 def _positive(field: str, value: object) -> int | None:
     return None if value is None else check_whole(field, value, low=1)
-
-
-def _prompts(prompts: object) -> dict[str, str]:
-    given = check_mapping("prompts", prompts)
-    return {name: check_is(f"prompts[{name!r}]", text, str) for name, text in given.items()}
 
 
 class EncoderVectors:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
@@ -22,6 +21,9 @@ from fitrag_integrations.errors import PortError, SearchError, refuse_if
 
 if TYPE_CHECKING:
     import httpx
+
+    # the client of one event loop, its limit, and what closes it when the loop ends
+    _Connection: TypeAlias = tuple[httpx.AsyncClient, asyncio.Semaphore, AsyncIterator[None]]
 
 T = TypeVar("T")
 TEMPORARY = {408, 429, 500, 502, 503, 504}  # status codes that are worth a retry
@@ -47,15 +49,6 @@ class RequestError(PortError):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the status, which plain exceptions would drop."""
         return RequestError, (str(self), self.status)
-
-
-@dataclass
-class _Connection:
-    """Client of one event loop, its limit, and what closes it when the loop ends."""
-
-    client: httpx.AsyncClient
-    limit: asyncio.Semaphore
-    keeper: AsyncIterator[None]
 
 
 class OpenAIClient:
@@ -140,10 +133,10 @@ class OpenAIClient:
             wait=pause,
             reraise=True,
         )
-        connection = await self._connection()
+        client, limit, _ = await self._connection()
         try:
-            async with connection.limit, asyncio.timeout(self._deadline):
-                return await retrying(self._attempt, connection.client, path, body)
+            async with limit, asyncio.timeout(self._deadline):
+                return await retrying(self._attempt, client, path, body)
         except TimeoutError:
             refused = self._error(f"no response within the deadline of {self._deadline:g} s")
         except RequestError as error:
@@ -218,9 +211,9 @@ class OpenAIClient:
                 timeout=self._timeout,
                 limits=httpx.Limits(max_connections=self._concurrency),
             )
-            made = _Connection(client, asyncio.Semaphore(self._concurrency), _kept(client))
+            made = client, asyncio.Semaphore(self._concurrency), _kept(client)
             self._connections[loop] = made
-        await anext(made.keeper)
+        await anext(made[2])
         return made
 
     def __reduce__(self) -> tuple[object, ...]:
