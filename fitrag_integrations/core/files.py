@@ -18,6 +18,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from fitrag_integrations.errors import InputError, StorageError
 
@@ -115,19 +116,23 @@ def write_whole(path: Path, data: str | bytes) -> None:
         beside.write_bytes(data)
 
 
-def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the contents of a file of at most `most` bytes.
-
-    Raises `OSError` for a larger one, and for a pipe or a device, which may never end.
-    """
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading; raises `OSError` for a pipe or a device, which may never end."""
     handle = os.open(path, os.O_RDONLY | NONBLOCK)
     with open(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if about.st_size > most:
-            size = f"it has {about.st_size:,} bytes, at most {most:,} are read"
-            raise OSError(errno.EINVAL, size, str(path))
+        yield file
+
+
+def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the contents of a file; raises `OSError` for one of more than `most` bytes."""
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            said = f"it has {size:,} bytes, at most {most:,} are read"
+            raise OSError(errno.EINVAL, said, str(path))
         return file.read(most)
 
 

@@ -423,15 +423,7 @@ class BundledReader(PairReader, BundledModel):
                 start, end = np.where(chunk.tokens[3] >= 0, read.tokens[:, :2].T, -np.inf)
                 scores = start[:, None] + later_ends(end)
                 first, further = divmod(int(scores.argmax()), ANSWER_TOKENS)
-                best.append(
-                    found_in(
-                        chunk,
-                        select=float(read.labels[TRUST]),
-                        span=float(scores[first, further]),
-                        first=first,
-                        last=first + further,
-                    )
-                )
+                best.append(found_in(chunk, float(read.labels[TRUST]), first, first + further))
             answers.append(answer_of(passage, best))
         return answers
 

@@ -231,8 +231,7 @@ class RetrievalEvaluator(Bundled):
         if isinstance(grader, HeadGrader):
             grader.save_pretrained(folder)
         elif isinstance(grader, SequenceGrader):
-            grader._model.save_pretrained(folder)
-            grader._tokenizer.save_pretrained(folder)
+            grader.save(folder)
             grown = {} if grader.length == MAX_LENGTH else {"max_length": grader.length}
             fields = {"input_format": grader.input_format, **grown}
             write_manifest(folder, "model.json", kind=KIND, fields=fields)

@@ -99,6 +99,11 @@ class SequenceGrader(SharedEngine):
         """Async version of `evaluate`."""
         return await self.worker.acall(self._grades, checked_pairs(pairs))
 
+    def save(self, folder: Path) -> None:
+        """Save weights and tokenizer as transformers does."""
+        self._model.save_pretrained(folder)
+        self._tokenizer.save_pretrained(folder)
+
     unload = SharedEngine.release
 
     @torch.inference_mode()

@@ -17,7 +17,7 @@ from fitrag_integrations.core.checks import check_number, check_text, check_whol
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import PortError, SearchError, refuse_if
+from fitrag_integrations.errors import PortError, SearchError, raise_if, refuse_if
 
 if TYPE_CHECKING:
     import httpx
@@ -218,8 +218,11 @@ class OpenAIClient:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without connections; a client with a key cannot be pickled."""
-        if self._secret.found:
-            raise TypeError(f"the client of {self.base_url} holds a key: create it anew instead")
+        raise_if(
+            self._secret.found,
+            TypeError,
+            f"the client of {self.base_url} holds a key: create it anew instead",
+        )
         return partial(
             OpenAIClient,
             self.base_url,

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, Unpack, cast
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -54,11 +54,8 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import scorer_name
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.pruner import Pruner, PrunerOptions
-from fitrag_integrations.models.scorer.reranker import (
-    ReadyReranker,
-    RerankerOptions,
-)
+from fitrag_integrations.models.scorer.pruner import Pruner
+from fitrag_integrations.models.scorer.reranker import ReadyReranker
 
 
 class BiLabelScorer(ChunkScorer, PairModel):
@@ -119,27 +116,7 @@ class BiLabelScorer(ChunkScorer, PairModel):
         written = write_head(Path(folder), self._head, rarity)
         self._save(Path(folder), self.manifest["head"] | written)
 
-    @classmethod
-    def from_reranker(
-        cls, name_or_dir: str | Path, **options: Unpack[RerankerOptions]
-    ) -> ReadyReranker:
-        """Load a published reranker; it scores `has_answer` only, `llm_prefer` is None.
-
-        Args:
-            name_or_dir: Hub name or folder of the checkpoint.
-            **options: `family`, `scale`, `temperature`, `instruction`, `max_length`, `device`,
-                `dtype`, `batch_tokens`, `backend`, `model_kwargs` and `tokenizer_kwargs`, as in
-                `ReadyReranker.from_pretrained`.
-
-        Raises:
-            InputError: If an option does not fit the checkpoint.
-            ModelLoadError: If the checkpoint has another shape, or no weights for its output.
-
-        Example:
-            >>> scorer = BiLabelScorer.from_reranker("BAAI/bge-reranker-v2-m3", max_length=1024)
-            >>> scorer = BiLabelScorer.from_reranker("Qwen/Qwen3-Reranker-0.6B")
-        """
-        return ReadyReranker.from_pretrained(name_or_dir, **options)
+    from_reranker = staticmethod(ReadyReranker.from_pretrained)
 
     @classmethod
     def _load(cls, folder: Path, options: Options) -> Self:
@@ -245,23 +222,7 @@ class OnePassScorer(ChunkSentenceScorer, BiLabelScorer):
         """The name of the scorer of whole passages, which fitted thresholds are checked against."""
         return self._scorer.name
 
-    @classmethod
-    def from_pruner(cls, name_or_dir: str | Path, **options: Unpack[PrunerOptions]) -> Pruner:
-        """Load a published rerank-and-prune checkpoint: OpenProvence's.
-
-        Args:
-            name_or_dir: Hub name or folder of the checkpoint.
-            **options: `threshold`, `temperature`, `max_length`, `device`, `dtype`, `batch_tokens`,
-                `backend`, `model_kwargs` and `tokenizer_kwargs`, as in `Pruner.from_pretrained`.
-
-        Raises:
-            ModelLoadError: If the folder is of another kind, or a tensor is missing.
-
-        Example:
-            >>> scorer = OnePassScorer.from_pruner("hotchpotch/open-provence-reranker-xsmall-v1")
-            >>> retriever = FitRagRetriever(base=base, scorer=scorer, max_tokens=800)
-        """
-        return Pruner.from_pretrained(name_or_dir, **options)
+    from_pruner = staticmethod(Pruner.from_pretrained)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save the head, and the scorer beside it, to a folder that `from_pretrained` reads."""

@@ -469,15 +469,6 @@ FAMILIES = {family.name: family for family in (MONOT5, *CAUSAL, CLASSIFIER)}
 """By name, in the order in which they are tried."""
 
 
-class RerankerOptions(PairOptions, total=False):
-    """Keyword arguments of `from_reranker`, described in `ReadyReranker.from_pretrained`."""
-
-    family: str | None
-    scale: Scale | None
-    temperature: float
-    instruction: str | None
-
-
 class ReadyReranker(PairScorer, EngineModel[Engine]):
     """Scorer over a published reranker; `BiLabelScorer.from_reranker` creates one.
 
@@ -523,6 +514,10 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
         Raises:
             InputError: If an argument is invalid for the checkpoint.
             ModelLoadError: If the checkpoint has another shape, or no weights for its output.
+
+        Example:
+            >>> scorer = BiLabelScorer.from_reranker("BAAI/bge-reranker-v2-m3", max_length=1024)
+            >>> scorer = BiLabelScorer.from_reranker("Qwen/Qwen3-Reranker-0.6B")
         """
         temperature = check_number("temperature", temperature, low=1e-6)
         options, source = Options.checked(**given), weights_source(str(name_or_dir))
