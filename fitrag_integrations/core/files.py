@@ -39,7 +39,8 @@ def lock(descriptor: int, output: Path) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _busy(output) from None
+            allowed = "an output that no other run is writing"
+            raise InputError.of("output", given=str(output), allowed=allowed) from None
         except OSError:  # a file system that has no locks
             return
 
@@ -64,11 +65,6 @@ def only_writer(path: Path) -> Iterator[None]:
                     _HELD.add(held)
                     closing.callback(_HELD.discard, held)
         yield
-
-
-def _busy(output: Path) -> InputError:
-    allowed = "an output that no other run is writing"
-    return InputError.of("output", given=str(output), allowed=allowed)
 
 
 def real_path(path: Path) -> Path:
@@ -131,8 +127,9 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            said = f"it has {size:,} bytes, at most {most:,} are read"
-            raise OSError(errno.EINVAL, said, str(path))
+            raise OSError(
+                errno.EINVAL, f"it has {size:,} bytes, at most {most:,} are read", str(path)
+            )
         return file.read(most)
 
 

@@ -380,9 +380,12 @@ def read_manifest(folder: Path, kinds: Iterable[str] = KINDS) -> dict[str, Any]:
             ValueError,
             f"an index of the kind {kind!r} is not one of {', '.join(kinds)}",
         )
-        if (manifest["format"], manifest["metric"]) != (FORMAT, metric_of(kind)):
-            found = f"format {manifest['format']!r} and metric {manifest['metric']!r}"
-            raise ValueError(f"it has {found} in place of {FORMAT} and {metric_of(kind)!r}")
+        raise_if(
+            (manifest["format"], manifest["metric"]) != (FORMAT, metric_of(kind)),
+            ValueError,
+            f"it has format {manifest['format']!r} and metric {manifest['metric']!r} in place of "
+            f"{FORMAT} and {metric_of(kind)!r}",
+        )
         raise_if(
             any(manifest["files"][part]["name"] not in _NAMES[part] for part in _NAMES),
             ValueError,

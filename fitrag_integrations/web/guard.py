@@ -129,9 +129,9 @@ def refusal(address: str, allowed: Iterable[Network] = ()) -> str | None:
     for name in ("unspecified", "loopback", "multicast", "link_local", "reserved", "private"):
         if getattr(found, f"is_{name}"):
             return f"a {name.replace('_', '-')} address"
-    is_special = zone or any(found in network for network in _ALSO_SPECIAL)
-    is_assigned = found.version == 4 or found in _UNICAST
-    return None if found.is_global and is_assigned and not is_special else "not a public address"
+    special = zone or any(found in network for network in _ALSO_SPECIAL)
+    public = found.is_global and (found.version == 4 or found in _UNICAST) and not special
+    return None if public else "not a public address"
 
 
 def within(host: str, domains: Sequence[str]) -> bool:

@@ -207,7 +207,7 @@ class OpenAIClient:
                 return known
             key = self._secret.reveal()
             client = httpx.AsyncClient(
-                headers={"Authorization": f"Bearer {key}"} if self._secret.found else {},
+                headers={"Authorization": f"Bearer {key}"} if key else {},
                 timeout=self._timeout,
                 limits=httpx.Limits(max_connections=self._concurrency),
             )
@@ -219,7 +219,7 @@ class OpenAIClient:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without connections; a client with a key cannot be pickled."""
         raise_if(
-            self._secret.found,
+            self._secret.reveal(),
             TypeError,
             f"the client of {self.base_url} holds a key: create it anew instead",
         )

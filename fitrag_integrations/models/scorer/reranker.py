@@ -524,7 +524,18 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
         checkpoint = options.checkpoint(source, f"reranker {str(name_or_dir)!r}")
         config, tokenizer = checkpoint.config(), checkpoint.tokenizer()
         folder = Folder(checkpoint, config, tokenizer, options.max_length, instruction)
-        chosen = family_of(folder, family)
+        refuse_if(
+            family is not None and family not in FAMILIES, "family", family, ", ".join(FAMILIES)
+        )
+        fitting = (each.name for each in FAMILIES.values() if each.fits(folder))
+        named = family or next(fitting, "")
+        raise_if(
+            not named,
+            ModelLoadError,
+            f"{checkpoint.what}: {folder.architecture} is a language model whose prompt is not "
+            f"known; pass family= with the one it was trained with: {', '.join(FAMILIES)}",
+        )
+        chosen = FAMILIES[named]
         scale = chosen.scales[0] if scale is None else scale
         refuse_if(
             scale not in chosen.scales,
@@ -582,22 +593,3 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
 
     def _details(self) -> list[str]:
         return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]
-
-
-def family_of(folder: Folder, named: str | None) -> Family:
-    """Return the family with a name, or the first that a checkpoint fits.
-
-    Raises:
-        InputError: For a name that no family has.
-        ModelLoadError: For a checkpoint that fits none.
-    """
-    if named is not None:
-        refuse_if(named not in FAMILIES, "family", named, ", ".join(FAMILIES))
-        return FAMILIES[named]
-    for family in FAMILIES.values():
-        if family.fits(folder):
-            return family
-    raise ModelLoadError(
-        f"{folder.checkpoint.what}: {folder.architecture} is a language model whose prompt is not "
-        f"known; pass family= with the one it was trained with: {', '.join(FAMILIES)}"
-    )

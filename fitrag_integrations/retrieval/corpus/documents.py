@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,7 @@ def _passages(
     notes: list[FileNote],
 ) -> Iterator[Passage | InputError]:
     """Read files one after the other; `strict` raises where something cannot be read."""
-    with Extractor() as extractor:
+    with closing(Extractor()) as extractor:
         for name, file in files:
             count = bad_lines = 0
             for item in _of_file(name, file, split, max_words, extractor):
@@ -202,7 +202,7 @@ def _cut(
     """Cut a text into passages with the ids "page#n"."""
     for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
         where = {"start": start, "end": end}
-        yield Passage(f"{page}#{n}", text[start:end], title, source=source, metadata=where)
+        yield Passage(f"{page}#{n}", text[start:end], title, source, where)
 
 
 def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
