@@ -226,8 +226,9 @@ def _opening(name: str) -> Iterator[None]:
     except OSError as error:
         if storage_error(error) is not None:
             raise
-        allowed = (
-            f"a file that can be written ({error.strerror or error}); the rows that are in it "
-            "stay, and the same command goes on after them"
-        )
-        raise InputError.of("output", given=name, allowed=allowed) from error
+        raise InputError.of(
+            "output",
+            given=name,
+            allowed=f"a file that can be written ({error.strerror or error}); the rows that are in "
+            "it stay, and the same command goes on after them",
+        ) from error

@@ -49,7 +49,7 @@ class Secret:
             "inside, or None; its value is not shown",
         )
         self._value = key or ""
-        _quiet.secrets.add(self)
+        _secrets.add(self)
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_quiet)  # once, however often
 
@@ -94,14 +94,10 @@ class Secret:
 class _Quiet(logging.Filter):
     """Logging filter that redacts every key in use; it never drops a record."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.secrets: WeakSet[Secret] = WeakSet()  # redacted as long as they are referenced
-
     def filter(self, record: logging.LogRecord) -> bool:
         """Replace a message that holds a key, and its arguments, by the redacted message."""
         message = redacted = record.getMessage()
-        for secret in list(self.secrets):
+        for secret in list(_secrets):
             redacted = secret.redact(redacted)
         if redacted != message:
             record.msg, record.args = redacted, ()
@@ -109,3 +105,4 @@ class _Quiet(logging.Filter):
 
 
 _quiet = _Quiet()
+_secrets: WeakSet[Secret] = WeakSet()  # redacted as long as they are referenced

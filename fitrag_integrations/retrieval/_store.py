@@ -92,11 +92,6 @@ class Store:
         self.by_id = {passage.id: passage for passage in passages}
         self._lock = threading.Lock()  # faiss moves its vectors when some are added
 
-    @classmethod
-    def empty(cls, width: int, kind: str = "flat") -> Store:
-        """Return a store without passages."""
-        return cls(empty(kind, width), kind=kind)
-
     @property
     def width(self) -> int:
         """The number of dimensions of a vector."""

@@ -41,10 +41,9 @@ from fitrag_integrations.models.encoder.pairs import (
     whole,
 )
 from fitrag_integrations.models.encoder.trunk import (
+    as_attended,
     has_types,
     is_decoder,
-    square,
-    takes_square,
 )
 from fitrag_integrations.models.kinds import PairScorer
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
@@ -55,7 +54,7 @@ from fitrag_integrations.models.runtime.loading import (
     checked_length,
     position_limit,
 )
-from fitrag_integrations.models.runtime.placing import GPUS, float32_head
+from fitrag_integrations.models.runtime.placing import float32_head
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -200,7 +199,7 @@ class OneOutput(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return the output of each pair. Shape: (batch,)."""
         extra = {"token_type_ids": types} if self.uses_types else {}
-        seen = square(mask) if mask.device.type in GPUS and takes_square(self.encoder) else mask
+        seen = as_attended(mask, self.encoder)
         outputs: Tensor = self.encoder(input_ids=ids, attention_mask=seen, **extra).logits
         return outputs.squeeze(-1)
 
@@ -295,6 +294,11 @@ class CausalPrompt:
     words: tuple[str, ...]
     instruction: str | None = None
     instructed: str = "{instruction}"
+
+    def fits(self, folder: Folder) -> bool:
+        """Check whether a checkpoint is a language model of the type."""
+        writes = folder.architecture.endswith("ForCausalLM")
+        return writes and folder.config.model_type == self.model_type
 
 
 RECIPES = {
@@ -454,10 +458,7 @@ CAUSAL = tuple(
     Family(
         name,
         scales=("tokens",),
-        fits=lambda folder, recipe=recipe: (  # type: ignore[misc]  # its default is this turn's
-            folder.architecture.endswith("ForCausalLM")
-            and folder.config.model_type == recipe.model_type
-        ),
+        fits=recipe.fits,
         load=partial(_load, recipe),
         takes_instruction=recipe.instruction is not None,
     )
