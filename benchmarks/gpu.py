@@ -53,7 +53,6 @@ from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.sequence_classifier import SequenceGrader
-from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.placing import attending, fused, place
 from fitrag_integrations.types import Passage
@@ -192,7 +191,7 @@ class Bench:
         trunk = Trunk(self._made("T5EncoderModel", T5 | self.sizes.t5_base), pooling="mean")
         tokenizer = PairTokenizer(self.tokenizer)
         engine = Engine(trunk, tokenizer, self._options()).retain()
-        scorer = BiLabelScorer(engine, BiLabelHead(trunk.width), evidence=Evidence())
+        scorer = BiLabelScorer(engine, BiLabelHead(trunk.width))
         fresh = self._fresh(self.sizes.passages)
         of = f"{self.sizes.passages} passages"
         score, work = lambda: scorer.score(next(fresh)), (trunk, self.sizes.passages * self.a_pair)
@@ -291,7 +290,7 @@ class Bench:
             known = [Example(row, [5]) for row in llama.encode([q for q, _ in self.pairs[:16]])]
             evaluator, *_ = start_evaluator(judged, EvaluatorPlan(base=bert, tune="full"))
             regression = start_regression(t5, tune="full", rank=4, input_format="plain")
-            scoring = BiLabelModule(both[0], BiLabelHead(width), tokenizer, evidence=Evidence())
+            scoring = BiLabelModule(both[0], BiLabelHead(width), tokenizer)
             reader = ReaderModule(both[1], ReaderHead(width), tokenizer)
             steps: dict[str, tuple[Any, Callable[[], Any]]] = {
                 "train bilabel, BERT-base": (scoring, lambda: lists.encoded(range(4))),

@@ -51,7 +51,6 @@ from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
 from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Pair, PairTokenizer
-from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.text.sentences import split_sentences
@@ -177,7 +176,7 @@ def plain(folder: Path, **options: Any) -> BiLabelScorer:
     trunk, tokenizer = load_base(MINILM)
     engine = Engine(trunk, PairTokenizer(tokenizer), Options("cpu", "float32")).retain()
     manifest = {"base": MINILM, "head": {"hidden": 0}}
-    made = BiLabelScorer(engine, BiLabelHead(trunk.width), evidence=Evidence(), manifest=manifest)
+    made = BiLabelScorer(engine, BiLabelHead(trunk.width), manifest=manifest)
     made.save_pretrained(folder)
     made.unload()
     return BiLabelScorer.from_pretrained(folder, **options)

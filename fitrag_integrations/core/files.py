@@ -18,6 +18,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from fitrag_integrations.errors import InputError, StorageError
 
@@ -38,7 +39,8 @@ def lock(descriptor: int, output: Path) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _busy(output) from None
+            allowed = "an output that no other run is writing"
+            raise InputError.of("output", given=str(output), allowed=allowed) from None
         except OSError:  # a file system that has no locks
             return
 
@@ -63,11 +65,6 @@ def only_writer(path: Path) -> Iterator[None]:
                     _HELD.add(held)
                     closing.callback(_HELD.discard, held)
         yield
-
-
-def _busy(output: Path) -> InputError:
-    allowed = "an output that no other run is writing"
-    return InputError.of("output", given=str(output), allowed=allowed)
 
 
 def real_path(path: Path) -> Path:
@@ -115,19 +112,24 @@ def write_whole(path: Path, data: str | bytes) -> None:
         beside.write_bytes(data)
 
 
-def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the contents of a file of at most `most` bytes.
-
-    Raises `OSError` for a larger one, and for a pipe or a device, which may never end.
-    """
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading; raises `OSError` for a pipe or a device, which may never end."""
     handle = os.open(path, os.O_RDONLY | NONBLOCK)
     with open(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if about.st_size > most:
-            size = f"it has {about.st_size:,} bytes, at most {most:,} are read"
-            raise OSError(errno.EINVAL, size, str(path))
+        yield file
+
+
+def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the contents of a file; raises `OSError` for one of more than `most` bytes."""
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise OSError(
+                errno.EINVAL, f"it has {size:,} bytes, at most {most:,} are read", str(path)
+            )
         return file.read(most)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Self
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.files import lock, only_writer, replacing, storage_error, storing
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, raise_if
 
 STREAM = "-"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -82,11 +82,13 @@ def check_size(data: bytes, *, values: int, depth: int) -> None:
         UnicodeError: For UTF-16 and UTF-32, which `json` reads; there a byte may be half a letter.
         ValueError: For too many values, and for too many levels.
     """
-    if not json.detect_encoding(data).startswith("utf-8"):
-        raise UnicodeError("not in UTF-8")
+    raise_if(not json.detect_encoding(data).startswith("utf-8"), UnicodeError, "not in UTF-8")
     bare = _STRINGS.sub(b"", data)
-    if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > values:
-        raise ValueError(f"over {values} values")
+    raise_if(
+        bare.count(b",") + bare.count(b"[") + bare.count(b"{") > values,
+        ValueError,
+        f"over {values} values",
+    )
     level = 0
     for mark in _NESTING.finditer(bare):
         level += 1 if mark[0] in b"[{" else -1
@@ -224,8 +226,9 @@ def _opening(name: str) -> Iterator[None]:
     except OSError as error:
         if storage_error(error) is not None:
             raise
-        allowed = (
-            f"a file that can be written ({error.strerror or error}); the rows that are in it "
-            "stay, and the same command goes on after them"
-        )
-        raise InputError.of("output", given=name, allowed=allowed) from error
+        raise InputError.of(
+            "output",
+            given=name,
+            allowed=f"a file that can be written ({error.strerror or error}); the rows that are in "
+            "it stay, and the same command goes on after them",
+        ) from error

@@ -92,13 +92,8 @@ class Stopping:
     code = 128 + signal.SIGTERM
 
     def __init__(self) -> None:
-        self._busy, self._asked = False, False
+        self._busy = self.asked = False  # in a batch; asked by the system to end
         self.says: Callable[[], str] = str
-
-    @property
-    def asked(self) -> bool:
-        """Whether the system asked the run to end."""
-        return self._asked
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -126,12 +121,12 @@ class Stopping:
             yield
         finally:
             self._busy = False
-        if self._asked:
+        if self.asked:
             raise Terminated
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        self._asked, Stopping.code = True, 128 + number
+        self.asked, Stopping.code = True, 128 + number
         if not self._busy:
             raise Terminated
         if said := self.says():

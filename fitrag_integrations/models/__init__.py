@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fitrag_integrations.core.extras import lazy_names, torch_needed
+from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.models.bundled import (
@@ -66,12 +66,4 @@ __all__ = [
     "RetrievalEvaluator",
 ]
 
-
-_load, __dir__ = lazy_names(__name__, _MODULE_OF)
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _load(name)
-    except ModuleNotFoundError as error:
-        raise torch_needed(error, name) from error
+__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)

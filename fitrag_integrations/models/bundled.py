@@ -36,9 +36,7 @@ from fitrag_integrations.models.encoder.items import (
     ANSWER_TOKENS,
     CALIBRATED,
     Correction,
-    Item,
     Lines,
-    placed_spans,
 )
 from fitrag_integrations.models.encoder.pairs import (
     Batch,
@@ -49,19 +47,17 @@ from fitrag_integrations.models.encoder.pairs import (
 )
 from fitrag_integrations.models.encoder.recipe import KNOWN
 from fitrag_integrations.models.encoder.sentences import (
+    ChunkSentenceScorer,
     Floats,
     Nearness,
     Read,
     cosines,
-    judge_items,
     later_ends,
 )
 from fitrag_integrations.models.kinds import (
     Answer,
-    Judged,
     PairGrader,
     PairReader,
-    SentenceScorer,
     answer_of,
     found_in,
 )
@@ -89,7 +85,6 @@ from fitrag_integrations.models.runtime.saved import (
 )
 from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256, scorer_name
 from fitrag_integrations.models.runtime.worker import Steps, Worker
-from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -334,7 +329,7 @@ class BundledModel(Bundled):
         return [list(zip(*both, strict=True)) for both in zip(groups, read, strict=True)]
 
 
-class BundledScorer(SentenceScorer, BundledModel):
+class BundledScorer(ChunkSentenceScorer, BundledModel):
     """Bundled scorer of FIT-RAG (section 4.2), for passages and their sentences.
 
     A sentence is scored by `has_answer` alone: its `llm_prefer` is None.
@@ -354,6 +349,7 @@ class BundledScorer(SentenceScorer, BundledModel):
         self._lines = Lines.of(self.manifest)
         self._line = np.array(self._engine.manifest["sentence"], np.float32)
         self._correction = Correction()
+        self._labelled = self._marked = self._engine.run
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> Self:
@@ -375,25 +371,6 @@ class BundledScorer(SentenceScorer, BundledModel):
     def name(self) -> str:
         """The scorer's name, equal to that of its PyTorch version, for fitted thresholds."""
         return self._correction.name(scorer_name(self.manifest))
-
-    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
-        found = yield from self._chunks(pairs)
-        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
-        return [
-            self._labels(pair, [read for _, read in chunks], float(cosine))
-            for pair, chunks, (cosine,) in zip(pairs, found, near, strict=True)
-        ]
-
-    def _labels(self, pair: Pair, chunks: Sequence[Read], cosine: float) -> BiLabelScore:
-        has, prefer = np.max([read.labels[:2] for read in chunks], axis=0).tolist()
-        return self._correction.labels(*self._lines.passage(pair[1].text, has, prefer, cosine))
-
-    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
-        read = yield from self._engine.run(chunks)
-        near = yield from cosines(self._engine, self._lines, items)
-        how = self._line, self._labels, self._correction, self._lines
-        return judge_items(items, placed, chunks, read, wanted, *how, near)
 
 
 class BundledEvaluator(PairGrader, BundledModel):
@@ -446,15 +423,7 @@ class BundledReader(PairReader, BundledModel):
                 start, end = np.where(chunk.tokens[3] >= 0, read.tokens[:, :2].T, -np.inf)
                 scores = start[:, None] + later_ends(end)
                 first, further = divmod(int(scores.argmax()), ANSWER_TOKENS)
-                best.append(
-                    found_in(
-                        chunk,
-                        select=float(read.labels[TRUST]),
-                        span=float(scores[first, further]),
-                        first=first,
-                        last=first + further,
-                    )
-                )
+                best.append(found_in(chunk, float(read.labels[TRUST]), first, first + further))
             answers.append(answer_of(passage, best))
         return answers
 

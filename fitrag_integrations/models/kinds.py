@@ -6,7 +6,6 @@ task behind each, which runs on its worker.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -90,32 +89,23 @@ class Answer(Record):
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Best span of a chunk, with the reader's score of the chunk."""
-
-    select: float
-    span: float
-    start: int
-    end: int
+Found: TypeAlias = tuple[float, int, int]  # the reader's score of a chunk, and its best span
 
 
-def found_in(chunk: EncodedPair, select: float, span: float, first: int, last: int) -> Found:
+def found_in(chunk: EncodedPair, select: float, first: int, last: int) -> Found:
     """Return the place of a chunk's tokens, its best span's first and last."""
     start, end = int(chunk.tokens[3, first]), int(chunk.tokens[4, min(last, len(chunk) - 1)])
-    if start < 0 or end < 0:  # the tokenizer knows no character of this text
-        return Found(select, -math.inf, 0, 0)
-    return Found(select, span, start, end)
+    known = start >= 0 and end >= 0  # else the tokenizer knows no character of this text
+    return (select, start, end) if known else (select, 0, 0)
 
 
 def answer_of(passage: Passage, chunks: Sequence[Found]) -> Answer:
     """Return the best span of the chunk that the reader selects."""
-    best = max(chunks, key=lambda found: found.select)
-    start, end = best.start, best.end
+    select, start, end = max(chunks, key=lambda found: found[0])
     if not end:  # the first word
         start = len(passage.text) - len(passage.text.lstrip())
         end = start + len(passage.text.split(maxsplit=1)[0])
-    return Answer(passage.text[start:end], start, end, sigmoid(best.select))
+    return Answer(passage.text[start:end], start, end, sigmoid(select))
 
 
 class PairReader(Bundled):

@@ -22,9 +22,9 @@ from fitrag_integrations.models.encoder.heads import (
     write_head,
 )
 from fitrag_integrations.models.encoder.items import FURTHEST
+from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
-from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.kinds import Answer, Found, PairReader, answer_of, found_in
 from fitrag_integrations.models.runtime.folder import load_head
 from fitrag_integrations.models.runtime.worker import Steps
@@ -91,9 +91,9 @@ class ExtractiveReader(PairReader, PairModel):
             clues = self._clues.features(batch.pairs).to(span.device)
             found = best.clamp(-FURTHEST, FURTHEST).unsqueeze(-1)
             select = select + self._head.extra_logits(torch.cat([clues, found], dim=1))
-        columns = torch.stack([select.float(), best, first.float(), last.float()], dim=1).tolist()
+        columns = torch.stack([select.float(), first.float(), last.float()], dim=1).tolist()
         self._engine.check_finite(all(math.isfinite(row[0]) for row in columns))
         return [
-            found_in(chunk, select, span, int(first), int(last))
-            for chunk, (select, span, first, last) in zip(batch.pairs, columns, strict=True)
+            found_in(chunk, select, int(first), int(last))
+            for chunk, (select, first, last) in zip(batch.pairs, columns, strict=True)
         ]

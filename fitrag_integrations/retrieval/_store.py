@@ -26,7 +26,7 @@ from fitrag_integrations.core.checks import check_one, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import only_writer, read_file, replacing, sha256_of, write_whole
 from fitrag_integrations.core.record import check_mapping, plain, remade
-from fitrag_integrations.errors import InputError, ModelLoadError, refuse_if
+from fitrag_integrations.errors import InputError, ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.runtime.sources import verify
 from fitrag_integrations.retrieval.encoder import Vectors
 from fitrag_integrations.text.cleaning import has_text
@@ -92,11 +92,6 @@ class Store:
         self.by_id = {passage.id: passage for passage in passages}
         self._lock = threading.Lock()  # faiss moves its vectors when some are added
 
-    @classmethod
-    def empty(cls, width: int, kind: str = "flat") -> Store:
-        """Return a store without passages."""
-        return cls(empty(kind, width), kind=kind)
-
     @property
     def width(self) -> int:
         """The number of dimensions of a vector."""
@@ -128,8 +123,11 @@ class Store:
                 self._searched = self.flat if self.fixed else on_gpu(self.flat, self.kind)
             searched = self._searched if most <= MOST_ON_GPU else self.flat
             scores, places = searched.search(vectors, most)
-        if np.isnan(scores[places >= 0]).any():
-            raise ModelLoadError("the index holds vectors that are not numbers: build it again")
+        raise_if(
+            np.isnan(scores[places >= 0]).any(),
+            ModelLoadError,
+            "the index holds vectors that are not numbers: build it again",
+        )
         return [
             [_scored(self.passages[at], score) for at, score in zip(*row, strict=True) if at >= 0]
             for row in zip(places.tolist(), scores.tolist(), strict=True)
@@ -178,8 +176,12 @@ def admit(
     kept. With `on_bad="raise"` the first bad one raises its `InputError`.
     """
     check_one("on_bad", on_bad, ON_BAD)
-    if isinstance(passages, str | bytes | Mapping | Passage) or not isinstance(passages, Iterable):
-        raise InputError.of("passages", given=passages, allowed="an iterable of Passage")
+    refuse_if(
+        isinstance(passages, str | bytes | Mapping | Passage) or not isinstance(passages, Iterable),
+        "passages",
+        passages,
+        "an iterable of Passage",
+    )
     new: dict[str, Passage] = {}
     skipped, turned = 0, dict[str, str]()
     for i, item in enumerate(passages):
@@ -319,14 +321,20 @@ def _read(
         with paths["passages"].open("rb") as file:  # in text mode other characters end a line too
             passages = [Passage.from_dict(jsonl.loads(line)) for line in file]
         sizes = {flat.ntotal, len(passages), manifest["count"]}
-        if len(sizes) > 1 or flat.d != manifest["encoder"]["width"]:
-            raise ValueError(f"sizes {sorted(sizes)} and width {flat.d} do not agree with it")
+        raise_if(
+            len(sizes) > 1 or flat.d != manifest["encoder"]["width"],
+            ValueError,
+            f"sizes {sorted(sizes)} and width {flat.d} do not agree with it",
+        )
         # what FAISS does not check of a file: with other values it fails or finds nothing
         kind, home = manifest["kind"], faiss()
         wanted = home.METRIC_L2 if kind == BANK else home.METRIC_INNER_PRODUCT
         half = kind != "fp16" or flat.sq.qtype == home.ScalarQuantizer.QT_fp16
-        if flat.metric_type != wanted or not flat.is_trained or not half:
-            raise ValueError(f"the index is not of the kind {kind!r}")
+        raise_if(
+            flat.metric_type != wanted or not flat.is_trained or not half,
+            ValueError,
+            f"the index is not of the kind {kind!r}",
+        )
     except (OSError, RuntimeError, ValueError, TypeError, KeyError, struct.error) as error:
         raise ModelLoadError(f"{folder / MANIFEST}: its files cannot be read: {error}") from error
     return flat, passages, manifest
@@ -339,15 +347,21 @@ def _check_head(path: Path, manifest: dict[str, Any]) -> None:
     """
     count, width, kind = manifest["count"], manifest["encoder"]["width"], manifest["kind"]
     with path.open("rb") as file:
-        if _HEAD.unpack(file.read(_HEAD.size)) != (MARKS[kind], width, count):
-            raise ValueError(f"{path.name} is no {kind} index of {count} vectors of {width}")
+        raise_if(
+            _HEAD.unpack(file.read(_HEAD.size)) != (MARKS[kind], width, count),
+            ValueError,
+            f"{path.name} is no {kind} index of {count} vectors of {width}",
+        )
         if kind == "fp16":
             return
         file.seek(_BEFORE)
         (numbers,) = _COUNT.unpack(file.read(_COUNT.size))
     size, found = _BEFORE + _COUNT.size + 4 * count * width, path.stat().st_size
-    if (numbers, found) != (count * width, size):
-        raise ValueError(f"{path.name} has {found} bytes, not {size}")
+    raise_if(
+        (numbers, found) != (count * width, size),
+        ValueError,
+        f"{path.name} has {found} bytes, not {size}",
+    )
 
 
 def read_manifest(folder: Path, kinds: Iterable[str] = KINDS) -> dict[str, Any]:
@@ -356,13 +370,22 @@ def read_manifest(folder: Path, kinds: Iterable[str] = KINDS) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = dict(check_mapping("manifest", jsonl.loads(read_file(path))))
         kind = manifest.setdefault("kind", "flat")
-        if kind not in tuple(kinds):
-            raise ValueError(f"an index of the kind {kind!r} is not one of {', '.join(kinds)}")
-        if (manifest["format"], manifest["metric"]) != (FORMAT, metric_of(kind)):
-            found = f"format {manifest['format']!r} and metric {manifest['metric']!r}"
-            raise ValueError(f"it has {found} in place of {FORMAT} and {metric_of(kind)!r}")
-        if any(manifest["files"][part]["name"] not in _NAMES[part] for part in _NAMES):
-            raise ValueError(f"its files are {manifest['files']!r}, which no index has")
+        raise_if(
+            kind not in tuple(kinds),
+            ValueError,
+            f"an index of the kind {kind!r} is not one of {', '.join(kinds)}",
+        )
+        raise_if(
+            (manifest["format"], manifest["metric"]) != (FORMAT, metric_of(kind)),
+            ValueError,
+            f"it has format {manifest['format']!r} and metric {manifest['metric']!r} in place of "
+            f"{FORMAT} and {metric_of(kind)!r}",
+        )
+        raise_if(
+            any(manifest["files"][part]["name"] not in _NAMES[part] for part in _NAMES),
+            ValueError,
+            f"its files are {manifest['files']!r}, which no index has",
+        )
         manifest["turned"] = check_mapping("turned", manifest.get("turned", {}))
         about = manifest["encoder"]
         for field, value in (("count", manifest["count"]), ("width", about["width"])):

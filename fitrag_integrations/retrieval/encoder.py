@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -120,9 +119,11 @@ class Encoder:
     ) -> None:
         name = check_text("name_or_dir", name_or_dir, blank=False)
         self.name = MINILM if name == MINILM.rpartition("/")[2] else name
+        kind = None if dtype is None else str(dtype).removeprefix("torch.")
+        refuse_if(kind not in (None, *_DTYPES), "dtype", dtype, ", ".join(_DTYPES))
         self._options: dict[str, Any] = {
             "device": None if device is None else str(device),
-            "dtype": _dtype(dtype),
+            "dtype": kind,
             "batch_tokens": _positive("batch_tokens", batch_tokens),
             "backend": backend and check_text("backend", backend),
             "model_kwargs": check_mapping("model_kwargs", model_kwargs or {}),
@@ -134,10 +135,15 @@ class Encoder:
             "normalize": None if normalize is None else check_is("normalize", normalize, bool),
             "max_tokens": length if length is not None else _positive("max_tokens", max_tokens),
             "truncate_dim": _positive("truncate_dim", truncate_dim),
-            "prompts": None if prompts is None else _prompts(prompts),
+            "prompts": None
+            if prompts is None
+            else {
+                each: check_is(f"prompts[{each!r}]", text, str)
+                for each, text in check_mapping("prompts", prompts).items()
+            },
             "default_prompt_name": default_prompt_name,
         }
-        self._dense = _Lazy(self.name, self._options, self._given)
+        self._loaded: Dense | BundledDense | None = None
         self._worker = Worker("encoder")
 
     @classmethod
@@ -154,7 +160,7 @@ class Encoder:
             ModelLoadError: If it cannot be loaded.
         """
         encoder = cls(name_or_dir, **options)
-        encoder._facts()
+        encoder._ready()
         return encoder
 
     @classmethod
@@ -165,14 +171,14 @@ class Encoder:
     @property
     def width(self) -> int:
         """The number of dimensions of a vector; loads the weights."""
-        return int(self._facts()["width"])
+        return int(self._ready().width)
 
     @property
     def settings(self) -> dict[str, Any]:
         """Return pooling, normalize, max_tokens and what else the encoder has (prompts,
         default_prompt_name, truncate_dim) as plain values; loads the weights.
         """
-        return dict(self._facts()["settings"])
+        return dict(self._ready().recipe.settings)
 
     def encode(self, texts: Sequence[str], *, prompt_name: str = "") -> NDArray[np.float32]:
         """Encode texts in length-sorted batches.
@@ -186,7 +192,7 @@ class Encoder:
             Vectors in the order of the texts. Shape: (texts, width).
         """
         checked = [(prompt_name, text) for text in check_many("texts", texts, str)]
-        return self._stack(self._worker.call(self._dense.encode, checked))
+        return self._stack(self._worker.call(self._encode, checked))
 
     def encode_query(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode questions with the prompt "query", if there is one. Shape: (texts, width)."""
@@ -210,7 +216,7 @@ class Encoder:
         checked = [(prompt_name, text) for text in check_many("texts", texts, str)]
         if not checked:  # the width may still have to be loaded
             return await asyncio.to_thread(self.encode, [])
-        return self._stack(await self._worker.acall(self._dense.encode, checked))
+        return self._stack(await self._worker.acall(self._encode, checked))
 
     async def aencode_query(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Async version of `encode_query`."""
@@ -223,10 +229,39 @@ class Encoder:
     def unload(self) -> None:
         """Free the memory; later calls raise `ModelLoadError`."""
         self._worker.close()
-        self._dense.drop()
+        self._loaded = None
+        if torch := sys.modules.get("torch"):
+            torch.cuda.empty_cache()
 
-    def _facts(self) -> dict[str, Any]:
-        return self._worker.call(self._dense.facts, [None])[0]
+    def _ready(self) -> Dense | BundledDense:
+        return self._worker.call(lambda items: [self._load() for _ in items], [None])[0]
+
+    def _encode(self, items: Sequence[tuple[str, str]]) -> Steps[list[NDArray[np.float32]]]:
+        return self._load().encode(items)
+
+    def _load(self) -> Dense | BundledDense:
+        """Load at the first task, on the worker.
+
+        MiniLM runs in ONNX Runtime, which encodes as torch does and starts sooner, without an
+        option, with the checkpoint's own recipe, and without a GPU.
+        """
+        from fitrag_integrations.models.encoder.recipe import KNOWN
+
+        if self._loaded is None and self.name == MINILM and not any(self._options.values()):
+            own = {field: value for field, value in self._given.items() if value is not None}
+            usual = replace(KNOWN[MINILM], **own) == KNOWN[MINILM] and not torch_sees_gpu()
+            if folder := offline_minilm() if usual else None:
+                from fitrag_integrations.models.bundled import BundledDense
+
+                self._loaded = BundledDense(folder)
+        if self._loaded is None:
+            try:
+                from fitrag_integrations.models.encoder.vectors import load
+            except ModuleNotFoundError as error:
+                raise torch_needed(error, "an Encoder") from error
+
+            self._loaded = load(self.name, self._options, self._given)
+        return self._loaded
 
     def _stack(self, rows: list[NDArray[np.float32]]) -> NDArray[np.float32]:
         return np.stack(rows) if rows else np.empty((0, self.width), np.float32)
@@ -238,65 +273,8 @@ class Encoder:
         return f"Encoder({self.name!r})"
 
 
-class _Lazy:
-    """Load at the first task. It knows no worker, so a forgotten encoder's thread can end."""
-
-    def __init__(self, name: str, options: dict[str, Any], given: dict[str, Any]) -> None:
-        self._what = name, options, given
-        self._loaded: Dense | BundledDense | None = None
-
-    def encode(self, items: Sequence[tuple[str, str]]) -> Steps[list[NDArray[np.float32]]]:
-        return self._load().encode(items)
-
-    def facts(self, items: Sequence[object]) -> list[dict[str, Any]]:
-        dense = self._load()
-        return [{"width": dense.width, "settings": dense.recipe.settings} for _ in items]
-
-    def drop(self) -> None:
-        self._loaded = None
-        if torch := sys.modules.get("torch"):
-            torch.cuda.empty_cache()
-
-    def _load(self) -> Dense | BundledDense:
-        if self._loaded is None and (folder := self._light()):
-            from fitrag_integrations.models.bundled import BundledDense
-
-            self._loaded = BundledDense(folder)
-        if self._loaded is None:
-            try:
-                from fitrag_integrations.models.encoder.vectors import load
-            except ModuleNotFoundError as error:
-                raise torch_needed(error, "an Encoder") from error
-
-            self._loaded = load(*self._what)
-        return self._loaded
-
-    def _light(self) -> Path | None:
-        """Return the folder of MiniLM where ONNX Runtime encodes as torch does, and starts sooner:
-        without an option, with the checkpoint's own recipe, and without a GPU.
-        """
-        from fitrag_integrations.models.encoder.recipe import KNOWN
-
-        name, options, given = self._what
-        if name != MINILM or any(options.values()) or torch_sees_gpu():
-            return None
-        own = {field: value for field, value in given.items() if value is not None}
-        return offline_minilm() if replace(KNOWN[MINILM], **own) == KNOWN[MINILM] else None
-
-
-def _dtype(dtype: object) -> str | None:
-    name = None if dtype is None else str(dtype).removeprefix("torch.")
-    refuse_if(name is not None and name not in _DTYPES, "dtype", dtype, ", ".join(_DTYPES))
-    return name
-
-
 def _positive(field: str, value: object) -> int | None:
     return None if value is None else check_whole(field, value, low=1)
-
-
-def _prompts(prompts: object) -> dict[str, str]:
-    given = check_mapping("prompts", prompts)
-    return {name: check_is(f"prompts[{name!r}]", text, str) for name, text in given.items()}
 
 
 class EncoderVectors:

@@ -29,7 +29,7 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
-from fitrag_integrations.retrieval._store import KINDS, Store, admit, read, write
+from fitrag_integrations.retrieval._store import KINDS, Store, admit, empty, read, write
 from fitrag_integrations.retrieval.encoder import (
     Encoder,
     Origin,
@@ -118,7 +118,7 @@ class FaissIndex(Searched):
     def __init__(self, encoder: TextEncoder | None = None, *, kind: str = "flat") -> None:
         refuse_if(kind not in KINDS, "kind", kind, ", ".join(KINDS))
         origin = Origin.of(Encoder() if encoder is None else encoder)
-        self._hold(Store.empty(origin.width, kind), origin)
+        self._hold(Store(empty(kind, origin.width), kind=kind), origin)
 
     @classmethod
     def build(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fitrag_integrations.core.checks import check_many
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.retrieval._store import BANK, Store, read, write
+from fitrag_integrations.retrieval._store import BANK, Store, empty, read, write
 from fitrag_integrations.retrieval.encoder import (
     Encoder,
     Origin,
@@ -46,7 +46,7 @@ class QuestionBank(Searched):
         wrong = f"`questions` and `known` must have equal lengths of at least 1, {sizes}"
         refuse_if(not texts or len(texts) != len(labels), wrong)
         self._origin = origin
-        self._store = Store.empty(origin.width, BANK)
+        self._store = Store(empty(BANK, origin.width), kind=BANK)
         rows = [
             Passage(str(i), text, metadata={"known": label})
             for i, (text, label) in enumerate(zip(texts, labels, strict=True))

@@ -71,8 +71,12 @@ def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
         except InputError as error:
             allowed = f"{_ALLOWED}; tiktoken knows {error.allowed}"
             raise InputError.of("count_tokens", given=given, allowed=allowed) from error
-    if isinstance(given, type) or not (callable(given) or hasattr(given, "encode")):
-        raise InputError.of("count_tokens", given=given, allowed=_ALLOWED)
+    refuse_if(
+        isinstance(given, type) or not (callable(given) or hasattr(given, "encode")),
+        "count_tokens",
+        given,
+        _ALLOWED,
+    )
     if hasattr(given, "encode_ordinary"):
         return ModelCounter(given)
     fast = getattr(given, "backend_tokenizer", given)

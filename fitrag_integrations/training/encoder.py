@@ -19,9 +19,9 @@ from fitrag_integrations.models.encoder.encoders import (
     save_encoder,
     tuned_names,
 )
+from fitrag_integrations.models.encoder.lexical import inverse_document_frequency
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
-from fitrag_integrations.models.evidence.lexical import inverse_document_frequency
 from fitrag_integrations.models.runtime.batching import token_batches
 from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.models.runtime.loading import T5_LIKE

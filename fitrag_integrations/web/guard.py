@@ -43,7 +43,7 @@ from fitrag_integrations.core.checks import (
 )
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits
-from fitrag_integrations.errors import InputError, SearchError, refuse_if
+from fitrag_integrations.errors import InputError, SearchError, raise_if, refuse_if
 
 if TYPE_CHECKING:
     import httpx
@@ -94,8 +94,11 @@ def canonical_host(host: str) -> str:
             return str(IPv4Address(socket.inet_aton(name)))
         except OSError:
             raise ValueError("not an IPv4 address") from None
-    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError(f"not a host name: {host[:80]!r}")
+    raise_if(
+        len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels),
+        ValueError,
+        f"not a host name: {host[:80]!r}",
+    )
     return name
 
 
@@ -126,9 +129,9 @@ def refusal(address: str, allowed: Iterable[Network] = ()) -> str | None:
     for name in ("unspecified", "loopback", "multicast", "link_local", "reserved", "private"):
         if getattr(found, f"is_{name}"):
             return f"a {name.replace('_', '-')} address"
-    is_special = zone or any(found in network for network in _ALSO_SPECIAL)
-    is_assigned = found.version == 4 or found in _UNICAST
-    return None if found.is_global and is_assigned and not is_special else "not a public address"
+    special = zone or any(found in network for network in _ALSO_SPECIAL)
+    public = found.is_global and (found.version == 4 or found in _UNICAST) and not special
+    return None if public else "not a public address"
 
 
 def within(host: str, domains: Sequence[str]) -> bool:
@@ -169,14 +172,6 @@ def _domain(text: str) -> str:
     return canonical_host(bare.encode("idna").decode("ascii"))
 
 
-def _check_ports(field: str, given: object) -> object:
-    return tuple(check_whole(field, p, low=1, high=65535) for p in check_many(field, given, int))
-
-
-def _check_resolver(field: str, given: object) -> object:
-    return given if isinstance(given, Mapping) else check_callable(field, given)
-
-
 def _check_agent(field: str, given: object) -> str:
     agent = check_text(field, given, blank=False)
     refuse_if(not agent.isprintable(), field, agent, "printable text")
@@ -191,6 +186,17 @@ _Networks: TypeAlias = Annotated[
     partial(
         _check_each, read=lambda t: ip_network(t) and t, allowed="networks such as 10.20.0.0/16"
     ),
+]
+
+_Ports: TypeAlias = Annotated[
+    Sequence[int],
+    lambda field, given: tuple(
+        check_whole(field, port, low=1, high=65535) for port in check_many(field, given, int)
+    ),
+]
+_Resolving: TypeAlias = Annotated[
+    Resolver,
+    lambda field, given: given if isinstance(given, Mapping) else check_callable(field, given),
 ]
 
 
@@ -231,10 +237,8 @@ class NetworkGuard(Checked, Limits):
     allow_domains: _Domains = ()
     deny_domains: _Domains = ()
     allow_addresses: _Networks = ()
-    ports: Annotated[Sequence[int], _check_ports] = (80, 443)
-    resolver: Annotated[Resolver | None, _check_resolver] = field(
-        default=None, repr=False, hash=False
-    )
+    ports: _Ports = (80, 443)
+    resolver: _Resolving | None = field(default=None, repr=False, hash=False)
     max_redirects: Size = 5
     max_bytes: Count = 5_000_000
     max_decoded_bytes: Count = 10_000_000

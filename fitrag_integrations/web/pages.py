@@ -124,30 +124,20 @@ class PageCache:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
-    def put(self, url: str, page: Page) -> None:
-        """Store a page; a disk error is only logged.
-
-        Args:
-            url: Requested address.
-            page: The page to store.
-        """
-        self._write(url, {"page": page.to_dict(), "refused": None})
-
-    def put_refusal(self, url: str, message: str) -> None:
-        """Store that robots.txt forbids an address.
-
-        Args:
-            url: Requested address.
-            message: Text of the error to raise for it.
-        """
-        self._write(url, {"page": None, "refused": message})
-
     def _path(self, url: str) -> Path:
         digest = hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
         return self._folder / f"{digest}.json"
 
-    def _write(self, url: str, content: dict[str, object]) -> None:
-        entry = {"format": FORMAT, "url": url, "stored_at": time.time(), **content}
+    def put(self, url: str, page: Page | SearchError) -> None:
+        """Store a page, or a refusal by robots.txt; a disk error is only logged.
+
+        Args:
+            url: Requested address.
+            page: The page to store, or the error to raise for the address.
+        """
+        read, refused = (page.to_dict(), None) if isinstance(page, Page) else (None, str(page))
+        entry: dict[str, object] = {"format": FORMAT, "url": url, "stored_at": time.time()}
+        entry |= {"page": read, "refused": refused}
         try:
             write_whole(self._path(url), json.dumps(entry))
             files = []
@@ -268,7 +258,7 @@ class PageReader:
                 raise SearchError(f"{where} has no text to read", kind="empty")
         except SearchError as error:
             if cache is not None and isinstance(error, RobotsError):
-                await asyncio.to_thread(cache.put_refusal, str(at), str(error))
+                await asyncio.to_thread(cache.put, str(at), error)
             return error.with_traceback(None)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         page = Page(url, str(fetched.url), found.title, found.paragraphs, now)

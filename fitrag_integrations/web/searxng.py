@@ -9,25 +9,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import (
+    Checked,
+    Count,
+    Seconds,
     Text,
     Texts,
+    check_number,
     check_text,
 )
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import (
     Limits,
     Meter,
+    finish,
     parse_reply,
     read_body,
     retry_after,
 )
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.passage import first_text
-from fitrag_integrations.web.search import SearchHit, SearchService, spread
+from fitrag_integrations.web.search import Answer, SearchHit, WebSearch, spread
 
 if TYPE_CHECKING:
     import httpx
@@ -40,7 +46,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class SearxngSearch(SearchService):
+class SearxngSearch(Checked):
     """Search provider for a SearXNG instance whose settings allow the format ``json``.
 
     Redirects are not followed.
@@ -53,7 +59,7 @@ class SearxngSearch(SearchService):
         engines: SearXNG's names of engines.
         timeout: Seconds allowed for a whole response.
         tries: Maximum number of attempts for a temporary failure.
-        wait: Seconds before the first retry; doubles with each attempt.
+        wait: Seconds before the first retry at most; doubles with each attempt.
         at_once: Maximum number of concurrent calls.
 
     Raises:
@@ -68,6 +74,10 @@ class SearxngSearch(SearchService):
     language: Text = ""
     categories: Texts = ()
     engines: Texts = ()
+    timeout: Seconds = 10.0
+    tries: Count = 3
+    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
+    at_once: Count = 8
     name = "searxng"
 
     def __post_init__(self) -> None:
@@ -85,6 +95,10 @@ class SearxngSearch(SearchService):
         object.__setattr__(self, "base_url", text)
         super().__post_init__()
 
+    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
+        """Search for each query; also works inside a running event loop."""
+        return finish(lambda: self.ahits(queries))
+
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query concurrently.
 
@@ -94,16 +108,29 @@ class SearxngSearch(SearchService):
             limits if no other engine found anything) or "transient".
         """
         httpx = require_extra("httpx", extra="web", feature="SearxngSearch")
-        options = self._retrying(extra="web")
-        from tenacity import AsyncRetrying
+        tenacity = require_extra("tenacity", extra="web", feature="SearxngSearch")
+        retrying = tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(self.tries),
+            wait=tenacity.wait_random_exponential(multiplier=self.wait, max=30),
+            retry=tenacity.retry_if_exception(
+                lambda error: isinstance(error, SearchError) and error.kind == "transient"
+            ),
+            reraise=True,
+        )
 
         # a client belongs to one event loop, so each call creates its own
         async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
+            return await spread(
+                lambda query: retrying.copy()(self._ask, client, query), queries, self.at_once
+            )
 
-            async def answer(query: str) -> list[SearchHit]:
-                return await AsyncRetrying(**options)(self._ask, client, query)
+    def search(self, queries: Sequence[str], /) -> list[Answer]:
+        """Return passages, made of snippets, for each query, as ``WebSearch(self)`` does."""
+        return WebSearch(self).search(queries)
 
-            return await spread(answer, queries, self.at_once)
+    async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
+        """Async version of ``search``."""
+        return await WebSearch(self).asearch(queries)
 
     async def _ask(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
         import httpx
@@ -139,7 +166,18 @@ class SearxngSearch(SearchService):
         if not isinstance(found, dict):
             message = f"{self.base_url} answered, but not in JSON: is it behind a login page?"
             raise SearchError(message, kind="auth")
-        return _hits(found)
+        hits = []
+        for item in (item for item in _list(found.get("results")) if isinstance(item, dict)):
+            title, url, snippet = (first_text(item, (key,)) for key in ("title", "url", "content"))
+            kept = {key: item[key] for key in ("engine", "score", "publishedDate") if item.get(key)}
+            hits.append(SearchHit(title, url, snippet, kept))
+        engines = _list(found.get("unresponsive_engines"))
+        failed = [" ".join(map(str, _list(engine) or [engine])) for engine in engines]
+        if failed and not hits:  # else another engine made up for them
+            message = f"nothing found, and these engines failed: {'; '.join(failed)}"
+            is_spent = any(word in message.lower() for word in _SPENT)
+            raise SearchError(message, kind="quota" if is_spent else "transient")
+        return hits
 
     def _check_status(self, reply: httpx.Response) -> None:
         status = reply.status_code
@@ -156,22 +194,6 @@ class SearxngSearch(SearchService):
             to = reply.headers.get("location", "")
             raise SearchError(f"{answer}: it redirects to {to!r}; pass that address", kind="auth")
         raise SearchError(f"{answer}: {_REFUSALS.get(status, 'it refuses the call')}", kind="auth")
-
-
-def _hits(found: dict[str, object]) -> list[SearchHit]:
-    """Parse the results; failed engines are an error only if no other engine found anything."""
-    hits = []
-    for item in (item for item in _list(found.get("results")) if isinstance(item, dict)):
-        title, url, snippet = (first_text(item, (key,)) for key in ("title", "url", "content"))
-        kept = {key: item[key] for key in ("engine", "score", "publishedDate") if item.get(key)}
-        hits.append(SearchHit(title, url, snippet, kept))
-    engines = _list(found.get("unresponsive_engines"))
-    failed = [" ".join(map(str, _list(engine) or [engine])) for engine in engines]
-    if hits or not failed:
-        return hits
-    message = f"nothing found, and these engines failed: {'; '.join(failed)}"
-    is_spent = any(word in message.lower() for word in _SPENT)
-    raise SearchError(message, kind="quota" if is_spent else "transient")
 
 
 def _list(value: object) -> list[object]:

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fitrag_integrations.models.encoder.encoders import load_encoder
+from fitrag_integrations.models.encoder.lexical import AVERAGE_LENGTH, K1, WINDOW, B
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
-from fitrag_integrations.models.evidence.lexical import AVERAGE_LENGTH, K1, WINDOW, B
 from fitrag_integrations.models.runtime.engine import multiplies_bfloat16
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors
 

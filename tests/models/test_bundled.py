@@ -180,7 +180,7 @@ def test_vectors_are_those_of_torch():
     texts = [TEXT, "", "half a pair \ud800", "long " * 600, *(passage.text for _, passage in PAIRS)]
     light, wanted = Encoder(), Encoder(dtype="float32")
     found = light.encode(texts)
-    assert type(light._dense._loaded) is BundledDense
+    assert type(light._loaded) is BundledDense
     assert found == pytest.approx(wanted.encode(texts), abs=1e-5)
     assert (light.width, light.settings) == (wanted.width, wanted.settings)
     assert light.encode([]).shape == (0, 384)
@@ -223,7 +223,7 @@ def test_a_fork_encodes_as_its_parent():
 def test_an_encoder_with_options_of_torch_runs_in_it(given, kind):
     encoder = Encoder(**given)
     encoder.encode([TEXT])
-    assert type(encoder._dense._loaded).__name__ == kind
+    assert type(encoder._loaded).__name__ == kind
     encoder.unload()
 
 

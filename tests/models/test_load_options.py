@@ -178,6 +178,6 @@ def test_an_encoder_passes_keyword_arguments_on(tmp_path):
     plain = Encoder(folder, device="cpu")
     assert abs(encoder.encode(["RIVER"]) - plain.encode(["RIVER"])).max() > 0.01
     assert abs(encoder.encode(["river"]) - plain.encode(["river"])).max() < 1e-5
-    assert encoder._dense._loaded._trunk.encoder.config._attn_implementation == "eager"
+    assert encoder._loaded._trunk.encoder.config._attn_implementation == "eager"
     with pytest.raises(InputError, match=r"max_length.*512"):
         Encoder.from_pretrained(folder, device="cpu", max_length=513)

@@ -11,7 +11,7 @@ from tiny import MARKS, PAIRS, WORDS, make_reader
 from fitrag_integrations import Passage
 from fitrag_integrations.models import ExtractiveReader
 from fitrag_integrations.models.encoder.heads import ReaderHead
-from fitrag_integrations.models.evidence.lexical import COUNT, Clues
+from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.text.cleaning import has_text
 
 

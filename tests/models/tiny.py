@@ -14,11 +14,10 @@ from fitrag_integrations.models import (
 )
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
+from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, HeadGrader
-from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
-from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.scorer.bilabel import SentenceHead
 
@@ -101,19 +100,14 @@ def tokenizer_of(base, *, max_length=384):
 def make_scorer(base, *, evidence=False, hidden=0, frozen=True):
     """Put a random scorer over a base; what is not frozen counts as tuned."""
     engine = _engine(base, frozen)
-    measured = Evidence()
-    if evidence:
-        rarity = [0.5 + i % 7 / 4 for i in range(engine.tokenizer.vocabulary)]  # exact in float16
-        untouched = LateInteraction(load_base(base)[0], rarity, pad_id=engine.tokenizer.pad_id)
-        measured = Evidence(rarity, untouched)
+    rarity = [0.5 + i % 7 / 4 for i in range(engine.tokenizer.vocabulary)]  # exact in float16
+    clues = Clues.of(engine.tokenizer, rarity) if evidence else None
     torch.manual_seed(1)
-    head = BiLabelHead(engine.trunk.width, features=measured.count, hidden=hidden)
-    manifest = {"base": base, "head": {"hidden": hidden, "late": evidence}}
+    head = BiLabelHead(engine.trunk.width, features=COUNT * evidence, hidden=hidden)
+    manifest = {"base": base, "head": {"hidden": hidden}}
     temperatures = (0.8, 1.5)
     manifest["temperatures"] = list(temperatures)
-    return BiLabelScorer(
-        engine, head, evidence=measured, temperatures=temperatures, manifest=manifest
-    )
+    return BiLabelScorer(engine, head, clues=clues, temperatures=temperatures, manifest=manifest)
 
 
 def make_onepass(base, **options):

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import socket
+from contextlib import closing
 
 import pytest
 
@@ -241,11 +242,11 @@ def test_a_slow_or_greedy_file_ends_its_reader_alone():
     pytest.importorskip("pypdf")
     data = pdf("Ann.")
     late = pytest.raises(ValueError, match="took more than")
-    with Extractor(seconds=0.001) as extractor, late:
+    with closing(Extractor(seconds=0.001)) as extractor, late:
         extractor.text("pdf", data)
-    with Extractor(memory=16 << 20) as extractor, pytest.raises(ValueError):
+    with closing(Extractor(memory=16 << 20)) as extractor, pytest.raises(ValueError):
         extractor.text("pdf", data)
-    with Extractor() as extractor:
+    with closing(Extractor()) as extractor:
         with pytest.raises(ValueError, match="damaged"):
             extractor.text("pdf", b"no")
         assert extractor.text("pdf", data) == "Ann."

@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from training_rows import labelled_rows
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.fit import BilabelPlan, Data, fit_through
 from fitrag_integrations.training.bilabel.module import BiLabelModule
 from fitrag_integrations.training.encoder import start_encoder
@@ -39,7 +38,7 @@ def train(base, folder, *, kill_at=0, **changes):
     data = Data.of(mixed_rows(), (), plan, tokenizer)
     weigher = Weigher(plan.imbalance, data.train.labels) if plan.imbalance.learns else None
     head = BiLabelHead(trunk.width)
-    module = BiLabelModule(trunk, head, tokenizer, evidence=Evidence(), weigher=weigher)
+    module = BiLabelModule(trunk, head, tokenizer, weigher=weigher)
     passes = []
 
     def count(*_):

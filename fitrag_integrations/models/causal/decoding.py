@@ -88,9 +88,11 @@ def row_cost(engine: CausalEngine) -> Callable[..., int]:
 
     def cost(tokens: int, copies: int = 1) -> int:
         if engine.limit is not None and tokens > engine.limit:
-            return engine.budget
+            return engine.room.tokens
         wanted = tokens * copies
-        return wanted if cache is None else max(wanted, math.ceil(wanted * engine.budget / cache))
+        return (
+            wanted if cache is None else max(wanted, math.ceil(wanted * engine.room.tokens / cache))
+        )
 
     return cost
 

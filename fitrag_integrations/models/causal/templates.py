@@ -44,30 +44,25 @@ def render_template(template: str, text: str, variables: Mapping[str, Any]) -> s
     Raises:
         TemplateError: If the template fails, or needs more time or memory than is allowed.
     """
+    global _process, _owner
     turn = [{"role": "user", "content": text}]
     asked = {"conversations": [turn], "chat_template": template, "add_generation_prompt": True}
     line = json.dumps({**asked, **variables}).encode() + b"\n"
     with _lock:
-        answer = _exchange(line)
-    reply = json.loads(answer)
+        if _process is None or _owner != os.getpid() or _process.poll() is not None:
+            _process = subprocess.Popen(
+                [sys.executable, "-P", __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **{"USE_TORCH": "0", "TRANSFORMERS_VERBOSITY": "error"}},
+            )
+            _owner = os.getpid()
+            _within(START_SECONDS, b"")
+        reply = json.loads(_within(SECONDS, line))
     if "error" in reply:
         raise TemplateError(reply["error"])
     return str(reply["text"])
-
-
-def _exchange(line: bytes) -> bytes:
-    global _process, _owner
-    if _process is None or _owner != os.getpid() or _process.poll() is not None:
-        _process = subprocess.Popen(
-            [sys.executable, "-P", __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **{"USE_TORCH": "0", "TRANSFORMERS_VERBOSITY": "error"}},
-        )
-        _owner = os.getpid()
-        _within(START_SECONDS, b"")
-    return _within(SECONDS, line)
 
 
 def _within(seconds: float, line: bytes) -> bytes:

@@ -97,11 +97,9 @@ class BiLabelHead(Standardized):
         hidden: int = 0,
         units: int = 0,
         spans: bool = False,
-        dropout: float = 0.0,
     ) -> None:
         super().__init__(features)
         self.span = nn.Linear(width, 2) if spans else None
-        self.dropout = nn.Dropout(dropout)
         inside = width if units else width + features
         self.units = nn.Linear(features, units) if units else None
         self.mixed = nn.Linear(units, 2, bias=False) if units else None
@@ -112,7 +110,7 @@ class BiLabelHead(Standardized):
         """Return logits. Shape: (batch, 2); columns are has_answer, llm_prefer."""
         alike = self.alike(features)
         apart = self.units is not None
-        both = self.dropout(pooled if apart else torch.cat([pooled, alike], dim=-1))
+        both = pooled if apart else torch.cat([pooled, alike], dim=-1)
         if self.hidden is not None:
             both = torch.tanh(self.hidden(both))
         logits: Tensor = self.out(both)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_number, check_whole
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, ThresholdMismatchError, raise_if
+from fitrag_integrations.errors import ThresholdMismatchError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer, checked_pairs
 from fitrag_integrations.models.runtime.folder import (
     SMALLEST,
@@ -235,18 +235,21 @@ def placed_spans(
 def checked_items(items: Sequence[Item]) -> list[Item]:
     """Check that each item is a question, a passage with text, and spans inside it."""
     for i, item in enumerate(items):
-        if not (isinstance(item, tuple) and len(item) == 3):
-            raise InputError.of(
-                f"items[{i}]", given=item, allowed="a (question, Passage, spans) tuple"
-            )
+        refuse_if(
+            not (isinstance(item, tuple) and len(item) == 3),
+            f"items[{i}]",
+            item,
+            "a (question, Passage, spans) tuple",
+        )
     pairs = checked_pairs([(question, passage) for question, passage, _ in items])
     found: list[Item] = []
     for i, ((question, passage), (_, _, spans)) in enumerate(zip(pairs, items, strict=True)):
         checked = []
         for j, span in enumerate(spans):
             name = f"items[{i}].spans[{j}]"
-            if not (isinstance(span, tuple) and len(span) == 2):
-                raise InputError.of(name, given=span, allowed="a (start, end) tuple")
+            refuse_if(
+                not (isinstance(span, tuple) and len(span) == 2), name, span, "a (start, end) tuple"
+            )
             end = check_whole(f"{name}.end", span[1], low=1, high=len(passage.text))
             checked.append((check_whole(f"{name}.start", span[0], low=0, high=end - 1), end))
         found.append((question, passage, checked))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.errors import InputError, ModelLoadError
+from fitrag_integrations.errors import InputError, ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.question import asked_of
 from fitrag_integrations.types import Passage
@@ -49,12 +49,6 @@ class EncodedPair:
     def ids(self) -> list[int]:
         """The token ids."""
         found: list[int] = self.tokens[0].tolist()
-        return found
-
-    @property
-    def segments(self) -> list[int]:
-        """Return each token's segment."""
-        found: list[int] = self.tokens[2].tolist()
         return found
 
     @property
@@ -118,10 +112,12 @@ def checked_pairs(pairs: Sequence[Pair]) -> list[Pair]:
             raise InputError.of(f"pairs[{i}]", given=given, allowed="a (question, Passage) tuple")
         question, passage = given
         check_text(f"pairs[{i}].question", question, blank=False)
-        if not has_text(passage.text):
-            raise InputError.of(
-                f"pairs[{i}].passage.text", given=passage.text, allowed="a passage with text"
-            )
+        refuse_if(
+            not has_text(passage.text),
+            f"pairs[{i}].passage.text",
+            passage.text,
+            "a passage with text",
+        )
         found.append((question, passage))
     return found
 
@@ -239,8 +235,11 @@ class PairTokenizer:
         if self._frame is None:
             pair = self._fast.encode("a", "a")
             sides: list[int | None] = pair.sequence_ids
-            if not {0, 1} <= set(sides):
-                raise ModelLoadError("the tokenizer has no token for a letter, not even 'unknown'")
+            raise_if(
+                not {0, 1} <= set(sides),
+                ModelLoadError,
+                "the tokenizer has no token for a letter, not even 'unknown'",
+            )
             first, second = (len(sides) - sides[::-1].index(side) for side in (0, 1))
             cuts = [(0, sides.index(0)), (first, sides.index(1)), (second, len(sides))]
             self._kinds = [pair.type_ids[sides.index(side)] for side in (0, 1)]

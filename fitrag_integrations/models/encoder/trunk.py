@@ -36,7 +36,7 @@ class Trunk(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return token states. Shape: (batch, tokens, width), float32."""
         extra = {"token_type_ids": types} if self.uses_types else {}
-        seen = square(mask) if mask.device.type in GPUS and takes_square(self.encoder) else mask
+        seen = as_attended(mask, self.encoder)
         states: Tensor = self.encoder(input_ids=ids, attention_mask=seen, **extra).last_hidden_state
         return states.float()
 
@@ -50,17 +50,16 @@ class Trunk(nn.Module):
         return states[torch.arange(len(states), device=mask.device), at]
 
 
-def square(mask: Tensor) -> Tensor:
-    """Return the mask as attention takes it; of another, transformers waits for the device to look
-    whether it hides anything. Shapes: (batch, tokens); (batch, 1, tokens, tokens).
+def as_attended(mask: Tensor, encoder: Any) -> Tensor:
+    """Return the mask as fused attention on a GPU takes it, where all layers have one mask.
+
+    Of another, transformers waits for the device to look whether it hides anything. Shapes: (batch,
+    tokens); (batch, 1, tokens, tokens).
     """
-    return mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
-
-
-def takes_square(encoder: Any) -> bool:
-    """Check whether an encoder has one mask for all layers, and fused attention."""
     config = encoder.config
-    return config.model_type in SQUARE and config._attn_implementation == "sdpa"
+    on_gpu = mask.device.type in GPUS and config.model_type in SQUARE
+    wide = on_gpu and config._attn_implementation == "sdpa"
+    return mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1) if wide else mask
 
 
 def has_types(config: object) -> bool:

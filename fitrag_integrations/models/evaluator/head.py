@@ -24,10 +24,10 @@ from fitrag_integrations.models.encoder.heads import (
     write_head,
 )
 from fitrag_integrations.models.encoder.items import FURTHEST, Lines
+from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.encoder.sentences import cosines
-from fitrag_integrations.models.evidence.lexical import COUNT, Clues
 from fitrag_integrations.models.kinds import PairGrader
 from fitrag_integrations.models.runtime.batching import in_blocks
 from fitrag_integrations.models.runtime.folder import (

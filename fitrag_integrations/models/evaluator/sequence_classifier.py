@@ -100,7 +100,7 @@ class SequenceGrader(SharedEngine):
         return await self.worker.acall(self._grades, checked_pairs(pairs))
 
     def save(self, folder: Path) -> None:
-        """Save weights and tokenizer as transformers does, and the input format beside them."""
+        """Save weights and tokenizer as transformers does."""
         self._model.save_pretrained(folder)
         self._tokenizer.save_pretrained(folder)
 

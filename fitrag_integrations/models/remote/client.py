@@ -8,20 +8,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import Limits, Meter, parse_reply, read_body, retry_after
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import PortError, SearchError, refuse_if
+from fitrag_integrations.errors import PortError, SearchError, raise_if, refuse_if
 
 if TYPE_CHECKING:
     import httpx
+
+    # the client of one event loop, its limit, and what closes it when the loop ends
+    _Connection: TypeAlias = tuple[httpx.AsyncClient, asyncio.Semaphore, AsyncIterator[None]]
 
 T = TypeVar("T")
 TEMPORARY = {408, 429, 500, 502, 503, 504}  # status codes that are worth a retry
@@ -47,15 +49,6 @@ class RequestError(PortError):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the status, which plain exceptions would drop."""
         return RequestError, (str(self), self.status)
-
-
-@dataclass
-class _Connection:
-    """Client of one event loop, its limit, and what closes it when the loop ends."""
-
-    client: httpx.AsyncClient
-    limit: asyncio.Semaphore
-    keeper: AsyncIterator[None]
 
 
 class OpenAIClient:
@@ -140,10 +133,10 @@ class OpenAIClient:
             wait=pause,
             reraise=True,
         )
-        connection = await self._connection()
+        client, limit, _ = await self._connection()
         try:
-            async with connection.limit, asyncio.timeout(self._deadline):
-                return await retrying(self._attempt, connection.client, path, body)
+            async with limit, asyncio.timeout(self._deadline):
+                return await retrying(self._attempt, client, path, body)
         except TimeoutError:
             refused = self._error(f"no response within the deadline of {self._deadline:g} s")
         except RequestError as error:
@@ -214,19 +207,22 @@ class OpenAIClient:
                 return known
             key = self._secret.reveal()
             client = httpx.AsyncClient(
-                headers={"Authorization": f"Bearer {key}"} if self._secret.found else {},
+                headers={"Authorization": f"Bearer {key}"} if key else {},
                 timeout=self._timeout,
                 limits=httpx.Limits(max_connections=self._concurrency),
             )
-            made = _Connection(client, asyncio.Semaphore(self._concurrency), _kept(client))
+            made = client, asyncio.Semaphore(self._concurrency), _kept(client)
             self._connections[loop] = made
-        await anext(made.keeper)
+        await anext(made[2])
         return made
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without connections; a client with a key cannot be pickled."""
-        if self._secret.found:
-            raise TypeError(f"the client of {self.base_url} holds a key: create it anew instead")
+        raise_if(
+            self._secret.reveal(),
+            TypeError,
+            f"the client of {self.base_url} holds a key: create it anew instead",
+        )
         return partial(
             OpenAIClient,
             self.base_url,

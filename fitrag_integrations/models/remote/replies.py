@@ -168,8 +168,9 @@ def _token(text: object, logprob: object, shown: Mapping[object, object]) -> Tok
     """Build a token, itself among the alternatives. Raises `TypeError` or `ValueError`."""
     own = {token: _logprob(value) for token, value in shown.items() if value is not None}
     known = {text: _logprob(logprob), **own}
-    if not all(isinstance(token, str) for token in known):
-        raise TypeError("a token is not a string")
+    raise_if(
+        not all(isinstance(token, str) for token in known), TypeError, "a token is not a string"
+    )
     finite = {str(token): value for token, value in known.items() if math.isfinite(value)}
     return Token(str(text), known[text], finite)
 
@@ -177,6 +178,5 @@ def _token(text: object, logprob: object, shown: Mapping[object, object]) -> Tok
 def _logprob(value: Any) -> float:
     """Return a log-probability; rounding may have lifted it above 0."""
     number = float(value)
-    if math.isnan(number) or number > 1.0:
-        raise ValueError(f"{value!r} is not a log-probability")
+    raise_if(math.isnan(number) or number > 1.0, ValueError, f"{value!r} is not a log-probability")
     return min(0.0, number)

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -132,7 +132,7 @@ def _loaded(
     try:
         return start(runtime, str(graph), dtype)
     except Exception:  # a file of the cache that is not whole
-        forget(graph)
+        shutil.rmtree(graph.parent, ignore_errors=True)
         return start(runtime, str(exported(module, inputs, extra=backend)), dtype)
 
 
@@ -143,12 +143,7 @@ def _onnx(onnxruntime: Any, graph: str, dtype: torch.dtype) -> Run:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     names = [given.name for given in session.get_inputs()]
-
-    def run(inputs: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = session.run(None, dict(zip(names, inputs, strict=False)))[0]
-        return found
-
-    return run
+    return lambda inputs: session.run(None, dict(zip(names, inputs, strict=False)))[0]
 
 
 def _openvino(openvino: Any, graph: str, dtype: torch.dtype) -> Run:
@@ -160,12 +155,11 @@ def _openvino(openvino: Any, graph: str, dtype: torch.dtype) -> Run:
     }
     request = openvino.Core().compile_model(graph, "CPU", how).create_infer_request()
     count = len(request.model_inputs)
-
-    def run(inputs: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:
-        found = request.infer(list(inputs[:count]), share_inputs=True)
-        return np.array(found[0], dtype=np.float32)  # a copy: the request writes there again
-
-    return run
+    return (
+        lambda inputs: np.array(  # a copy: the request writes there again
+            request.infer(list(inputs[:count]), share_inputs=True)[0], dtype=np.float32
+        )
+    )
 
 
 @torch.inference_mode()
@@ -212,11 +206,6 @@ def exported(module: nn.Module, inputs: Sequence[Tensor], *, extra: str) -> Path
     return folder / FILE
 
 
-def forget(graph: Path) -> None:
-    """Remove a graph that could not be read, so that it is exported again."""
-    shutil.rmtree(graph.parent, ignore_errors=True)
-
-
 def cache_folder() -> Path:
     """Return the folder of graphs: `FITRAG_CACHE`, or the system's cache folder."""
     if given := os.environ.get("FITRAG_CACHE"):
@@ -243,30 +232,24 @@ def digest(module: nn.Module) -> str:
 def _export(module: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> None:
     dims = {0: torch.export.Dim("batch", min=1, max=65536), 1: torch.export.Dim.DYNAMIC}
     names = [f"input{i}" for i in range(len(inputs))]
-    with _eager(module), warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # the exporter's own, of things that are no fault of ours
-        program: Any = torch.onnx.export(
-            module,
-            inputs,
-            dynamo=True,
-            verbose=False,
-            input_names=names,
-            output_names=["output"],
-            dynamic_shapes=(dims,) * len(inputs),
-        )
+    parts: list[Any] = [m for m in module.children() if hasattr(m, "set_attn_implementation")]
+    kept = [part.config._attn_implementation for part in parts]
+    try:
+        for part in parts:  # attention of plain operations
+            part.set_attn_implementation("eager")
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # the exporter's own, which are no fault of ours
+            program: Any = torch.onnx.export(
+                module,
+                inputs,
+                dynamo=True,
+                verbose=False,
+                input_names=names,
+                output_names=["output"],
+                dynamic_shapes=(dims,) * len(inputs),
+            )
+    finally:
+        for part, before in zip(parts, kept, strict=True):
+            part.set_attn_implementation(before)
     size = sum(p.numel() * p.element_size() for p in module.parameters())
     program.save(str(path), external_data=size > MOST_BYTES)
-
-
-@contextlib.contextmanager
-def _eager(module: nn.Module) -> Iterator[None]:
-    """Switch attention to plain operations for the block."""
-    parts: list[Any] = [m for m in module.children() if hasattr(m, "set_attn_implementation")]
-    kept = [(part, part.config._attn_implementation) for part in parts]
-    for part in parts:
-        part.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        for part, before in kept:
-            part.set_attn_implementation(before)

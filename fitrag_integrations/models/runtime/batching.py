@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fitrag_integrations.errors import DeviceMemoryError
-from fitrag_integrations.models.runtime.worker import Steps, check_going
+from fitrag_integrations.errors import DeviceMemoryError, ModelLoadError, raise_if
+from fitrag_integrations.models.runtime.worker import ENDING, Steps
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -63,7 +64,7 @@ def in_batches(
     order, results = sorted(range(len(lengths)), key=lambda i: -lengths[i]), dict[int, T]()
     ranked, free = [lengths[i] for i in order], budget.free if free is None else free
     while len(results) < len(order):
-        check_going()
+        raise_if(not threading.main_thread().is_alive(), ModelLoadError, ENDING)
         at = len(results)
         batch = order[at : at + _fitting(ranked, at, budget.tokens, free)]
         try:

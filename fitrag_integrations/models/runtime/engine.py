@@ -265,11 +265,6 @@ class SharedEngine:
         self.worker = Worker(name, bound=self.device.type in GPUS)
         self._users = 0
 
-    @property
-    def budget(self) -> int:
-        """The padded size of one forward pass, in tokens: less, once one did not fit."""
-        return self.room.tokens
-
     def batched(
         self,
         items: Sequence[Q],

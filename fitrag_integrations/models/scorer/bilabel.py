@@ -6,15 +6,15 @@ import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, Unpack, cast
+from typing import Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ChecksumError, raise_if
-from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import (
     BiLabelHead,
     gathered,
@@ -29,17 +29,17 @@ from fitrag_integrations.models.encoder.items import (
     CALIBRATED,
     FURTHEST,
     Correction,
-    Item,
     Lines,
-    placed_spans,
 )
+from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
-from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair
-from fitrag_integrations.models.encoder.sentences import NUMBERS, Read, cosines, judge_items
-from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
-from fitrag_integrations.models.evidence.lexical import Clues
-from fitrag_integrations.models.kinds import Judged, PairScorer, SentenceScorer
-from fitrag_integrations.models.runtime.batching import in_blocks
+from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
+from fitrag_integrations.models.encoder.sentences import (
+    NUMBERS,
+    ChunkScorer,
+    ChunkSentenceScorer,
+    Read,
+)
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
@@ -51,19 +51,14 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
     write_tensors,
 )
-from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import scorer_name
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.models.scorer.pruner import Pruner, PrunerOptions
-from fitrag_integrations.models.scorer.reranker import (
-    ReadyReranker,
-    RerankerOptions,
-)
-from fitrag_integrations.types import BiLabelScore
+from fitrag_integrations.models.scorer.pruner import Pruner
+from fitrag_integrations.models.scorer.reranker import ReadyReranker
 
 
-class BiLabelScorer(PairScorer, PairModel):
+class BiLabelScorer(ChunkScorer, PairModel):
     """Scorer of (question, passage) pairs with the two labels of FIT-RAG.
 
     Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train bilabel`.
@@ -75,7 +70,7 @@ class BiLabelScorer(PairScorer, PairModel):
     Args:
         engine: Encoder and tokenizer.
         head: Head with the two labels.
-        evidence: Further features that the head reads.
+        clues: Lexical features that the head reads, if any.
         temperatures: Divisors of the logits of both labels.
         lines: What the logits become by the kind of text, and with the untouched base's cosine.
         manifest: Fields saved with the scorer.
@@ -93,7 +88,7 @@ class BiLabelScorer(PairScorer, PairModel):
         engine: Engine,
         head: BiLabelHead,
         *,
-        evidence: Evidence,
+        clues: Clues | None = None,
         temperatures: tuple[float, float] = (1.0, 1.0),
         lines: Lines | None = None,
         manifest: Row | None = None,
@@ -102,7 +97,7 @@ class BiLabelScorer(PairScorer, PairModel):
         self._head = head.float().eval()
         if self._head.span is not None:  # run on all states of a batch, which stay where they are
             self._head.span.to(engine.device)
-        self._evidence = evidence
+        self._clues = clues
         self._temperatures, self._lines = temperatures, lines or Lines()
         self._correction = Correction()
 
@@ -117,30 +112,11 @@ class BiLabelScorer(PairScorer, PairModel):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
-        written = write_head(Path(folder), self._head, self._evidence.rarity)
+        rarity = None if self._clues is None else self._clues.rarity
+        written = write_head(Path(folder), self._head, rarity)
         self._save(Path(folder), self.manifest["head"] | written)
 
-    @classmethod
-    def from_reranker(
-        cls, name_or_dir: str | Path, **options: Unpack[RerankerOptions]
-    ) -> ReadyReranker:
-        """Load a published reranker; it scores `has_answer` only, `llm_prefer` is None.
-
-        Args:
-            name_or_dir: Hub name or folder of the checkpoint.
-            **options: `family`, `scale`, `temperature`, `instruction`, `max_length`, `device`,
-                `dtype`, `batch_tokens`, `backend`, `model_kwargs` and `tokenizer_kwargs`, as in
-                `ReadyReranker.from_pretrained`.
-
-        Raises:
-            InputError: If an option does not fit the checkpoint.
-            ModelLoadError: If the checkpoint has another shape, or no weights for its output.
-
-        Example:
-            >>> scorer = BiLabelScorer.from_reranker("BAAI/bge-reranker-v2-m3", max_length=1024)
-            >>> scorer = BiLabelScorer.from_reranker("Qwen/Qwen3-Reranker-0.6B")
-        """
-        return ReadyReranker.from_pretrained(name_or_dir, **options)
+    from_reranker = staticmethod(ReadyReranker.from_pretrained)
 
     @classmethod
     def _load(cls, folder: Path, options: Options) -> Self:
@@ -163,17 +139,11 @@ class BiLabelScorer(PairScorer, PairModel):
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         entry = manifest["head"]
-        tensors, numbers = read_head(folder, entry, engine)
-        rarity, interaction = () if numbers is None else numbers, None
-        if entry.get("late"):  # compares with the untouched base, beside the tuned encoder
-            base = place(load_base(manifest["base"])[0], engine.device, engine.dtype)
-            pad_id = engine.tokenizer.pad_id
-            interaction = LateInteraction(base, rarity, pad_id=pad_id, budget=engine.budget)
-        clues = Clues.of(engine.tokenizer, rarity) if entry.get("clues") else None
-        evidence = Evidence(numbers, interaction, clues)
+        tensors, rarity = read_head(folder, entry, engine)
+        clues = None if rarity is None else Clues.of(engine.tokenizer, rarity)
         spans = bool(entry.get("spans"))
         sizes = {
-            "features": evidence.count + spans,
+            "features": (0 if clues is None else COUNT) + spans,
             "hidden": check_whole("hidden", entry["hidden"], low=0),
             "units": check_whole("units", entry.get("units", 0), low=0),
         }
@@ -182,47 +152,34 @@ class BiLabelScorer(PairScorer, PairModel):
         return cls(
             engine,
             head,
-            evidence=evidence,
+            clues=clues,
             temperatures=both_positive(manifest),
             lines=Lines.of(manifest),
             manifest=manifest,
         )
 
-    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
-        return in_blocks(pairs, self._block)
-
     @torch.inference_mode()
-    def _block(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
-        groups = self._engine.tokenizer.encode(pairs)
-        chunks = [chunk for group in groups for chunk in group]
+    def _labelled(self, chunks: Sequence[EncodedPair]) -> Steps[list[Read]]:
         read = yield from self._engine.run_chunks(chunks, self._read)
-        _, logits = self._logits(read, chunks)
-        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
-        rows = iter(logits.tolist())
-        return [
-            self._labels(pair, [next(rows) for _ in group], float(cosine))
-            for pair, group, (cosine,) in zip(pairs, groups, near, strict=True)
-        ]
+        nothing = np.zeros((0, 3), np.float32)
+        return [Read(own, nothing) for own in self._logits(read, chunks).numpy()]
 
-    def _logits(self, read: list[ChunkRead], chunks: list[EncodedPair]) -> tuple[Tensor, Tensor]:
-        """Run the head on what `_read` gave. Shapes: (chunks, width) and (chunks, 2)."""
+    def _logits(self, read: list[ChunkRead], chunks: Sequence[EncodedPair]) -> Tensor:
+        """Run the head on what `_read` gave. Shape: (chunks, 2)."""
         pooled, best = gathered(read, chunks)
-        parts = [self._evidence.features(chunks)]
+        parts = [] if self._clues is None else [self._clues.features(chunks)]
         if self._head.span is not None:
             parts.append(best.clamp(max=FURTHEST).unsqueeze(1))
-        logits = self._head(pooled, torch.cat(parts, dim=1))
+        features = torch.cat(parts, dim=1) if parts else pooled[:, :0]
+        logits: Tensor = self._head(pooled, features)
         self._engine.check_finite(logits.isfinite().all())
-        return pooled, logits
+        return logits
 
     def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[ChunkRead]:
         return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
-    def _labels(self, pair: Pair, chunks: Sequence[Sequence[float]], cosine: float) -> BiLabelScore:
-        has, prefer = (max(logits[i] for logits in chunks) / self._temperatures[i] for i in (0, 1))
-        return self._correction.labels(*self._lines.passage(pair[1].text, has, prefer, cosine))
 
-
-class OnePassScorer(SentenceScorer, BiLabelScorer):
+class OnePassScorer(ChunkSentenceScorer, BiLabelScorer):
     """Scorer that also scores sentences of the passages, in the same forward pass.
 
     A sentence is judged by `has_answer` alone: its `llm_prefer` is None.
@@ -249,7 +206,7 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         super().__init__(
             scorer._engine,
             scorer._head,
-            evidence=scorer._evidence,
+            clues=scorer._clues,
             temperatures=scorer._temperatures,
             lines=scorer._lines,
             manifest=manifest,
@@ -265,23 +222,7 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
         """The name of the scorer of whole passages, which fitted thresholds are checked against."""
         return self._scorer.name
 
-    @classmethod
-    def from_pruner(cls, name_or_dir: str | Path, **options: Unpack[PrunerOptions]) -> Pruner:
-        """Load a published rerank-and-prune checkpoint: OpenProvence's.
-
-        Args:
-            name_or_dir: Hub name or folder of the checkpoint.
-            **options: `threshold`, `temperature`, `max_length`, `device`, `dtype`, `batch_tokens`,
-                `backend`, `model_kwargs` and `tokenizer_kwargs`, as in `Pruner.from_pretrained`.
-
-        Raises:
-            ModelLoadError: If the folder is of another kind, or a tensor is missing.
-
-        Example:
-            >>> scorer = OnePassScorer.from_pruner("hotchpotch/open-provence-reranker-xsmall-v1")
-            >>> retriever = FitRagRetriever(base=base, scorer=scorer, max_tokens=800)
-        """
-        return Pruner.from_pretrained(name_or_dir, **options)
+    from_pruner = staticmethod(Pruner.from_pretrained)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save the head, and the scorer beside it, to a folder that `from_pretrained` reads."""
@@ -312,28 +253,17 @@ class OnePassScorer(SentenceScorer, BiLabelScorer):
             undo.pop_all()
         return made
 
-    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        return in_blocks(items, self._judge_block)
-
     @torch.inference_mode()
-    def _judge_block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
-        found = yield from self._engine.run_chunks(chunks, self._marked)
-        _, logits = self._scorer._logits([read for read, _ in found], chunks)
+    def _marked(self, chunks: Sequence[EncodedPair]) -> Steps[list[Read]]:
+        def marked(states: Tensor, mask: Tensor, batch: Batch) -> list[tuple[ChunkRead, Tensor]]:
+            rows = zip(self._answers(states), batch.lengths.tolist(), strict=True)
+            own = [row[:size] for row, size in rows]
+            return list(zip(self._read(states, mask, batch), own, strict=True))
+
+        found = yield from self._engine.run_chunks(chunks, marked)
+        logits = self._logits([read for read, _ in found], chunks).numpy()
         marks = torch.cat([own for _, own in found]).float().cpu().split([*map(len, chunks)])
-        read = [Read(own, each.numpy()) for own, each in zip(logits.numpy(), marks, strict=True)]
-        near = yield from cosines(self._engine, self._lines, items)
-        how = self._line, self._whole, self._scorer._correction, self._lines
-        return judge_items(items, placed, chunks, read, wanted, *how, near)
-
-    def _marked(self, states: Tensor, mask: Tensor, batch: Batch) -> list[tuple[ChunkRead, Tensor]]:
-        """Return what `_read` gives, and the tokens' scores of each chunk."""
-        marks = self._answers(states)
-        own = [row[:size] for row, size in zip(marks, batch.lengths.tolist(), strict=True)]
-        return list(zip(self._scorer._read(states, mask, batch), own, strict=True))
-
-    def _whole(self, pair: Pair, chunks: Sequence[Read], cosine: float) -> BiLabelScore:
-        return self._scorer._labels(pair, [one.labels.tolist() for one in chunks], cosine)
+        return [Read(own, each.numpy()) for own, each in zip(logits, marks, strict=True)]
 
     def _release(self) -> None:
         self._scorer.unload()

@@ -50,13 +50,6 @@ THRESHOLD = 0.1  # of folders that name none
 HEAD = "pruning_head.classifier."
 
 
-class PrunerOptions(PairOptions, total=False):
-    """Keyword arguments of `from_pruner`, described in `Pruner.from_pretrained`."""
-
-    threshold: float | None
-    temperature: float
-
-
 class Pruner(SentenceScorer, EngineModel[Engine]):
     """One-pass scorer over a published pruner; `OnePassScorer.from_pruner` creates one.
 
@@ -98,6 +91,10 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         Raises:
             InputError: If an argument is out of range.
             ModelLoadError: If the folder is not OpenProvence's, or a tensor is missing.
+
+        Example:
+            >>> scorer = OnePassScorer.from_pruner("hotchpotch/open-provence-reranker-xsmall-v1")
+            >>> retriever = FitRagRetriever(base=base, scorer=scorer, max_tokens=800)
         """
         options = Options.checked(**given)
         folder = model_folder(name_or_dir, revision=options.model_kwargs.get("revision"))

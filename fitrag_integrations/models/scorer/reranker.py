@@ -41,10 +41,9 @@ from fitrag_integrations.models.encoder.pairs import (
     whole,
 )
 from fitrag_integrations.models.encoder.trunk import (
+    as_attended,
     has_types,
     is_decoder,
-    square,
-    takes_square,
 )
 from fitrag_integrations.models.kinds import PairScorer
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
@@ -55,7 +54,7 @@ from fitrag_integrations.models.runtime.loading import (
     checked_length,
     position_limit,
 )
-from fitrag_integrations.models.runtime.placing import GPUS, float32_head
+from fitrag_integrations.models.runtime.placing import float32_head
 from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import weights_source
 from fitrag_integrations.models.runtime.worker import Steps
@@ -200,7 +199,7 @@ class OneOutput(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         """Return the output of each pair. Shape: (batch,)."""
         extra = {"token_type_ids": types} if self.uses_types else {}
-        seen = square(mask) if mask.device.type in GPUS and takes_square(self.encoder) else mask
+        seen = as_attended(mask, self.encoder)
         outputs: Tensor = self.encoder(input_ids=ids, attention_mask=seen, **extra).logits
         return outputs.squeeze(-1)
 
@@ -295,6 +294,11 @@ class CausalPrompt:
     words: tuple[str, ...]
     instruction: str | None = None
     instructed: str = "{instruction}"
+
+    def fits(self, folder: Folder) -> bool:
+        """Check whether a checkpoint is a language model of the type."""
+        writes = folder.architecture.endswith("ForCausalLM")
+        return writes and folder.config.model_type == self.model_type
 
 
 RECIPES = {
@@ -454,10 +458,7 @@ CAUSAL = tuple(
     Family(
         name,
         scales=("tokens",),
-        fits=lambda folder, recipe=recipe: (  # type: ignore[misc]  # its default is this turn's
-            folder.architecture.endswith("ForCausalLM")
-            and folder.config.model_type == recipe.model_type
-        ),
+        fits=recipe.fits,
         load=partial(_load, recipe),
         takes_instruction=recipe.instruction is not None,
     )
@@ -467,15 +468,6 @@ CAUSAL = tuple(
 
 FAMILIES = {family.name: family for family in (MONOT5, *CAUSAL, CLASSIFIER)}
 """By name, in the order in which they are tried."""
-
-
-class RerankerOptions(PairOptions, total=False):
-    """Keyword arguments of `from_reranker`, described in `ReadyReranker.from_pretrained`."""
-
-    family: str | None
-    scale: Scale | None
-    temperature: float
-    instruction: str | None
 
 
 class ReadyReranker(PairScorer, EngineModel[Engine]):
@@ -523,13 +515,28 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
         Raises:
             InputError: If an argument is invalid for the checkpoint.
             ModelLoadError: If the checkpoint has another shape, or no weights for its output.
+
+        Example:
+            >>> scorer = BiLabelScorer.from_reranker("BAAI/bge-reranker-v2-m3", max_length=1024)
+            >>> scorer = BiLabelScorer.from_reranker("Qwen/Qwen3-Reranker-0.6B")
         """
         temperature = check_number("temperature", temperature, low=1e-6)
         options, source = Options.checked(**given), weights_source(str(name_or_dir))
         checkpoint = options.checkpoint(source, f"reranker {str(name_or_dir)!r}")
         config, tokenizer = checkpoint.config(), checkpoint.tokenizer()
         folder = Folder(checkpoint, config, tokenizer, options.max_length, instruction)
-        chosen = family_of(folder, family)
+        refuse_if(
+            family is not None and family not in FAMILIES, "family", family, ", ".join(FAMILIES)
+        )
+        fitting = (each.name for each in FAMILIES.values() if each.fits(folder))
+        named = family or next(fitting, "")
+        raise_if(
+            not named,
+            ModelLoadError,
+            f"{checkpoint.what}: {folder.architecture} is a language model whose prompt is not "
+            f"known; pass family= with the one it was trained with: {', '.join(FAMILIES)}",
+        )
+        chosen = FAMILIES[named]
         scale = chosen.scales[0] if scale is None else scale
         refuse_if(
             scale not in chosen.scales,
@@ -587,22 +594,3 @@ class ReadyReranker(PairScorer, EngineModel[Engine]):
 
     def _details(self) -> list[str]:
         return [f"scale={self.scale!r}", "llm_prefer=None", *super()._details()]
-
-
-def family_of(folder: Folder, named: str | None) -> Family:
-    """Return the family with a name, or the first that a checkpoint fits.
-
-    Raises:
-        InputError: For a name that no family has.
-        ModelLoadError: For a checkpoint that fits none.
-    """
-    if named is not None:
-        refuse_if(named not in FAMILIES, "family", named, ", ".join(FAMILIES))
-        return FAMILIES[named]
-    for family in FAMILIES.values():
-        if family.fits(folder):
-            return family
-    raise ModelLoadError(
-        f"{folder.checkpoint.what}: {folder.architecture} is a language model whose prompt is not "
-        f"known; pass family= with the one it was trained with: {', '.join(FAMILIES)}"
-    )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.core.jsonl import loads, parse
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import InputError, raise_if, refuse_if
 from fitrag_integrations.retrieval.corpus.extract import Extractor
 from fitrag_integrations.retrieval.corpus.files import (
     ARRAYS,
@@ -94,8 +94,7 @@ def read_corpus(
     others = f"; left out there: {'; '.join(map(str, noted[:3]))}" if noted else ""
     allowed = f"a file ending in {', '.join(KINDS)}, or a folder with some{others}"
     refuse_if(not files, "path", str(root), allowed)
-    reading = _Reading(root, split or split_sentences, words, on_bad == "raise", noted)
-    return reading.passages(files)
+    return _passages(files, split or split_sentences, words, on_bad == "raise", noted)
 
 
 def read_passages(path: str | Path, notes: list[FileNote]) -> list[Passage]:
@@ -122,59 +121,53 @@ def read_passages(path: str | Path, notes: list[FileNote]) -> list[Passage]:
     return found
 
 
-@dataclass
-class _Reading:
+def _passages(
+    files: Sequence[tuple[str, Path]],
+    split: SentenceSplitter,
+    max_words: int,
+    strict: bool,
+    notes: list[FileNote],
+) -> Iterator[Passage | InputError]:
     """Read files one after the other; `strict` raises where something cannot be read."""
+    with closing(Extractor()) as extractor:
+        for name, file in files:
+            count = bad_lines = 0
+            for item in _of_file(name, file, split, max_words, extractor):
+                if isinstance(item, Passage):
+                    count += 1
+                    yield item
+                    continue
+                bad_lines += item.line is not None
+                if item.line is None or bad_lines <= LINES_NOTED:
+                    notes.append(item)
+                if not item.is_read or (strict and item.is_bad):
+                    where = f"{file}" if item.line is None else f"{file}, line {item.line}"
+                    error = InputError(f"{where}: {item.reason}")
+                    if strict:
+                        raise error
+                    yield error
+            if bad_lines > LINES_NOTED:
+                more = bad_lines - LINES_NOTED
+                notes.append(FileNote(name, f"{more} more lines that cannot be read"))
+            elif not count and not (notes and notes[-1].file == name):
+                notes.append(FileNote(name, "no text in it", is_bad=False))
 
-    root: Path
-    split: SentenceSplitter
-    max_words: int
-    strict: bool
-    notes: list[FileNote]
-    _bad_lines: int = field(default=0, init=False)
 
-    def passages(self, files: Sequence[tuple[str, Path]]) -> Iterator[Passage | InputError]:
-        with Extractor() as extractor:
-            for name, file in files:
-                self._bad_lines, count = 0, 0
-                for item in self._of_file(name, file, extractor):
-                    count += isinstance(item, Passage)
-                    if isinstance(item, Passage):
-                        yield item
-                    elif error := self._noted(item, file):
-                        yield error
-                if self._bad_lines > LINES_NOTED:
-                    more = self._bad_lines - LINES_NOTED
-                    self.notes.append(FileNote(name, f"{more} more lines that cannot be read"))
-                elif not count and not (self.notes and self.notes[-1].file == name):
-                    self.notes.append(FileNote(name, "no text in it", is_bad=False))
-
-    def _noted(self, note: FileNote, file: Path) -> InputError | None:
-        """Keep a note; return the error of what could not be read, or raise it."""
-        self._bad_lines += note.line is not None
-        if note.line is None or self._bad_lines <= LINES_NOTED:
-            self.notes.append(note)
-        if note.is_read and not (self.strict and note.is_bad):
-            return None
-        where = f"{file}" if note.line is None else f"{file}, line {note.line}"
-        error = InputError(f"{where}: {note.reason}")
-        if self.strict:
-            raise error
-        return error
-
-    def _of_file(self, name: str, file: Path, extractor: Extractor) -> Iterator[Passage | FileNote]:
-        for endings, read in ((ROWS, _rows), (TABLES, _table), (ARRAYS, _array)):
-            if file.name.lower().endswith(endings):
-                yield from read(file, name, self.split, self.max_words)
-                return
-        try:
-            text, guessed = text_of(file, extractor)
-        except (OSError, ValueError) as error:
-            yield FileNote(name, str(error))
+def _of_file(
+    name: str, file: Path, split: SentenceSplitter, max_words: int, extractor: Extractor
+) -> Iterator[Passage | FileNote]:
+    for endings, read in ((ROWS, _rows), (TABLES, _table), (ARRAYS, _array)):
+        if file.name.lower().endswith(endings):
+            yield from read(file, name, split, max_words)
             return
-        if guessed:
-            yield FileNote(name, guessed, is_read=True)
-        yield from _cut(text, self.split, self.max_words, name, _title(text, file), name)
+    try:
+        text, guessed = text_of(file, extractor)
+    except (OSError, ValueError) as error:
+        yield FileNote(name, str(error))
+        return
+    if guessed:
+        yield FileNote(name, guessed, is_read=True)
+    yield from _cut(text, split, max_words, name, _title(text, file), name)
 
 
 def _title(text: str, file: Path) -> str:
@@ -209,7 +202,7 @@ def _cut(
     """Cut a text into passages with the ids "page#n"."""
     for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
         where = {"start": start, "end": end}
-        yield Passage(f"{page}#{n}", text[start:end], title, source=source, metadata=where)
+        yield Passage(f"{page}#{n}", text[start:end], title, source, where)
 
 
 def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
@@ -243,8 +236,7 @@ def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:
         try:
             row = next(rows)
             if at > first:
-                if ended and quoted:
-                    raise ValueError("a quote in it is never closed")
+                raise_if(ended and quoted, ValueError, "a quote in it is never closed")
                 count, longest = count + 1, max(longest, (at - first, first))
             if not head:
                 head = tuple(row)

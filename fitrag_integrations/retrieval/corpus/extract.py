@@ -27,19 +27,13 @@ class Extractor:
     it.
 
     Example:
-        >>> with Extractor() as extractor:
+        >>> with contextlib.closing(Extractor()) as extractor:
         ...     text = extractor.text("pdf", data)
     """
 
     def __init__(self, seconds: float = SECONDS, memory: int = MEMORY) -> None:
         self._seconds, self._memory = seconds, memory
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Extractor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
 
     def text(self, kind: str, data: bytes) -> str:
         """Return the text of a file of the kind "pdf" or "html".
@@ -72,7 +66,7 @@ class Extractor:
         finally:
             timer.cancel()
         if not line.endswith(b"\n"):
-            self._stop()
+            self.close()
             why = f"took more than {self._seconds:g} s" if late.is_set() else "ended the reader"
             raise ValueError(f"reading it {why}")
         reply = json.loads(line)
@@ -80,7 +74,8 @@ class Extractor:
             raise ValueError(reply["error"])
         return str(reply["text"])
 
-    def _stop(self) -> None:
+    def close(self) -> None:
+        """End the process."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()

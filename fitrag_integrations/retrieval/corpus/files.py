@@ -8,15 +8,16 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fitrag_integrations.core.extras import installed
+from fitrag_integrations.core.files import opened, read_file
 from fitrag_integrations.core.jsonl import is_gzipped
 from fitrag_integrations.core.record import Record
+from fitrag_integrations.errors import raise_if
 
 TEXTS = (".md", ".markdown", ".rst", ".txt")
 PAGES, PAPERS = (".html", ".htm", ".xhtml"), (".pdf",)
@@ -122,16 +123,6 @@ def _refused(path: Path, home: Path) -> tuple[str, bool]:
     return "", False
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file for reading; raises `OSError` if it is no longer one."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("no regular file")
-        yield file
-
-
 def text_of(path: Path, extractor: Any) -> tuple[str, str]:
     """Return the text of a file, and a note if its encoding was guessed.
 
@@ -139,17 +130,17 @@ def text_of(path: Path, extractor: Any) -> tuple[str, str]:
         ValueError: If the file has no text; the message is the reason.
         OSError: If the file cannot be opened.
     """
-    with opened(path) as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"more than {MOST_BYTES:,} bytes")
+    data = read_file(path, MOST_BYTES)
     name = path.name.lower()
     if name.endswith(TEXTS):
         return decoded(data)
     kind = "pdf" if name.endswith(PAPERS) else "html"
     library, extra = LIBRARIES[kind]
-    if not installed(library):
-        raise ValueError(f'needs {library}: pip install "fitrag-integrations[{extra}]"')
+    raise_if(
+        not installed(library),
+        ValueError,
+        f'needs {library}: pip install "fitrag-integrations[{extra}]"',
+    )
     return extractor.text(kind, data), ""
 
 

@@ -17,10 +17,9 @@ from torch.nn import functional as F
 from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, write_head
+from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
-from fitrag_integrations.models.evidence.evidence import Evidence, LateInteraction
 from fitrag_integrations.models.runtime.engine import multiplies_bfloat16
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.sources import MINILM
@@ -71,7 +70,7 @@ class BilabelPlan(Checked):
     rate: Rate = 3e-4
     hidden: Annotated[int, Option("Units of the head's hidden layer, 0 for none.")] = 0
     evidence: Annotated[
-        bool, Option("Add lexical overlap and late interaction to the head's features.")
+        bool, Option("Add the overlap with question and title to the head's features.")
     ] = True
     validation: Annotated[
         str, Option("Fraction of the questions to hold out, or a file of rows.")
@@ -203,20 +202,16 @@ def fit_bilabel(
     torch.manual_seed(plan.seed)
     trunk, tokenizer, base = start_encoder(plan.base)
     data = Data.of(rows, held, plan, tokenizer)
-    evidence = Evidence()
-    if plan.evidence:
-        rarity = rarity_of(data.train.texts, tokenizer)
-        untouched, _ = load_base(base, attention="eager")
-        untouched.to(device)
-        evidence = Evidence(rarity, LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id))
-    head = BiLabelHead(trunk.width, features=evidence.count, hidden=plan.hidden)
+    rarity = rarity_of(data.train.texts, tokenizer) if plan.evidence else None
+    clues = None if rarity is None else Clues.of(tokenizer, rarity)
+    head = BiLabelHead(trunk.width, features=COUNT * plan.evidence, hidden=plan.hidden)
     learns = plan.imbalance.mode != "none"
     weigher = Weigher(plan.imbalance, data.train.labels) if learns else None
     module = BiLabelModule(
         trunk,
         head,
         tokenizer,
-        evidence=evidence,
+        clues=clues,
         weigher=weigher,
         batch_tokens=plan.batch_tokens,
         listwise=plan.listwise,
@@ -226,12 +221,12 @@ def fit_bilabel(
         return {}
     logits, labels = held_logits(module, data.held, plan.bfloat16), data.held.labels
     temperatures = fit_temperatures(logits, labels)
-    entry = write_head(out, module.head, module.evidence.rarity)
+    entry = write_head(out, module.head, rarity)
     save_tuned(module.trunk, out / "encoder", before, base=base)
     fields = {
         "base": base,
         "encoder": "encoder",
-        "head": {**entry, "hidden": plan.hidden, "late": plan.evidence},
+        "head": {**entry, "hidden": plan.hidden},
         "temperatures": list(temperatures),
         "trained": asdict(plan),
     }

@@ -18,9 +18,9 @@ from transformers import TrainerCallback
 
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.models.encoder.heads import BiLabelHead
+from fitrag_integrations.models.encoder.lexical import Clues
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
-from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.encoder import trunk_passes
 from fitrag_integrations.training.losses import list_loss
 from fitrag_integrations.training.losses.imbalance import Weigher, group_losses
@@ -159,14 +159,14 @@ class BiLabelModule(nn.Module):
         head: BiLabelHead,
         tokenizer: PairTokenizer,
         *,
-        evidence: Evidence,
+        clues: Clues | None = None,
         weigher: Weigher | None = None,
         batch_tokens: int | None = None,
         listwise: float = LISTWISE,
     ) -> None:
         super().__init__()
         self.trunk, self.head, self.weigher = trunk, head, weigher
-        self.tokenizer, self.evidence = tokenizer, evidence
+        self.tokenizer, self.clues = tokenizer, clues
         self.batch_tokens, self.listwise = batch_tokens, listwise
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -197,7 +197,9 @@ class BiLabelModule(nn.Module):
             pad_id=self.tokenizer.pad_id,
             batch_tokens=self.batch_tokens,
         )
-        return torch.stack(pooled), self.evidence.features(encoded).to(device_of(self.trunk))
+        none = torch.zeros(len(encoded), 0)
+        features = none if self.clues is None else self.clues.features(encoded)
+        return torch.stack(pooled), features.to(device_of(self.trunk))
 
 
 class WeighingTrainer(ModuleTrainer):

@@ -15,9 +15,9 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.heads import write_head
+from fitrag_integrations.models.encoder.lexical import Clues
 from fitrag_integrations.models.evaluator.head import EvaluatorHead
 from fitrag_integrations.models.evaluator.sequence_classifier import InputFormat
-from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.folder import read_manifest, read_tensors, write_manifest
 from fitrag_integrations.models.runtime.sources import MINILM
 from fitrag_integrations.training.calibration import figures_of

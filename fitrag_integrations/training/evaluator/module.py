@@ -23,6 +23,7 @@ from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.encoder.heads import BiLabelHead, span_scores
 from fitrag_integrations.models.encoder.items import grade
+from fitrag_integrations.models.encoder.lexical import Clues
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.models.evaluator.head import EvaluatorHead
@@ -31,7 +32,6 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
     InputFormat,
     SequenceGrader,
 )
-from fitrag_integrations.models.evidence.lexical import Clues
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.loading import CLASSIFIER, Checkpoint, Kind

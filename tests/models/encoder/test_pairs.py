@@ -41,7 +41,7 @@ def test_a_pair_by_hand(pairs, tokens_of):
     ((one,),) = pairs.encode([("Who wrote", Passage("1", "the  king", "Rome"))])
     tokens = ["[CLS]", "who", "wrote", "[SEP]", "rome", ".", "the", "king", "[SEP]"]
     assert tokens_of.convert_ids_to_tokens(one.ids) == tokens
-    assert one.segments == [0, 1, 1, 0, 2, 2, 2, 2, 0]
+    assert one.tokens[2].tolist() == [0, 1, 1, 0, 2, 2, 2, 2, 0]
     assert one.tokens[1].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1]
     assert one.offsets == [None] * 6 + [(0, 3), (5, 9), None]
     assert len(one) == 9 and pairs.pad_id == 0
@@ -54,7 +54,7 @@ def test_a_t5_pair_by_hand(t5):
     ((one,),) = tokenizer_of(t5).encode([("who wrote", Passage("1", "the  king", "rome"))])
     tokens = ["▁who", "▁wrote", "</s>", "▁rome", ".", "▁the", "▁king", "</s>"]
     assert load_base(t5)[1].convert_ids_to_tokens(one.ids) == tokens
-    assert one.segments == [1, 1, 0, 2, 2, 2, 2, 0]
+    assert one.tokens[2].tolist() == [1, 1, 0, 2, 2, 2, 2, 0]
     assert one.offsets == [None] * 5 + [(0, 3), (5, 9), None]
 
 
@@ -69,7 +69,9 @@ def test_offsets_slice_the_passage(pairs, tokens_of, text, title):
     for chunk in chunks:
         places = [span for span in chunk.offsets if span]
         assert places == sorted(places)
-        for token, segment, span in zip(chunk.ids, chunk.segments, chunk.offsets, strict=True):
+        for token, segment, span in zip(
+            chunk.ids, chunk.tokens[2].tolist(), chunk.offsets, strict=True
+        ):
             if span:
                 assert segment == 2 and 0 <= span[0] < span[1] <= len(text)
                 piece = tokens_of.convert_ids_to_tokens(token).removeprefix("##")
@@ -90,7 +92,9 @@ def test_chunks_of_a_long_passage_fit_overlap_and_cover_every_token(base, text, 
         end = max(span[1] for span in left.offsets if span)
         shared = [span for span in right.offsets if span and span[0] < end]
         assert len(shared) >= OVERLAP_TOKENS // 2
-        assert left.ids[:4] == right.ids[:4] and left.segments[:4] == right.segments[:4]
+        assert left.ids[:4] == right.ids[:4] and list(left.tokens[2][:4]) == list(
+            right.tokens[2][:4]
+        )
     assert uncovered(text, chunks, str.isalnum) == []
 
 
@@ -117,7 +121,7 @@ def test_a_passage_of_only_a_title_is_cut(pairs):
 def test_a_long_question_is_capped(pairs):
     question = "the king of rome " * 100
     ((one,),) = pairs.encode([(question, Passage("1", "rome"))])
-    assert one.segments.count(1) == QUESTION_TOKENS
+    assert one.tokens[2].tolist().count(1) == QUESTION_TOKENS
     assert [span for span in one.offsets if span] == [(0, 4)]
     ((short,),) = pairs.encode([("the king of rome " * 32, Passage("1", "rome"))])
     assert one == short
@@ -125,7 +129,7 @@ def test_a_long_question_is_capped(pairs):
 
 def test_a_question_that_is_no_token_and_half_a_surrogate_pair_are_read(pairs):
     ((one,),) = pairs.encode([("\x00" * (QUESTION_TOKENS + 1), Passage("1", "rome"))])
-    assert one.segments == [0, 0, 2, 0]
+    assert one.tokens[2].tolist() == [0, 0, 2, 0]
     ((one,),) = pairs.encode([("who \ud800", Passage("1", "\udfff rome", "\ud800"))])
     assert (2, 6) in one.offsets
 

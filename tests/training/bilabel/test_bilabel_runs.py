@@ -16,7 +16,6 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.fit import BilabelPlan
 from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists
 from fitrag_integrations.training.rows import (
@@ -107,8 +106,8 @@ def test_a_run_goes_on_only_with_what_it_was_begun_with(train, tmp_path):
 def test_passes_stay_under_the_budget_and_questions_whole(bert):
     trunk, _ = load_base(bert)
     head, tokenizer = BiLabelHead(trunk.width), tokenizer_of(bert)
-    plain = BiLabelModule(trunk, head, tokenizer, evidence=Evidence()).eval()
-    tight = BiLabelModule(trunk, head, tokenizer, evidence=Evidence(), batch_tokens=120).eval()
+    plain = BiLabelModule(trunk, head, tokenizer).eval()
+    tight = BiLabelModule(trunk, head, tokenizer, batch_tokens=120).eval()
     seen = []
     trunk.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape))
     batch = Lists(ROWS, tokenizer).encoded(range(len(ROWS)))
@@ -136,9 +135,7 @@ def test_a_head_may_be_fitted_by_sgd(train, tmp_path):
 def test_what_a_head_reads_is_computed_once_and_the_same(bert):
     trunk, _ = load_base(bert)
     given = Lists(ROWS, tokenizer_of(bert))
-    module = BiLabelModule(
-        trunk, BiLabelHead(trunk.width), tokenizer_of(bert), evidence=Evidence()
-    ).eval()
+    module = BiLabelModule(trunk, BiLabelHead(trunk.width), tokenizer_of(bert)).eval()
     expected = [module.logits(given.encoded(places)) for places in ([3, 0], range(10))]
     passes = []
     given.compute_once(module)

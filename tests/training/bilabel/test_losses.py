@@ -10,7 +10,6 @@ from training_rows import labelled_rows, reading_rows
 from fitrag_integrations.evaluation.answers import tokens
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
-from fitrag_integrations.models.evidence.evidence import Evidence
 from fitrag_integrations.training.bilabel.module import BiLabelModule, Lists, losses
 from fitrag_integrations.training.calibration import fit_temperatures
 from fitrag_integrations.training.losses import span_loss
@@ -115,7 +114,7 @@ def test_a_group_whose_answer_is_cut_off_has_no_span_loss(bert):
 def test_scorer_losses_do_not_depend_on_how_pairs_are_batched(base):
     trunk, _ = load_base(base)
     head = BiLabelHead(trunk.width)
-    module = BiLabelModule(trunk, head, tokenizer_of(base), evidence=Evidence()).eval()
+    module = BiLabelModule(trunk, head, tokenizer_of(base)).eval()
     given = Lists(labelled_rows(), module.tokenizer)
     whole = given.encoded(range(10))
     pooled, features = module.inputs(whole.pairs)

@@ -27,7 +27,7 @@ def test_a_page_comes_back_whole(tmp_path):
 
 def test_a_refusal_comes_back_as_one(tmp_path):
     cache = PageCache(tmp_path)
-    cache.put_refusal(URL, "robots.txt says no")
+    cache.put(URL, SearchError("robots.txt says no", kind="blocked"))
     found = cache.get(URL)
     assert isinstance(found, SearchError) and (found.kind, str(found)) == (
         "blocked",

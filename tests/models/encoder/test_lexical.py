@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tiny import encoded, encoded_pair, tokenizer_of
 
 from fitrag_integrations import Passage
-from fitrag_integrations.models.encoder.pairs import Batch
-from fitrag_integrations.models.evidence.lexical import (
+from fitrag_integrations.models.encoder.lexical import (
     COUNT,
     LEXICAL_COUNT,
     WINDOW,
@@ -17,6 +16,7 @@ from fitrag_integrations.models.evidence.lexical import (
     inverse_document_frequency,
     lexical_features,
 )
+from fitrag_integrations.models.encoder.pairs import Batch
 
 RARITY = [9.0, 1.0, 3.0, 5.0, 0.5]
 ids = st.lists(st.integers(1, 4), max_size=90)

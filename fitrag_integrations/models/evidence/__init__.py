@@ -1,1 +1,0 @@
-"""Features of a head besides the encoding: title, words, and late interaction."""
