@@ -22,7 +22,7 @@ from typing import Any
 
 from fitrag_integrations.core.jsonl import read_jsonl, write_jsonl
 from fitrag_integrations.evaluation.table import mean_interval
-from fitrag_integrations.training.negatives import candidates
+from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.training.rows import passage_row
 
 SETS = ("nq_open_gold", "popqa", "triviaqa")
@@ -77,7 +77,7 @@ def write_rows(data: Path, count: int, chance: random.Random) -> None:
     asked = {row["question"] for row in drawn}
     labeled = [*read_jsonl(data / "slimplm/necessity_llama2_7b.jsonl.gz")]
     labeled = chance.sample([row for row in labeled if row["question"] not in asked], KNOWN)
-    found = candidates([row["question"] for row in labeled], [*pool.values()], depth=20)
+    found = searching([*pool.values()], depth=20)([row["question"] for row in labeled])
     known = [row | {"passages": ranked} for row, ranked in zip(labeled, found, strict=True)]
     for name, rows in (("questions", drawn), ("known", known)):
         given = (

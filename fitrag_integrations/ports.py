@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import iscoroutinefunction
+from operator import methodcaller
 from types import MethodType
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakValueDictionary
@@ -282,11 +283,6 @@ def gate_port(gate: Gate) -> Port[tuple[str, str], float]:
     return pair_port("gate", gate, "p_known")
 
 
-def rescore_port(drafter: Drafter) -> Port[tuple[str, str], Draft]:
-    """Build the port that measures written drafts; its items are (question, draft) pairs."""
-    return pair_port("rescore", drafter, "rescore", argument="drafter")
-
-
 def scorer_as_evaluator(scorer: object, label: Label = "has_answer") -> Port[Pair, float]:
     """Build the port of an evaluator whose grade is one label of a scorer."""
     call, twin = _calls(scorer, "score")
@@ -299,7 +295,8 @@ def scorer_of(value: object) -> Any:
     """Adapt a cross-encoder of LangChain or sentence-transformers; return others unchanged."""
     kinds = [kind.__name__ for kind in type(value).__mro__]
     if "CrossEncoder" in kinds and not hasattr(value, "score"):
-        return _TextScorer(value, "predict", {"activation_fn": _probabilities})
+        # its logits mapped to [0, 1], whatever its own activation does
+        return _TextScorer(value, "predict", {"activation_fn": methodcaller("sigmoid")})
     return _TextScorer(value) if "BaseCrossEncoder" in kinds else value
 
 
@@ -366,11 +363,6 @@ class _TextScorer:
         """Return the only label of each pair."""
         texts = [(asked, passage.text) for asked, passage in pairs]
         return labels_of(list(getattr(self.model, self.verb)(texts, **self.options)))
-
-
-def _probabilities(logits: Any) -> Any:
-    """Map a cross-encoder's logits to [0, 1], whatever its own activation does."""
-    return logits.sigmoid()
 
 
 @dataclass(frozen=True)

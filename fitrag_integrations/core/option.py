@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.errors import refuse_if
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Option:
     """Description of a field that is passed by name.
 
     `name` is the spelling if it is not the field's own, such as `--k`, `--yes/--no` for a flag, or
-    two spellings for both. `default` describes what None means.
+    two spellings for both. `default` describes what None means. `among` are the names that a text
+    may have.
     """
 
     help: str = ""
@@ -28,9 +30,12 @@ class Option:
     max: float | None = None
     default: str | None = None
     metavar: str | None = None
+    among: tuple[str, ...] = ()
 
     def __call__(self, field: str, value: object) -> object:
-        """Check a number against the range, for plans built in Python; None passes."""
+        """Check a number against the range, or a text against the names; None passes."""
+        wrong = self.among and value is not None and value not in self.among
+        refuse_if(wrong, field, value, ", ".join(self.among))
         if value is None or (self.min is None and self.max is None):
             return value
         if isinstance(value, int) and isinstance(self.min, int) and self.max is None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.rows import grouped
 from fitrag_integrations.methods.prompts import render_excerpts
 from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens
 from fitrag_integrations.types import Excerpt, Passage
+from fitrag_integrations.values.excerpt import grouped
 
 THERE, KEPT, SHARE = "answer in the passages", "answer kept", "share of tokens"
 DEPTHS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
@@ -49,11 +50,10 @@ class Compressed:
 
         Adjacent excerpts of one passage are joined, with the title before each part.
         """
-        spans = grouped((one.passage, span) for one in excerpts for span in one.spans)
         texts = (
             f"{passage.title} {passage.text[start:end]}"
-            for passage, own in spans.items()
-            for start, end in merge_spans(passage.text, own)
+            for passage, own in grouped(excerpts, attrgetter("passage")).items()
+            for start, end in merge_spans(passage.text, [at for one in own for at in one.spans])
         )
         return any(contains_answer(text, self.answers) for text in texts)
 

@@ -34,8 +34,6 @@ from fitrag_integrations.types import Passage
 ACCURACY, EM, F1, GROUPS = "accuracy", "EM", "F1", "STR-EM"
 ROUGE, ROUGE_1, ROUGE_2 = "ROUGE-L", "ROUGE-1", "ROUGE-2"
 LLM = "LLM judge"
-MEASURES = (ACCURACY, EM, F1, GROUPS, ROUGE, ROUGE_1, ROUGE_2, LLM)
-ROUND = re.compile(r"(?:EM|answer recall), round \d+")
 FACTS, PENALIZED, ANSWERED = "supported", "FActScore", "answered"
 GAMMA = 10  # facts under which FActScore takes a text for too short
 JUDGE_PROMPT = (

@@ -22,7 +22,6 @@ from fitrag_integrations.errors import InputError, refuse_if
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
-K = TypeVar("K")
 OURS, AUTO = "fitrag", "auto"
 LINES, TABLES = (".jsonl", ".jsonl.gz"), (".csv", ".tsv")
 YAML, ROW_KINDS = (".yaml", ".yml"), (*LINES, *TABLES, ".json", ".yaml", ".yml")
@@ -50,8 +49,7 @@ def read_rows(source: str | Path, format: str = AUTO) -> list[Row]:
         InputError: If the file cannot be read, or a row does not have the format; names the row.
     """
     refuse_if(format not in FORMATS, "format", format, ", ".join(FORMATS))
-    path = Path(source)
-    rows = each_row(records_in(path), lambda row: converted(row, format), f"{source}, ")
+    rows = each_row(records_in(Path(source)), lambda row: converted(row, format), f"{source}, ")
     refuse_if(not rows, "rows", str(source), "at least one row")
     return rows
 
@@ -66,6 +64,8 @@ def records_in(path: Path) -> list[Row]:
     refuse_if(not name.endswith(ROW_KINDS), "rows", str(path), f"a file in {', '.join(ROW_KINDS)}")
     if name.endswith(LINES):
         return list(read_jsonl(path))
+    import yaml  # type: ignore[import-untyped] # huggingface-hub brings it
+
     try:
         text = read_file(path).decode("utf-8-sig")
         if name.endswith(TABLES):
@@ -75,23 +75,14 @@ def records_in(path: Path) -> list[Row]:
             return list(
                 csv.DictReader(io.StringIO(text, newline=""), restkey="more", strict=comma, **how)
             )
-        found = _yaml(text) if name.endswith(YAML) else loads(text)
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as its name says: {error}") from error
+        found = plain(yaml.safe_load(text)) if name.endswith(YAML) else loads(text)
+    except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
+        why = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be read as its name says: {why}") from error
     if isinstance(found, Mapping):
         found = next((each for each in found.values() if isinstance(each, list)), [found])
     refuse_if(not isinstance(found, list), "rows", str(path), "a file with a list of objects")
     return [check_mapping(f"{path}, row {at}", row) for at, row in enumerate(found, 1)]
-
-
-def _yaml(text: str) -> Any:
-    """Read YAML by the library that huggingface-hub brings."""
-    import yaml  # type: ignore[import-untyped]
-
-    try:
-        return plain(yaml.safe_load(text))
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(" ".join(str(error).split())) from error
 
 
 def converted(row: Row, format: str = AUTO) -> Row:
@@ -213,14 +204,6 @@ def content_id(content: object, digits: int | None = SHOWN) -> str:
     """
     text = json.dumps(plain(content), sort_keys=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:digits]
-
-
-def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
-    """Collect the values of each key, in the order of their first appearance."""
-    found: dict[K, list[T]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
 
 
 def each_row(rows: Iterable[R], read: Callable[[R], T], where: str = "") -> list[T]:

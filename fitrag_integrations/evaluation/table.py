@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -39,7 +40,8 @@ from fitrag_integrations.evaluation.outcomes import (
 )
 from fitrag_integrations.evaluation.plots import Plot, svg
 from fitrag_integrations.evaluation.ranking import auc
-from fitrag_integrations.evaluation.rows import grouped, question_id, set_of
+from fitrag_integrations.evaluation.rows import question_id, set_of
+from fitrag_integrations.values.excerpt import grouped
 
 Values: TypeAlias = "Sequence[float] | NDArray[Any]"
 ALL, NOTHING, SECONDS = "all", "-", "seconds"
@@ -132,24 +134,9 @@ def mean_interval(values: Values, *, resamples: int = 1000, seed: int = 0) -> In
     return float(found.low), float(found.high)
 
 
-def paired_interval(
-    first: Values, second: Values, *, resamples: int = 1000, seed: int = 0
-) -> Interval:
-    """Compute the 95 % bootstrap interval of the mean of `first` minus `second`, by question.
-
-    Args:
-        first: One value a question.
-        second: The other values, in the same order.
-        resamples: Number of draws with replacement.
-        seed: Seed of the draws.
-    """
-    return mean_interval(_less(first, second), resamples=resamples, seed=seed)
-
-
 def share_interval(values: Values) -> Interval:
     """Compute Wilson's 95 % interval of a fraction of ones; its width is never 0."""
-    hits = int(np.sum(values))
-    found = _stats().binomtest(hits, len(values)).proportion_ci(method="wilson")
+    found = _stats().binomtest(int(np.sum(values)), len(values)).proportion_ci(method="wilson")
     return float(found.low), float(found.high)
 
 
@@ -164,17 +151,11 @@ def mcnemar(first: Values, second: Values) -> float:
         InputError: If the lists are empty or differ in length.
         MissingExtraError: Without SciPy.
     """
-    less = _less(first, second)
-    more, both = int((less > 0).sum()), int((less != 0).sum())
-    return float(_stats().binomtest(more, both).pvalue) if both else 1.0
-
-
-def _less(first: Values, second: Values) -> NDArray[np.float64]:
     one, other = np.asarray(first, float), np.asarray(second, float)
     wrong = f"two lists of equal length are compared, got shapes {one.shape} and {other.shape}"
     refuse_if(one.shape != other.shape or one.ndim != 1 or not one.size, wrong)
-    less: NDArray[np.float64] = one - other
-    return less
+    more, both = int((one > other).sum()), int((one != other).sum())
+    return float(_stats().binomtest(more, both).pvalue) if both else 1.0
 
 
 def _stats() -> Any:
@@ -323,17 +304,19 @@ class Table:
 
     def __post_init__(self) -> None:
         refuse_if(not self.rows, "rows", 0, "at least one question")
-        asked = grouped((row.system, row.question) for row in self.rows)
-        first = next(iter(asked))
-        for system, questions in asked.items():
+        systems = grouped(self.rows, attrgetter("system"))
+        (first, asked), *others = (
+            (name, sorted(row.question for row in rows)) for name, rows in systems.items()
+        )
+        for system, questions in others:
             wrong = f"rows: there are other questions for {system!r} than for {first!r}"
             remedy = "pass the same questions and answers, or --common for those in all"
-            refuse_if(sorted(questions) != sorted(asked[first]), f"{wrong}; {remedy}")
+            refuse_if(questions != asked, f"{wrong}; {remedy}")
 
     @cached_property
     def figures(self) -> list[Figure]:
         """Every figure: set by set, measure by measure, system by system."""
-        sets = grouped((row.set or NOTHING, row) for row in self.rows)
+        sets = grouped(self.rows, lambda row: row.set or NOTHING)
         return [
             figure
             for name, part in {ALL: self.rows, **(sets if len(sets) > 1 else {})}.items()
@@ -342,13 +325,13 @@ class Table:
         ]
 
     def _measure(self, name: str, part: Sequence[Measured], measure: str) -> Iterable[Figure]:
-        known = [(row.system, row) for row in part if row.values.get(measure) is not None]
+        known = [row for row in part if row.values.get(measure) is not None]
         base: dict[str, Any] | None = None
         pooled = next((one for start, one in POOLED.items() if measure.startswith(start)), None)
-        for system, rows in grouped(known).items():
+        for system, rows in grouped(known, attrgetter("system")).items():
             own = {row.question: row.values[measure] for row in rows}
             values = list(own.values())
-            pairs = change = bounds = p = None
+            pairs = change = bounds = spread = p = None
             if pooled is None:
                 value: float | None = float(np.mean(values))
                 bounds = self._bounds(measure, values)
@@ -362,11 +345,7 @@ class Table:
             if base is not None and (both := [each for each in base if each in own]):
                 one, other = ([each[key] for key in both] for each in (base, own))
                 change, spread, p = self._change(measure, pooled, one, other)
-                yield Figure(
-                    measure, system, name, value, bounds, len(own), pairs, change, spread, p
-                )
-            else:
-                yield Figure(measure, system, name, value, bounds, len(own), pairs)
+            yield Figure(measure, system, name, value, bounds, len(own), pairs, change, spread, p)
             base = own if base is None else base
 
     def _change(
@@ -385,7 +364,7 @@ class Table:
         if not installed("scipy") or measure == SECONDS:
             return difference, None, None
         p = mcnemar(other, one) if _judges(measure, [*one, *other]) else None
-        return difference, paired_interval(other, one, **asdict(self.draws)), p
+        return difference, mean_interval(np.subtract(other, one), **asdict(self.draws)), p
 
     def _bounds(self, measure: str, values: Sequence[float]) -> Interval | None:
         """Return the interval of a mean; seconds are the mean of a batch, which has no spread."""
@@ -499,8 +478,7 @@ def measured(
             values = measure(row)
         except InputError as error:
             raise error.at(f"row {at}: ") from error
-        method = str(row.get("method") or "")
-        name = "/".join(filter(None, [system, method]))
+        name = "/".join(filter(None, [system, str(row.get("method") or "")]))
         own = name, question_id(row)
         seen[own] = seen.get(own, 0) + 1
         key = own[1] if seen[own] == 1 else f"{own[1]}#{seen[own]}"

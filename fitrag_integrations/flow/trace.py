@@ -11,8 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.core.show import Html, Visible, card, lines_html, shortened, table
-from fitrag_integrations.types import BiLabelScore, Context
-from fitrag_integrations.values.context import explained_lines
+from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.prompt import cut_note
 
 R = TypeVar("R")
@@ -105,7 +104,7 @@ class Traced(Visible, Generic[R]):
         """
         asked = [f"{number}. {step}" for number, step in enumerate(self.steps, start=1)]
         head = []
-        if isinstance(self.outcome, Context | Explained):
+        if isinstance(self.outcome, Explained):
             head = [f"question: {shortened(self.outcome.question)}"]
         return "\n".join([*head, *_outcome_lines(self.outcome, dropped=dropped), *asked])
 
@@ -141,8 +140,7 @@ class Traced(Visible, Generic[R]):
         ``full`` adds to each step its items and answers, texts included.
         """
         steps = [step.to_dict(full=full) for step in self.steps]
-        name = "value" if self.error is None else "error"
-        return {"steps": steps, name: plain(self.outcome)}
+        return {"steps": steps, "value" if self.error is None else "error": plain(self.outcome)}
 
 
 @runtime_checkable
@@ -181,9 +179,7 @@ def _outcome_lines(outcome: object, *, dropped: bool = False) -> Iterator[str]:
     if isinstance(outcome, Exception):
         yield f"failed: {type(outcome).__name__}: {outcome}"
         return
-    if isinstance(outcome, Context):
-        yield from explained_lines(outcome, dropped=dropped)
-    elif isinstance(outcome, Explained):
+    if isinstance(outcome, Explained):
         yield from outcome.trace_lines(**({"dropped": True} if dropped else {}))
     else:
         yield f"value: {shortened(outcome)}"

@@ -15,7 +15,7 @@ from fitrag_integrations.methods.writing import bare_reply
 from fitrag_integrations.ports import AnswerLike, Method, Pair, Ports, Reader, port_of
 from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.types import Context, Excerpt, Template
-from fitrag_integrations.values.context import explained_lines
+from fitrag_integrations.values.context import Explains
 from fitrag_integrations.values.excerpt import place
 from fitrag_integrations.values.prompt import cut_note, default_template, with_shots
 
@@ -25,7 +25,7 @@ WROTE_NOTHING = "no answer: the language model wrote nothing after the prompt"
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Record):
+class Answered(Explains, Record):
     """Answer with the context and the prompt it was generated from.
 
     `source` is the place of an extracted answer in its passage and `score` its score by the reader;
@@ -50,25 +50,17 @@ class Answered(Record):
         """Return question and answer in one line."""
         return f"{shortened(self.question)} -> {shortened(self.text) or 'no answer'}"
 
-    def explain(self, *, dropped: bool = False) -> str:
-        """Return what was kept, the answer and its place, one per line.
-
-        Args:
-            dropped: List everything that was dropped, with the reason.
-        """
-        return "\n".join([f"question: {self.question}", *self.trace_lines(dropped=dropped)])
-
     def _repr_html_(self) -> str:
         """Show the answer, then the context with what was kept marked; all of it is escaped."""
         held = [lines_html([f"source: {place(self.source)}"])] if self.source is not None else []
         return card(self.text or "no answer", *held, Html(self.context._repr_html_()))
 
     def trace_lines(self, *, dropped: bool = False) -> Iterator[str]:
-        """Return what was kept, the answer and its place, and with `dropped` all drops."""
+        """Return what was kept, the answer and its place; with `dropped` also what was dropped."""
         answer = [f"answer: {shortened(self.text) or 'none'}"]
         if self.source is not None:
             answer.append(f"source: {place(self.source)}")
-        return explained_lines(self.context, *answer, dropped=dropped)
+        return self.context.trace_lines(*answer, dropped=dropped)
 
 
 def read_port(reader: Reader) -> Port[Pair, AnswerLike]:

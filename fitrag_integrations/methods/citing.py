@@ -44,7 +44,6 @@ CITE_RULE = (
     "After each statement, name the passages it rests on by their numbers in square brackets, such "
     "as [1] or [2, 3]. Use no number that is not listed.\n"
 )
-MARKERS = ("⟦", "⟧")
 
 _NUMBER = r"\d{1,18}(?:\s{0,2}[-–—]\s{0,2}\d{1,18})?"
 _WORD = r"(?:(?:passages?|sources?|documents?|docs?|refs?|nos?\.?)\s{0,2})?[#^]?"
@@ -63,8 +62,6 @@ _GLUED = re.compile(r"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u
 _LIKE_CODE = re.compile(
     r"[_`\[\]{}=$\\]|[a-z0-9]\(|->|::|[^\W\d]{2}\.\w|\w\.[^\W\d]{2}", re.IGNORECASE
 )
-_WORDS = re.compile(r"\w+")
-_LEAD = re.compile(r"(\d{1,18})-(\d{1,18})")
 _RANGE = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 
@@ -260,7 +257,7 @@ def _marks(text: str) -> Iterator[tuple[re.Match[str], tuple[str, ...]]]:
             is_mark = not (is_index or bisect(code, mark.start()) % 2)
         end = mark.end()
         if is_mark:
-            yield mark, (*_WORDS.findall(before.casefold())[-2:], mark[1])
+            yield mark, (*re.findall(r"\w+", before.casefold())[-2:], mark[1])
 
 
 def _numbers(mark: str, shown: int) -> Iterator[int]:
@@ -282,7 +279,8 @@ def restored(
     score = given if isinstance(given, int | float) and math.isfinite(given) else 0.0
     name, first, last, led = (passage.metadata.get(key, "") for key in (*PLACE, LEAD))
     if led and name in sources:
-        spans = tuple((int(found[1]), int(found[2])) for found in _LEAD.finditer(str(led)))
+        found_at = re.finditer(r"(\d{1,18})-(\d{1,18})", str(led))
+        spans = tuple((int(found[1]), int(found[2])) for found in found_at)
         with suppress(InputError):  # what was written there since is no place
             with_lead = Excerpt(sources[name], first, last, score, lead=spans)
             if with_lead.text == passage.text:
@@ -298,7 +296,7 @@ def highlight(
     what: Citation | Cited | Context | Excerpt | Iterable[Excerpt],
     *,
     html: bool = False,
-    markers: tuple[str, str] = MARKERS,
+    markers: tuple[str, str] = ("⟦", "⟧"),
 ) -> str:
     """Return the whole text of a source with the cited or kept parts marked.
 

@@ -17,7 +17,7 @@ from fitrag_integrations.core.show import Html, block, card, folded, lines_html,
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.context import saved
+from fitrag_integrations.values.context import Explains, saved
 from fitrag_integrations.values.excerpt import place
 from fitrag_integrations.values.passage import named
 from fitrag_integrations.values.selected import Selected, dropped_summary
@@ -32,7 +32,7 @@ class Step(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Compression(Record, Checked):
+class Compression(Explains, Record, Checked):
     """Result of a compressor or reranker for a question, with the reasons.
 
     Args:
@@ -79,16 +79,8 @@ class Compression(Record, Checked):
         """Return in one line how much was kept and what it saves."""
         return f"{shortened(self.question)} -> {self._counted()}"
 
-    def explain(self, *, dropped: bool = False) -> str:
-        """Return a line for everything kept, and a count of drops by reason.
-
-        Args:
-            dropped: List everything that was dropped instead, with the reason.
-        """
-        return "\n".join([f"question: {self.question}", *self.trace_lines(dropped=dropped)])
-
     def trace_lines(self, *, dropped: bool = False) -> Iterator[str]:
-        """Yield the lines for `Traced.explain`, which shows the question."""
+        """Yield a line for everything kept, and a count of drops by reason, or all of them."""
         yield self._counted()
         yield from (f"  {place(one)}: {shortened(one.text)}" for one in self.kept)
         yield from (f"note: {note}" for note in self.notes)

@@ -53,9 +53,8 @@ from fitrag_integrations.values.prompt import (
     render_passages,
     with_shots,
 )
-from fitrag_integrations.values.slimplm import JUDGE_PAPER
+from fitrag_integrations.values.slimplm import JUDGE_PAPER, RELEASED
 from fitrag_integrations.values.slimplm import REWRITE_PAPER as _PAPER_FORM
-from fitrag_integrations.values.slimplm import REWRITE_RELEASED as _RELEASED_FORM
 
 __all__ = [
     "COT",
@@ -164,7 +163,7 @@ PROXY = PromptTemplate(
 )
 JUDGE = PromptTemplate("slimplm_judge", JUDGE_PAPER, one_line=True, reply="")
 REWRITE_PAPER = PromptTemplate("slimplm_rewrite_paper", _PAPER_FORM, reply="")
-REWRITE_RELEASED = PromptTemplate("slimplm_rewrite_released", _RELEASED_FORM, reply="")
+REWRITE_RELEASED = PromptTemplate("slimplm_rewrite_released", RELEASED, reply="")
 REWRITE = PromptTemplate(
     "slimplm_rewrite",
     "Below are a question and an answer that may be wrong. First part the question into the "

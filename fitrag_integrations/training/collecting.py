@@ -30,7 +30,6 @@ from fitrag_integrations.types import Passage
 __all__ = ["Failed", "Outcome", "Question", "Told", "count_labels", "passage_labels"]
 
 FAILURES = ("error", "timeout", "empty", "refusal")
-NO_ANSWERS = "no gold answers to judge by"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,8 @@ def passage_labels(
             if outcome.score is not None:
                 labels["reader_score"] = round(outcome.score, 6)
         else:
-            labels |= {"llm_prefer": None, "llm_error": str(outcome or NO_ANSWERS)}
+            why = str(outcome or "no gold answers to judge by")
+            labels |= {"llm_prefer": None, "llm_error": why}
         found.append(labels)
     return found
 

@@ -66,8 +66,7 @@ def trunk_passes(
     """
     lengths = [len(pair) for pair in encoded]
     if batch_tokens is None:
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        passes = list(chunks(order, PAIRS))
+        passes = list(chunks(sorted(range(len(lengths)), key=lengths.__getitem__), PAIRS))
     else:
         passes = list(token_batches(lengths, budget=batch_tokens))
     found: dict[int, T] = {}
@@ -84,15 +83,12 @@ def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:
     return inverse_document_frequency(sets, tokenizer.vocabulary)
 
 
-def with_lora(
-    encoder: Any, *, rank: int = 16, alpha: int | None = None, upper: bool = False
-) -> Any:
+def with_lora(encoder: Any, *, rank: int = 16, upper: bool = False) -> Any:
     """Add a LoRA adapter; the defaults are the paper's: rank 16, alpha 32 (FIT-RAG 5.1).
 
     Args:
         encoder: Encoder of transformers.
-        rank: Rank of the adapter.
-        alpha: Scale of the adapter; twice the rank by default.
+        rank: Rank of the adapter; its alpha is twice that.
         upper: Whether to adapt the linear layers of the upper two thirds alone, without dropout.
             The lowest layers are the least specific to the task.
 
@@ -114,7 +110,7 @@ def with_lora(
         ]
     config = LoraConfig(
         r=rank,
-        lora_alpha=2 * rank if alpha is None else alpha,
+        lora_alpha=2 * rank,
         lora_dropout=0.0 if upper else 0.05,
         target_modules=targets,
         exclude_modules=r"pooler\..*" if has_pooler and not upper else None,

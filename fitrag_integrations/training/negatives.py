@@ -30,7 +30,7 @@ def mine_negatives(
         depth: Passages to retrieve per question.
         keep: Negatives to add per question.
     """
-    found = candidates([row.question for row in rows], pool, depth=depth)
+    found = searching(pool, depth=depth)([row.question for row in rows])
     mined = []
     for row, ranked in zip(rows, found, strict=True):
         wrong = (p for p in ranked if not contains_answer(f"{p.title} {p.text}", row.answers))
@@ -38,23 +38,10 @@ def mine_negatives(
     return mined
 
 
-def candidates(
-    questions: Sequence[str], pool: Sequence[Passage], *, depth: int
-) -> list[list[Passage]]:
-    """Rank a pool for each question by BM25 (k1 0.9, b 0.4), best first.
-
-    Args:
-        questions: The questions.
-        pool: Passages to search.
-        depth: Maximum number of passages per question.
-    """
-    return searching(pool, depth=depth)(questions)
-
-
 def searching(
     pool: Sequence[Passage], *, depth: int
 ) -> Callable[[Sequence[str]], list[list[Passage]]]:
-    """Index a pool once and return the function that ranks it for questions.
+    """Index a pool once and return the function that ranks it for questions, best first.
 
     Args:
         pool: Passages to search by BM25 (k1 0.9, b 0.4).

@@ -34,7 +34,7 @@ Checkpointing: TypeAlias = Annotated[
     ),
 ]
 Validation: TypeAlias = Annotated[
-    float, Option("Fraction of the questions held out for validation.")
+    float, Option("Fraction of the questions held out for validation.", min=0, max=0.9)
 ]
 EvaluateEvery: TypeAlias = Annotated[
     int, Option("Steps between evaluations, after which the best weights are kept; 0: none.", min=0)
@@ -44,7 +44,6 @@ EncoderBase: TypeAlias = Annotated[
     str, Option("Base encoder: a hub name, a folder, or a model of this package.")
 ]
 CausalBase: TypeAlias = Annotated[str, Option("Causal language model: a hub name or a folder.")]
-Rank: TypeAlias = Annotated[int, Option("Rank of the LoRA adapter.", min=1)]
 Dropout: TypeAlias = Annotated[float, Option("Dropout of the LoRA adapter.", name="--lora-dropout")]
 DraftTokens: TypeAlias = Annotated[int, Option("Maximum tokens of the draft.", min=0)]
 JudgedModel: TypeAlias = Annotated[

@@ -121,8 +121,7 @@ def crop(row: ReadingRow, words: int, chance: random.Random) -> ReadingRow:
     at = next((i for i, (_, e) in enumerate(spans) if e > start), 0)
     last = max((i for i, (s, _) in enumerate(spans) if s < start + len(row.answers[0])), default=at)
     low = max(0, min(last + 1 - words, len(spans) - words))
-    high = max(low, min(at, len(spans) - words))
-    first = chance.randint(low, high)
+    first = chance.randint(low, max(low, min(at, len(spans) - words)))
     begin, end = spans[first][0], spans[min(first + words, len(spans)) - 1][1]
     passage = replace(row.passage, text=row.passage.text[begin:end])
     place = None if row.answer_start is None else row.answer_start - begin

@@ -148,7 +148,6 @@ class HasQuestion(Protocol):
 
 
 Row = TypeVar("Row", bound=HasQuestion)
-ENOUGH = "enough questions to hold some out"
 
 
 def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
@@ -194,7 +193,7 @@ def split_by_hash(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Ro
 
 def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list[Row]]:
     train = [row for row in rows if row.question not in held]
-    refuse_if(not train or not held, "rows", len(rows), ENOUGH)
+    refuse_if(not train or not held, "rows", len(rows), "enough questions to hold some out")
     return train, [row for row in rows if row.question in held]
 
 

@@ -287,11 +287,6 @@ def fit_module(trainer: ModuleTrainer) -> None:
     trainer.module.eval()
 
 
-def trainable(module: nn.Module) -> list[nn.Parameter]:
-    """List the parameters that train."""
-    return [p for p in module.parameters() if p.requires_grad]
-
-
 def epochs(
     lengths: Sequence[int], size: int, *, seed: int, bucket: int = 50
 ) -> Callable[[int], list[int]]:

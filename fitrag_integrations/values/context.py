@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from fitrag_integrations.core.checks import Checked, Strings, Text, check_is, check_many
 from fitrag_integrations.core.record import Record, check_mapping
-from fitrag_integrations.core.show import Html, card, folded, lines_html, shortened
+from fitrag_integrations.core.show import Html, Visible, card, folded, lines_html, shortened
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.values.decision import Action, RetrievalDecision
 from fitrag_integrations.values.excerpt import Excerpt, by_number, place, sources_html
@@ -18,6 +19,25 @@ from fitrag_integrations.values.prompt import default_template
 from fitrag_integrations.values.selected import Selected, dropped_lines, dropped_summary
 
 SHOWN = 5  # excerpts named in a line
+
+
+class Explains(Visible):
+    """Mixin of a result for a question that describes itself line by line."""
+
+    __slots__ = ()
+    question: str
+
+    @abstractmethod
+    def trace_lines(self, *, dropped: bool = False) -> Iterator[str]:
+        """Yield the lines that `explain` shows under the question."""
+
+    def explain(self, *, dropped: bool = False) -> str:
+        """Return a few lines: what was kept, what was decided and what was left out.
+
+        Args:
+            dropped: List everything that was dropped, with the reason.
+        """
+        return "\n".join([f"question: {self.question}", *self.trace_lines(dropped=dropped)])
 
 
 class Template(Protocol):
@@ -38,7 +58,7 @@ def check_action(field: str, value: Any) -> Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Context(Record, Checked):
+class Context(Explains, Record, Checked):
     """Result of every method for one question.
 
     Args:
@@ -121,14 +141,23 @@ class Context(Record, Checked):
         details = {name: self.details[name] for name in self.details if name != "tokens_out"}
         return replace(self, excerpts=kept, details=details, selection=tuple(rows))
 
-    def explain(self, *, dropped: bool = False) -> str:
-        """Return a few lines: what was kept, what was decided and what was left out.
+    def trace_lines(self, *answer: str, dropped: bool = False) -> Iterator[str]:
+        """Yield what was kept, then an ``answer``, then what was degraded or left out.
 
         Args:
-            dropped: List everything that was dropped, with the reason.
+            answer: Lines on the answer to show after what was kept.
+            dropped: List everything dropped instead of how much it is.
         """
-        lines = explained_lines(self, dropped=dropped)
-        return "\n".join([f"question: {self.question}", *lines])
+        yield from decided(self)
+        yield from (f"  {place(one)}: {shortened(one.text)}" for one in self.excerpts[:SHOWN])
+        if (more := len(self.excerpts) - SHOWN) > 0:
+            yield f"  and {more} more"
+        yield from answer
+        yield from (f"note: {note}" for note in self.notes)
+        if dropped:
+            yield from dropped_lines(self.selection)
+        elif summary := dropped_summary(self.selection):
+            yield f"{summary}; explain(dropped=True) lists them"
 
     def _repr_html_(self) -> Html:
         """Show every passage whole with what was kept marked; drops unfold; all is escaped."""
@@ -137,26 +166,6 @@ class Context(Record, Checked):
         if summary := dropped_summary(self.selection):
             parts.append(folded(summary, lines_html(dropped_lines(self.selection))))
         return card(self.question, *parts)
-
-
-def explained_lines(context: Context, *answer: str, dropped: bool = False) -> Iterator[str]:
-    """Yield what was kept, then an ``answer``, then what was degraded or left out.
-
-    Args:
-        context: The context.
-        answer: Lines on the answer to show after what was kept.
-        dropped: List everything dropped instead of how much it is.
-    """
-    yield from decided(context)
-    yield from (f"  {place(one)}: {shortened(one.text)}" for one in context.excerpts[:SHOWN])
-    if (more := len(context.excerpts) - SHOWN) > 0:
-        yield f"  and {more} more"
-    yield from answer
-    yield from (f"note: {note}" for note in context.notes)
-    if dropped:
-        yield from dropped_lines(context.selection)
-    elif summary := dropped_summary(context.selection):
-        yield f"{summary}; explain(dropped=True) lists them"
 
 
 def decided(context: Context) -> Iterator[str]:

@@ -81,15 +81,9 @@ class BiLabelScore(Record):
             first, second = self.has_answer_logit, self.llm_prefer_logit
         return 2.0 * (first if second is None else weight * second + (1.0 - weight) * first)
 
-    def relevance(self, weight: float = 0.5, *, logits: bool = False) -> float:
-        """Return half of `combine`, in [0, 1]; with ``logits`` the sigmoid of that half.
-
-        Args:
-            weight: In [0, 1], as in `combine`.
-            logits: Add logits instead of probabilities.
-        """
-        half = self.combine(weight, logits=logits) / 2
-        return (1.0 + math.tanh(half / 2)) / 2 if logits else half
+    def relevance(self, weight: float = 0.5) -> float:
+        """Return half of `combine`, in [0, 1]; ``weight`` is in [0, 1], as there."""
+        return self.combine(weight) / 2
 
     def mixed(self, other: BiLabelScore, more: float = 0.0) -> BiLabelScore:
         """Return the score at the mean of two scores' logits, for each label that both have.

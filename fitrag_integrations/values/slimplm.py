@@ -63,8 +63,7 @@ def render(leads: Leads, grammar: str) -> str:
     """
     refuse_if(grammar not in GRAMMARS, "grammar", grammar, " or ".join(GRAMMARS))
     if grammar == "paper":
-        parts = (*_paper("Question", leads.questions), *_paper("Claim", leads.claims))
-        return " ".join(parts)
+        return " ".join((*_paper("Question", leads.questions), *_paper("Claim", leads.claims)))
     questions = " ".join(("<Questions>", *_released("Question", leads.questions), "</Questions>"))
     claims = " ".join(("<Claims>", *_released("Claim", leads.claims), "</Claims>"))
     return f"{questions} {claims}"
@@ -87,15 +86,14 @@ _PAPER = (
     "Heuristic answer: {draft}\n"
     "Question: {question}\n"
 )
-_RELEASED = (
+RELEASED = (
     "[INST] <<SYS>>\nYou are a helpful assistant. Your task is to parse user input into "
     "structured formats according to the coarse answer. Current datatime is 2023-12-20 9:47:28"
     " <</SYS>>\n Course answer: (({draft}))\nQuestion: (({question})) [/INST]"
 )
+"""The prompt of the released judge, and of the released rewriter."""
 JUDGE_PAPER = _PAPER + "Retrieval Necessity Judgment Output:\n"
-JUDGE_RELEASED = _RELEASED
 REWRITE_PAPER = _PAPER + "Query Rewrite Output:\n"
-REWRITE_RELEASED = _RELEASED
 _VERDICT = re.compile(r"\bknown(?:\s*[(:=])?\s*(true|false)\b(?!\s*/)", re.IGNORECASE)
 _BARE = re.compile(r"[\s(<\[\"']*(true|false)\b(?!\s*/)", re.IGNORECASE)
 

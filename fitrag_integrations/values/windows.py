@@ -228,8 +228,7 @@ def bounded(
         rest, ends = kept[at + (room > 0) :], {one: spans[room - 1][1]} if room else {}
         selection.drop(map(Excerpt.whole, rest), "max_sentences", limit)
         for passage, end in ends.items():
-            after = Excerpt(passage, end, len(passage.text))
-            selection.drop([after], "max_sentences", limit)
+            selection.drop([Excerpt(passage, end, len(passage.text))], "max_sentences", limit)
         cut = f"passage {at + 1} read in part" if ends else ""
         out = f"{len(rest)} of {len(passages)} passages left out" if rest else ""
         notes.append(f"{' and '.join(filter(None, (cut, out)))} by {limit}")

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from training_rows import labelled_rows
 
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.training.bilabel.fit import BilabelPlan, Data, fit_through
+from fitrag_integrations.training.bilabel.fit import BilabelPlan, fit_through, parts_of
 from fitrag_integrations.training.bilabel.module import BiLabelModule
 from fitrag_integrations.training.encoder import start_encoder
 from fitrag_integrations.training.losses.imbalance import Imbalance, Weigher
@@ -35,8 +35,8 @@ def train(base, folder, *, kill_at=0, **changes):
     plan = replace(PLAN, base=base, **changes)
     torch.manual_seed(plan.seed)
     trunk, tokenizer, _ = start_encoder(plan.base)
-    data = Data.of(mixed_rows(), (), plan, tokenizer)
-    weigher = Weigher(plan.imbalance, data.train.labels) if plan.imbalance.learns else None
+    parts = parts_of(mixed_rows(), (), plan, tokenizer)
+    weigher = Weigher(plan.imbalance, parts[0].labels) if plan.imbalance.learns else None
     head = BiLabelHead(trunk.width)
     module = BiLabelModule(trunk, head, tokenizer, weigher=weigher)
     passes = []
@@ -47,7 +47,7 @@ def train(base, folder, *, kill_at=0, **changes):
             os.kill(os.getpid(), signal.SIGKILL)
 
     module.register_forward_pre_hook(count)
-    fit_through(module, data, Path(folder), plan, Running(save_seconds=0.0, log_every=1))
+    fit_through(module, *parts, Path(folder), plan, Running(save_seconds=0.0, log_every=1))
     saved = {n: p.detach().clone() for n, p in module.named_parameters() if p.requires_grad}
     saved |= {n: value.clone() for n, value in module.named_buffers() if "weigher" in n}
     save_file(saved, Path(folder) / f"weights-{os.environ.get('RANK', '0')}.safetensors")

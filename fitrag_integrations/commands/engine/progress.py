@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,8 +40,8 @@ from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.progress import Stopping
 from fitrag_integrations.core.show import visible
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.rows import grouped
 from fitrag_integrations.retrieval import FileNote
+from fitrag_integrations.values.excerpt import grouped
 
 REASONS = 5  # shown, the most frequent first
 LINE_SECONDS = 60.0  # between two lines where no bar can be drawn
@@ -208,14 +209,12 @@ def echo_notes(verb: str, notes: Sequence[FileNote], more: str = "") -> None:
         notes: What was left out or read in a guessed encoding.
         more: Where all of them are listed.
     """
-    reasons = grouped(
-        (note.reason, note.file if note.line is None else f"{note.file}, line {note.line}")
-        for note in sorted(notes, key=lambda each: not each.is_bad)
-    )
+    reasons = grouped(sorted(notes, key=lambda each: not each.is_bad), attrgetter("reason"))
     if not reasons:
         return
     typer.echo(f"fitrag {verb}: {len(notes)} left out or not read as usual:", err=True)
-    for reason, places in list(reasons.items())[:SHOWN]:
+    for reason, own in list(reasons.items())[:SHOWN]:
+        places = [one.file if one.line is None else f"{one.file}, line {one.line}" for one in own]
         rest = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
         typer.echo(visible(f"  {reason}: {'; '.join(places[:NAMED])}{rest}"), err=True)
     if len(reasons) > SHOWN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -54,13 +55,13 @@ from fitrag_integrations.evaluation.rows import (
     SETS,
     content_id,
     each_row,
-    grouped,
     read_rows,
 )
 from fitrag_integrations.evaluation.table import Measured, Table, measured
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.prompts import EQUAL, instruction_named
 from fitrag_integrations.text.tokens import counter_for
+from fitrag_integrations.values.excerpt import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +272,7 @@ def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:
 def _common(rows: Sequence[Measured]) -> list[Measured]:
     """Keep the questions that every system was asked."""
     systems = {row.system for row in rows}
-    asked = grouped((row.question, row.system) for row in rows)
+    asked = grouped(rows, attrgetter("question"))
     kept = [row for row in rows if len(asked[row.question]) == len(systems)]
     refuse_if(not kept, "--common", 0, "questions that all systems answered")
     return kept

@@ -29,7 +29,7 @@ from fitrag_integrations.evaluation.rows import read_rows
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.training.asking_llm import AskLLM
 from fitrag_integrations.training.collecting import count_labels, passage_labels
-from fitrag_integrations.training.negatives import candidates, mine_negatives
+from fitrag_integrations.training.negatives import mine_negatives, searching
 from fitrag_integrations.training.options import Out, Rows
 from fitrag_integrations.training.rows import (
     Judged,
@@ -86,7 +86,7 @@ class LabelEvaluator:
         rights = [_right(row, self.signal, place) for row, place in zip(rows, places, strict=True)]
         if self.pool is not None:
             pool, questions = rows_as([self.pool], passage_row), [row["question"] for row in rows]
-            found = candidates(questions, pool, depth=self.depth)
+            found = searching(pool, depth=self.depth)(questions)
         else:
             for row, place in zip(rows, places, strict=True):
                 own, allowed = row.get("passages"), "a list of passages, or --pool to retrieve from"

@@ -146,8 +146,7 @@ def prior_shift(reference: Floats, logits: Floats) -> float:
 
 def log_loss(chance: Floats, labels: Floats) -> float:
     """Return the mean negative log likelihood of labels."""
-    of_label = np.where(labels > 0.5, chance, 1 - chance)
-    return float(-np.log(np.clip(of_label, 1e-12, 1)).mean())
+    return float(-np.log(np.clip(np.where(labels > 0.5, chance, 1 - chance), 1e-12, 1)).mean())
 
 
 def chances(logits: Floats) -> Floats:

@@ -58,16 +58,14 @@ class Continuer(Protocol):
         ...
 
 
-CONTINUES = (
-    "a model with token probabilities: an object with 'continue_with_logprobs', such as "
-    "models.Continuer(LocalGenerator.from_pretrained(...))"
-)
-
-
 def continue_port(model: object) -> Port[tuple[str, str], Continuation]:
     """Build the port of a continuer; its items are (prompt, beginning) pairs."""
+    allowed = (
+        "a model with token probabilities: an object with 'continue_with_logprobs', such as "
+        "models.Continuer(LocalGenerator.from_pretrained(...))"
+    )
     verb = "continue_with_logprobs"
-    return pair_port("continue", model, verb, argument="model", allowed=CONTINUES)
+    return pair_port("continue", model, verb, argument="model", allowed=allowed)
 
 
 def measured(written: object) -> Continuation:
@@ -76,10 +74,6 @@ def measured(written: object) -> Continuation:
     if found.text.strip() and not found.tokens:
         raise PortError("the model returned no token probabilities, which this method requires")
     return found
-
-
-Tokens = list[tuple[str, float]]
-STOPPED = "the language model did not go on"
 
 
 @dataclass(frozen=True)
@@ -122,7 +116,9 @@ class Flare(Generating):
             # write on, and look ahead for the first doubtful sentence (section 3.2); the first one
             # after a retrieval is that sentence written again, and is taken over
             item = work.prompt(SENTENCES if work.passages else PLAIN), " ".join(sentences)
-            written, failed = yield from self.asked(self._port, [item], STOPPED, lambda one: one)
+            written, failed = yield from self.asked(
+                self._port, [item], "the language model did not go on", lambda one: one
+            )
             work.notes += failed
             ahead, query = Continuation("") if failed else measured(written[0]), ""
             for n, (start, end) in enumerate(split_sentences(ahead.text)):
@@ -156,6 +152,6 @@ class Flare(Generating):
         return continue_port(self.model)
 
 
-def masked(tokens: Tokens, mask: float) -> str:
+def masked(tokens: Sequence[tuple[str, float]], mask: float) -> str:
     """Return a sentence without its tokens less likely than `mask` (section 3.2.2)."""
     return " ".join("".join(text if chance >= mask else " " for text, chance in tokens).split())

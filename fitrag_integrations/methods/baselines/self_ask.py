@@ -58,9 +58,6 @@ READ_BRIEFLY = PromptTemplate(
 _FOLLOW_UP = re.compile(r"follow[ -]?up(?: question)?:[ \t]*(\S[^\n]*)", re.IGNORECASE)
 _INVENTED = re.compile(r"intermediate answer:", re.IGNORECASE)
 Step: TypeAlias = tuple[str, str]  # a follow-up question and its answer
-FINAL = "So the final answer is:"
-NOT_FOUND = "This could not be found."
-OTHER_FORM = "the language model asked no follow-up question: the question itself was looked up"
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,17 @@ class SelfAsk(Generating):
             found = ""
             if own.passages:
                 found = yield from work.write(own.prompt(READ_BRIEFLY), "intermediate answer")
-            steps.append((follow_up, (found.splitlines() or [NOT_FOUND])[0]))
+            steps.append((follow_up, (found.splitlines() or ["This could not be found."])[0]))
         if not answer and follow_up:  # asked again, or the last round
-            text = yield from work.write(work.prompt(SELF_ASK, (), written(steps) + FINAL))
+            asked = f"{written(steps)}So the final answer is:"
+            text = yield from work.write(work.prompt(SELF_ASK, (), asked))
             answer = final_answer(text) or "".join(text.splitlines()[:1])
         elif not answer:  # from what was found, or from what the question finds
             if not work.passages:
-                work.notes.append(OTHER_FORM)
+                work.notes.append(
+                    "the language model asked no follow-up question: the question itself was "
+                    "looked up"
+                )
                 work.passages = yield from work.retrieve(question, self.k, first=True)
             answer = yield from work.write(work.prompt(READ))
         work.queries = [one for one, _ in steps]

@@ -79,11 +79,6 @@ class Reflection(Record, Checked):
         """The text without reflection tokens."""
         return " ".join(_MARKS.sub(" ", self.text).split())
 
-    @property
-    def likelihood(self) -> float:
-        """Return the exponential of the mean log-probability; 0 if it is unknown."""
-        return 0.0 if self.logprob is None else math.exp(self.logprob)
-
 
 @runtime_checkable
 class Reflector(Protocol):
@@ -115,8 +110,8 @@ def critique(made: Reflection) -> dict[str, float]:
     for kind, worth in WORTH.items():
         chances = {name: made.tokens.get(name, 0.0) for name in worth}
         total = math.fsum(chances.values())
-        mean = math.fsum(worth[name] * chances[name] for name in worth) / total if total else 0.0
-        means[kind] = mean
+        worths = math.fsum(worth[name] * chances[name] for name in worth)
+        means[kind] = worths / total if total else 0.0
     return means
 
 
@@ -176,7 +171,8 @@ class SelfRag(Generating):
         parts, excerpts = [critique(one) for one in made], list[Excerpt]()
         for passage, one, part in zip(passages, made, parts, strict=True):
             weighted = sum(w * x for w, x in zip(self.weights, part.values(), strict=True))
-            excerpts.append(Excerpt.whole(passage, score=one.likelihood + weighted))
+            likelihood = 0.0 if one.logprob is None else math.exp(one.logprob)
+            excerpts.append(Excerpt.whole(passage, score=likelihood + weighted))
         ranked = sorted(zip(excerpts, made, strict=True), key=lambda each: -each[0].score)
         best = next((one for _, one in ranked if one.text), first)
         if best is first and (made or not first.text):

@@ -61,7 +61,7 @@ class MethodPort(Port[str, Sequence[Passage]]):
         found: list[Sequence[Passage]] = []
         for query in items:
             context = yield from inner.method(query, inner.ports)
-            found.append(_passages(context))
+            found.append(list(map(as_passage, context.excerpts)))
             if inner.contexts is not None:
                 inner.contexts.append(context)
         return found
@@ -83,10 +83,6 @@ def as_passage(excerpt: Excerpt) -> Passage:
     return replace(excerpt.as_passage(), source=whole.source, metadata=metadata)
 
 
-def _passages(context: Context) -> list[Passage]:
-    return [as_passage(excerpt) for excerpt in context.excerpts]
-
-
 @dataclass(frozen=True)
 class _Running:
     """Run the method for whoever calls the port outside a flow."""
@@ -97,7 +93,7 @@ class _Running:
 
     def __call__(self, queries: Sequence[str]) -> list[list[Passage]]:
         traces = run_many([self.method(query, self.ports) for query in queries])
-        return [_passages(trace.value) for trace in traces]
+        return [list(map(as_passage, trace.value.excerpts)) for trace in traces]
 
 
 @dataclass(frozen=True)

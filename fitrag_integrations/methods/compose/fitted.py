@@ -109,11 +109,6 @@ class Fitted(Record):
             "`fitrag fit`, or pass allow_other_model=True to use it all the same"
         )
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the plain retriever was found best."""
-        return bool(self.recipe["method"] == "direct")
-
     def method(self, llm: object = None) -> Method:
         """Build the chosen method; `llm` is required if its gate asks the model."""
         from fitrag_integrations.methods.compose.composing import method_from
@@ -161,7 +156,7 @@ class Fitted(Record):
             return {"threshold": self._actions().strip, "sentences": self._actions().sentences}
         decider = self.decider(llm)
         if "scorer" in names:
-            if self.is_plain:
+            if self.recipe["method"] == "direct":
                 best = f"the retriever alone with k={self.recipe['k']}, which was best"
                 raise self._nothing(f"{best}: use it as it is, or MethodRetriever.from_fitted")
             own = {name: value for name, value in self._fields().items() if name in names}

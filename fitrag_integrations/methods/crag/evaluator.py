@@ -53,16 +53,15 @@ A copy in a folder is loaded with this as its ``name``.
 """
 
 
-_UPPER_LOWER = {
-    "popqa": (0.59, -0.99),
-    "pubhealth": (0.5, -0.91),
-    "arc": (0.5, -0.91),
-    "biography": (0.95, -0.91),
-}
 PRESETS: Mapping[str, ActionThresholds] = MappingProxyType(
     {
-        name: ActionThresholds(*limits, PAPERS_STRIP, PAPERS_EVALUATOR)
-        for name, limits in _UPPER_LOWER.items()
+        name: ActionThresholds(upper, lower, PAPERS_STRIP, PAPERS_EVALUATOR)
+        for name, upper, lower in (
+            ("popqa", 0.59, -0.99),
+            ("pubhealth", 0.5, -0.91),
+            ("arc", 0.5, -0.91),
+            ("biography", 0.95, -0.91),
+        )
     }
 )
 """What the paper set for its own evaluator, by the data it was set on (appendix B.3)."""
@@ -126,13 +125,10 @@ def thresholds_of(
             given=None,
             allowed="ActionThresholds, or an evaluator with its own: `fitrag calibrate evaluator`",
         )
-    name = ""
     if thresholds.model:
         own = own_thresholds(evaluator)
         name = model_name(EMBEDDED_EVALUATOR if evaluator is None else evaluator)
-        name = name or ("" if own is None else own.model)
-    if given is not None or name:
-        thresholds.check(name, allow_other=allow_other_model)
+        thresholds.check(name or (own.model if own else ""), allow_other=allow_other_model)
     return thresholds
 
 

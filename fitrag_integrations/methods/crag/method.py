@@ -37,10 +37,6 @@ from fitrag_integrations.values.windows import best_copies, usable
 __all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
 KEPT_ANYWAY = "nothing came from the web: what was retrieved is kept, though graded low"
-LOWER = (
-    "the best of the web is graded {:.2f}, under {:.2f}: what was retrieved, graded {:.2f}, is not "
-    "dropped for it"
-)
 DROPPED = "nothing to refer to: all that was retrieved is graded incorrect, and dropped"
 WARNING = (
     "An evaluator judged that none of these passages answers the question. If that is so, say that "
@@ -187,7 +183,10 @@ class Crag(Checked):
             of_web = max((one.score for one in known.graded), default=enough)
             if external and self.on_incorrect != "drop" and of_web < enough:
                 internal = graded
-                notes += (LOWER.format(of_web, enough, best),)
+                notes += (
+                    f"the best of the web is graded {of_web:.2f}, under {enough:.2f}: what was "
+                    f"retrieved, graded {best:.2f}, is not dropped for it",
+                )
             else:
                 selection.drop(graded, "action", f"graded {action}")
                 selection.merge(trial)

@@ -243,8 +243,7 @@ class Refiner(Counting, Checked):
             split=self.split,
             arrange=partial(_in_order, sources=sources),
         )
-        parts = partial(grade, question, evaluate=self._port)
-        fitted = yield from budget.fitted(kept, parts)
+        fitted = yield from budget.fitted(kept, partial(grade, question, evaluate=self._port))
         selection.drop(fitted.left, "budget", f"over {budget.limit}")
         shown = _in_order(fitted.kept, sources)
         details = {

@@ -42,13 +42,15 @@ MOST = 3
 LONGEST_KEYWORD = 80  # characters; what is longer is prose
 KEYWORD_TOKENS = 32
 STEM = 5  # letters by which a word is found again
-UNREADABLE = "it wrote no list of keywords"
 _WORD = re.compile(r"[^\W_]+")
-_ASKED = """
-a an and are as at be been by can did do does for from had has have how in is it its many much of on
-or that the their this to was were what when where which who whom whose why will with would
-"""
-_ASKING = frozenset(_ASKED.split())
+_ASKING = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be been by can did do does for from had has have how in is it its many "
+        "much of on or that the their this to was were what when where which who whom whose why "
+        "will with would",
+    )
+)
 _LABEL = re.compile(r"\b(?:key ?words?|quer(?:y|ies)|search(?:es)?)\W{0,4}:\s*", re.IGNORECASE)
 _BLOCK = re.compile(r"<([a-z]\w{0,30})>(.{0,4000}?)</\1>\s*", re.IGNORECASE | re.DOTALL)
 MOST_READ = 4000  # characters of a reply
@@ -57,37 +59,35 @@ _EXAMPLES = frozenset(re.findall(r"(?m)^query: (\w.*)$", CRAG_KEYWORDS.text.case
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
-    """Search query, and how it was found: by the llm, or the question itself."""
+class Searched:
+    """Result of a web search, its query, and how it went.
 
-    query: str
-    way: str
+    ``details["rewrite"]`` is how the query was found: by the "llm", or the "question" itself.
+    """
+
+    passages: tuple[Passage, ...] = ()
+    queries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    details: Row = field(default_factory=dict, hash=False)
 
 
-def rewrite(question: str, ports: Ports) -> Flow[Rewritten]:
+def rewrite(question: str, ports: Ports) -> Flow[Searched]:
     """Generate keywords with ``ports.generate``; else search for what the question asks.
 
     A model that fails or writes anything but keywords is noted; nothing is raised for it.
     """
     own = asked_of(question)
     if not ports.generate:
-        return Rewritten(own, "question")
+        return Searched((), (own,), (), {"rewrite": "question"})
     prompt = CRAG_KEYWORDS.render(Context(" ".join(question.split())))
     item = LimitedPrompt(prompt, tokens=KEYWORD_TOKENS)
     written, error = yield from attempt(ports.generate.ask([item]))
     keywords = parse_keywords(written[0] if written else None)
-    why = UNREADABLE if error is None else error_line(error)
+    why = "it wrote no list of keywords" if error is None else error_line(error)
     if keywords and not (why := lost_in(keywords, own)):
-        return Rewritten(", ".join(keywords), "llm")
-    return Rewritten(
-        own,
-        "question",
-        (
-            f"the language model did not rewrite the question ({why}): "
-            "the question itself was asked",
-        ),
-    )
+        return Searched((), (", ".join(keywords),), (), {"rewrite": "llm"})
+    note = f"the language model did not rewrite the question ({why}): the question itself was asked"
+    return Searched((), (own,), (note,), {"rewrite": "question"})
 
 
 def lost_in(keywords: Sequence[str], question: str) -> str:
@@ -129,16 +129,6 @@ def parse_keywords(text: object) -> tuple[str, ...]:
 NO_PORT = "no search port was given: the web was not searched"
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """Result of a web search, its query, and how it went."""
-
-    passages: tuple[Passage, ...] = ()
-    queries: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    details: Row = field(default_factory=dict, hash=False)
-
-
 def search_web(
     question: str, ports: Ports, *, rewriting: bool = True, on_error: str = "degrade"
 ) -> Flow[Searched]:
@@ -151,14 +141,17 @@ def search_web(
     """
     if not ports.search:
         return Searched(notes=(NO_PORT,))
-    asked = Rewritten(question, "question")
+    searched = Searched((), (question,), (), {"rewrite": "question"})
     if rewriting:
-        asked = yield from rewrite(question, ports)
-    searched = Searched((), (asked.query,), asked.notes, {"rewrite": asked.way})
+        searched = yield from rewrite(question, ports)
     try:
-        (found,) = yield from ports.search.ask([asked.query])
+        (found,) = yield from ports.search.ask(searched.queries)
         pages = check_many("searched", found, Passage)
-        said = _said(pages)
+        said = [  # of itself, in the place of results or of the only one
+            page.text
+            for page in pages
+            if (len(pages) == 1 or not page.source) and found_nothing(page.text)
+        ]
         told = failure_of(said[0]) if said and len(said) == len(pages) else ""
         if told and on_error == "raise":
             raise SearchError(said[0], kind=told)
@@ -173,7 +166,25 @@ def search_web(
     if told:  # an error in the place of results
         failed = {"kind": told, "message": shortened(said[0])}
         searched = replace(searched, details={**searched.details, "web_error": failed})
-    return _found(searched, pages)
+    kept = [page for page in pages if page.text not in said or (page.source and pages[1:])]
+    readable = with_text([as_web(page) for page in kept])
+    notes = [*searched.notes, *(f"the search tool found nothing: {shortened(one)}" for one in said)]
+    counts = [page.metadata.get("left_out") for page in kept]
+    dropped = max((each for each in counts if isinstance(each, int) and each > 0), default=0)
+    if blank := dropped + len(kept) - len(readable):
+        notes.append(f"{blank} of {dropped + len(kept)} web results left out: no text")
+    errors = [one.metadata["page_error"] for one in readable if "page_error" in one.metadata]
+    unread = Counter(
+        str(error.get("kind", "unknown")) if isinstance(error, Mapping) else "unknown"
+        for error in errors
+    )
+    if unread:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(unread.items()))
+        notes.append(f"web pages not read ({kinds}): their snippets stand in")
+    if not readable and not said:
+        notes.append(f"the web search for {shortened(searched.queries[0])!r} found nothing to read")
+    details = {**searched.details, "web_results": len(kept), "page_errors": dict(unread)}
+    return replace(searched, passages=tuple(readable), notes=tuple(notes), details=details)
 
 
 def as_web(passage: Passage) -> Passage:
@@ -186,39 +197,6 @@ def as_web(passage: Passage) -> Passage:
     if isinstance(marks.get("title"), str):  # frameworks write it into prompts
         marks["title"] = clean_text(marks["title"])
     return replace(passage, text=text, title=title, metadata=marks)
-
-
-def _said(pages: Sequence[Passage]) -> list[str]:
-    """Return what a search said of itself in the place of results, or of its only one."""
-    return [
-        page.text
-        for page in pages
-        if (len(pages) == 1 or not page.source) and found_nothing(page.text)
-    ]
-
-
-def _found(searched: Searched, pages: Sequence[Passage]) -> Searched:
-    said = _said(pages)
-    pages = [page for page in pages if page.text not in said or (page.source and pages[1:])]
-    readable = with_text([as_web(page) for page in pages])
-    notes = [*searched.notes, *(f"the search tool found nothing: {shortened(one)}" for one in said)]
-    counts = [page.metadata.get("left_out") for page in pages]
-    dropped = max((each for each in counts if isinstance(each, int) and each > 0), default=0)
-    if blank := dropped + len(pages) - len(readable):
-        notes.append(f"{blank} of {dropped + len(pages)} web results left out: no text")
-    errors = [one.metadata["page_error"] for one in readable if "page_error" in one.metadata]
-    unread = Counter(
-        str(error.get("kind", "unknown")) if isinstance(error, Mapping) else "unknown"
-        for error in errors
-    )
-    if unread:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(unread.items()))
-        notes.append(f"web pages not read ({kinds}): their snippets stand in")
-    if not readable and not said:
-        notes.append(f"the web search for {shortened(searched.queries[0])!r} found nothing to read")
-    counted = {"web_results": len(pages), "page_errors": dict(unread)}
-    details = {**searched.details, **counted}
-    return replace(searched, passages=tuple(readable), notes=tuple(notes), details=details)
 
 
 @dataclass(frozen=True)

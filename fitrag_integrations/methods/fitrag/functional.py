@@ -21,7 +21,6 @@ from fitrag_integrations.methods.metadata import retitled, title_in
 from fitrag_integrations.ports import Detector
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.context import explained_lines
 
 
 def explain_compression(
@@ -82,7 +81,7 @@ class Excerpts(list[Excerpt]):
 
     def __repr__(self) -> str:
         """Return what was kept, an excerpt a line, and how much was dropped."""
-        return visible("\n".join(explained_lines(self.context)))
+        return visible("\n".join(self.context.trace_lines()))
 
     def _repr_html_(self) -> str:
         """Show every passage whole with what was kept marked; all of it is escaped."""

@@ -38,7 +38,7 @@ from fitrag_integrations.core.checks import (
 )
 from fitrag_integrations.errors import InputError, PortError, refuse_if
 from fitrag_integrations.flow import Flow, Port, arun_many, run_many
-from fitrag_integrations.ports import Drafter, model_name, port_of, rescore_port, writer_of
+from fitrag_integrations.ports import Drafter, model_name, pair_port, port_of, writer_of
 from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
 from fitrag_integrations.types import Context, Draft
 from fitrag_integrations.values.prompt import LimitedPrompt, PromptTemplate
@@ -231,6 +231,8 @@ class _DraftGate(FlowGate):
 
     numbers: ClassVar[str]
     """Field of a draft that is averaged over its tokens."""
+    sureness: ClassVar[Callable[[float], float]]
+    """Number in [0, 1] that an average means; higher is surer."""
 
     drafter: Drafter
 
@@ -250,7 +252,8 @@ class _DraftGate(FlowGate):
         check_text("question", question, blank=False)
         answer: object
         if draft.strip():
-            (answer,) = yield from rescore_port(self.drafter).ask([(question, draft)])
+            port = pair_port("rescore", self.drafter, "rescore", argument="drafter")
+            (answer,) = yield from port.ask([(question, draft)])
         else:
             (answer,) = yield from draft_port(self.drafter).ask([question])
         numbers = attrgetter(self.numbers)(written := check_is("draft", answer, Draft))
@@ -261,12 +264,7 @@ class _DraftGate(FlowGate):
             raise PortError(
                 f"{name} returned no token probabilities, which {kind} requires; see AskGate"
             )
-        return self.sureness(math.fsum(numbers) / len(numbers))
-
-    @staticmethod
-    @abstractmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means; higher is surer."""
+        return type(self).sureness(math.fsum(numbers) / len(numbers))
 
 
 class MarginGate(_DraftGate):
@@ -285,11 +283,7 @@ class MarginGate(_DraftGate):
 
     signal = "the mean margin of its draft's tokens"
     numbers = "margins"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return min(1.0, mean)
+    sureness = partial(min, 1.0)
 
 
 class EntropyGate(_DraftGate):
@@ -308,11 +302,7 @@ class EntropyGate(_DraftGate):
 
     signal = "the entropy of its draft's tokens"
     numbers = "entropies"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return math.exp(-mean)
+    sureness = staticmethod(lambda mean: math.exp(-mean))
 
 
 class LikelihoodGate(_DraftGate):
@@ -331,11 +321,7 @@ class LikelihoodGate(_DraftGate):
 
     signal = "the mean probability of its draft's tokens"
     numbers = "logprobs"
-
-    @staticmethod
-    def sureness(mean: float) -> float:
-        """Return the number in [0, 1] that an average means."""
-        return math.exp(mean)
+    sureness = math.exp
 
 
 GATES: Mapping[str, type[_DraftGate]] = {

@@ -38,7 +38,6 @@ from fitrag_integrations.values.prompt import LimitedPrompt
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import apart
 
-ONE_PARAGRAPH = "what was written behind the first paragraph of the document was left out"
 _HEAD = r"(?:#{1,6}[ \t]\S[^\n]*|\*\*[^*\n]+\*\*:?|(?:={2,}|-{3,})[^\n]*)"
 _HEADING = re.compile(rf"\s*(?:{_HEAD}\s*\n\s*)*")
 _PARAGRAPH_END = re.compile(rf"\n(?:[ \t]*\n|{_HEAD}[ \t]*(?:\n|\Z))")
@@ -77,13 +76,10 @@ def same_answer(one: str, other: str) -> bool:
     return left == right and bool(left)
 
 
-STOPS = ("rounds", "empty", "unchanged")
-
-
 def check_stops(field: str, given: str | Iterable[str]) -> tuple[str, ...]:
     """Require one or several names of stopping conditions."""
     names = check_many(field, (given,) if isinstance(given, str) else given, str)
-    return tuple(str(check_one(field, name, STOPS)) for name in names)
+    return tuple(str(check_one(field, name, ("rounds", "empty", "unchanged"))) for name in names)
 
 
 @dataclass(frozen=True)
@@ -213,7 +209,8 @@ class ITRG(Generating):
         if what != "document" or ends is None:
             return super().read(text, what, tokens)
         reply = super().read(body[: ends.start()], what, tokens)
-        return replace(reply, notes=(*reply.notes, ONE_PARAGRAPH))
+        note = "what was written behind the first paragraph of the document was left out"
+        return replace(reply, notes=(*reply.notes, note))
 
     def _generated(self, made: Round, work: Rounds) -> Flow[None]:
         """Write ``M(y_{t-1}, q, R_update)`` in refine, ``M(q, R_t)`` in refresh."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from fitrag_integrations.methods.prompts import (
     REWRITE,
@@ -56,12 +56,7 @@ _PAIR = re.compile(
 )
 
 
-class ParsedReply(NamedTuple):
-    """Result of parsing a text: the grammar, the events, and the repairs."""
-
-    grammar: str
-    events: list[Event]
-    repairs: list[str]
+ParsedReply: TypeAlias = tuple[str, list[Event], list[str]]  # grammar, events and repairs
 
 
 def readings(body: str) -> Iterator[ParsedReply]:
@@ -69,13 +64,13 @@ def readings(body: str) -> Iterator[ParsedReply]:
     if "<" in body:
         yield by_tags(body)
     if "{" in body or "[" in body:
-        yield ParsedReply("json", list(_by_json(body)), [AS_JSON])
+        yield "json", list(_by_json(body)), [AS_JSON]
     lines: list[Event] = []  # such as `Claim 1: ...`
     for line in _LINE.finditer(body):
         if _name(line[1]) in _KINDS:
             rest = body[line.end() : line.end() + 2000].partition("\n")[0]
             lines.append((_KINDS[_name(line[1])], rest.strip(" \t*_\"'`")))
-    yield ParsedReply("lines", lines, [AS_LINES])
+    yield "lines", lines, [AS_LINES]
 
 
 def by_tags(body: str) -> ParsedReply:
@@ -93,7 +88,7 @@ def by_tags(body: str) -> ParsedReply:
                 repairs.append(CUT if end == len(body) else OPEN)
         elif not kind:
             events.append(("", ""))
-    return ParsedReply("released" if bracketed else "paper", events, repairs)
+    return "released" if bracketed else "paper", events, repairs
 
 
 def _inner(inside: str) -> tuple[str, bool]:

@@ -27,8 +27,6 @@ from fitrag_integrations.values.slimplm import read_verdict
 KNOWN = "the judge says that the model knows it"
 UNKNOWN = "the judge says that the model does not know it"
 UNREADABLE = "the judge's verdict could not be read: retrieving"
-VERDICT = "Known (True)"
-"""What a judge that gives bare verdicts is taken to have written, in the account of tokens."""
 ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True, reply="verdict")
 
 
@@ -111,8 +109,7 @@ class NecessityCheck(Checked):
     def _port(self) -> AnyPort:
         if self._kind == "generate":
             return port_of("judge", self.judge, "generate", argument="judge")
-        verb = "p_known" if self._kind == "gate" else "judge"
-        return pair_port(self._kind, self.judge, verb)
+        return pair_port(self._kind, self.judge, "p_known" if self._kind == "gate" else "judge")
 
     def _verdict(self, answer: object) -> Verdict:
         """Read a verdict; one that cannot be read is none."""
@@ -124,6 +121,6 @@ class NecessityCheck(Checked):
             read = read_yes_no if self.instructed else read_verdict
             written, known = answer, read(strip_thoughts(answer))
         else:
-            written, known = VERDICT, answer
+            written, known = "Known (True)", answer  # as tokens are counted
         why = {None: UNREADABLE, True: KNOWN, False: UNKNOWN}[known]
         return Verdict(RetrievalDecision(not known, why=why), written)

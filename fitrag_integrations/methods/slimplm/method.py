@@ -41,7 +41,6 @@ from fitrag_integrations.methods.slimplm.steps import (
     follow,
     heuristic_answer,
     proxy_port,
-    tokens_written,
     usable_fused,
 )
 from fitrag_integrations.ports import Ports
@@ -52,7 +51,6 @@ from fitrag_integrations.values.selected import Selection
 
 ALONE = "the question itself is retrieved for"
 NOTHING_UNKNOWN = "all that the claims and queries ask is known: nothing is retrieved"
-ABLATIONS = ("judge_question", "rewrite", "filter")
 NOT_JUDGED = "the question was not judged: every question is retrieved for"
 
 
@@ -181,9 +179,14 @@ class SlimPLM(Counting, Checked):
             "threshold": decision.threshold,
             **followed.details(),
             "retrieved": {query: len(some) for query, some in zip(queries, found, strict=True)},
-            "tokens": tokens_written(heuristic, followed, verdicts, self.counter),
+            "tokens": {  # a gate writes one a verdict
+                "proxy": self.counter(heuristic.written),
+                "rewrite": self.counter(followed.written),
+                "judge": sum(self.counter(one.written) if one.written else 1 for one in verdicts),
+            },
         }
-        if off := [name for name in ABLATIONS if not getattr(self, name)]:
+        steps = ("judge_question", "rewrite", "filter")
+        if off := [name for name in steps if not getattr(self, name)]:
             details["without"] = off
         return Context(
             question,
@@ -254,8 +257,7 @@ class SlimPLM(Counting, Checked):
             lists, rrf_k=self.rrf_k, deduplicate=self.deduplicate, selection=selection
         )
         fused = selection.first(fused, self.k, "k")
-        limit = f"max_tokens={self.max_tokens}"
-        budget = Budget(self.max_tokens, None, limit, self.counter)
+        budget = Budget(self.max_tokens, None, f"max_tokens={self.max_tokens}", self.counter)
         fitted = yield from budget.fitted(fused)
-        selection.drop(fitted.left, "budget", f"over {limit}")
+        selection.drop(fitted.left, "budget", f"over {budget.limit}")
         return tuple(fitted.kept), (*notes, *fitted.notes)

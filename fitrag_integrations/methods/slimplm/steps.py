@@ -12,23 +12,22 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from fitrag_integrations.core.checks import Checked, can, check_number, check_text
+from fitrag_integrations.core.checks import Checked, can, check_number, check_one, check_text
 from fitrag_integrations.core.show import error_line
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.prompts import PROXY, REWRITE_PAPER
 from fitrag_integrations.methods.slimplm.claims import REWRITES, parse_claims
 from fitrag_integrations.methods.slimplm.judge import NecessityCheck, Verdict
 from fitrag_integrations.ports import Ports, pair_port, port_of
+from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.replies import strip_thoughts
-from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, Draft, Excerpt, Passage
 from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.prompt import LimitedPrompt, PromptTemplate, cut_note
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.slimplm import Lead, Leads
-from fitrag_integrations.values.windows import apart, same_text, usable, with_text
+from fitrag_integrations.values.windows import apart, same_text, usable
 
 RRF_K = 60  # the paper's
 
@@ -46,7 +45,12 @@ def fuse(
     smoothing = check_number("rrf_k", rrf_k, low=0.0)
     found: dict[tuple[str, str], tuple[float, tuple[int, int], Passage]] = {}
     for place, ranking in enumerate(rankings):
-        for key, (rank, passage) in _ranked(ranking, deduplicate).items():
+        ranks: dict[tuple[str, str], tuple[int, Passage]] = {}  # the best of each with text
+        for rank, passage in enumerate(ranking, start=1):
+            key = ("", same_text(passage.text)) if deduplicate else (passage.title, passage.text)
+            if has_text(passage.text):
+                ranks.setdefault(key, (rank, passage))
+        for key, (rank, passage) in ranks.items():
             score, best, kept = found.get(key, (0.0, (rank, place), passage))
             found[key] = score + 1.0 / (smoothing + rank), min(best, (rank, place)), kept
     order = sorted(found.values(), key=lambda one: (-one[0], one[1]))
@@ -71,25 +75,11 @@ def usable_fused(
     fused = fuse(rankings, rrf_k=rrf_k, deduplicate=deduplicate)
     if deduplicate:
         fused = apart(fused, selection=selection)
-    count = sum(map(len, rankings))
-    blank = count - sum(len(with_text(ranking)) for ranking in rankings)
-    notes = [f"{blank} of {count} passages left out: no text"] if blank else []
+    blank = sum(not has_text(passage.text) for passage in every)
+    notes = [f"{blank} of {len(every)} passages left out: no text"] if blank else []
     if not fused:
         notes.append("nothing to refer to: no passage with text was retrieved")
     return fused, tuple(notes)
-
-
-def _ranked(
-    ranking: Sequence[Passage], deduplicate: bool
-) -> dict[tuple[str, str], tuple[int, Passage]]:
-    """Return the best rank of each passage with text."""
-    readable = set(map(id, with_text(ranking)))
-    ranks: dict[tuple[str, str], tuple[int, Passage]] = {}
-    for rank, passage in enumerate(ranking, start=1):
-        if id(passage) in readable:
-            key = ("", same_text(passage.text)) if deduplicate else (passage.title, passage.text)
-            ranks.setdefault(key, (rank, passage))
-    return ranks
 
 
 ANSWER_TOKENS = 512  # three times the median of what Llama-2 wrote
@@ -197,13 +187,7 @@ class Rewriter(Checked):
             return REWRITES["instruct"] if self.model is None else REWRITE_PAPER
         if isinstance(given, PromptTemplate):
             return given
-        if not isinstance(given, str) or given not in REWRITES:
-            raise InputError.of(
-                "rewriter_prompt",
-                given=given,
-                allowed=f"a PromptTemplate, or one of {', '.join(REWRITES)}",
-            )
-        return REWRITES[given]
+        return REWRITES[str(check_one("rewriter_prompt", given, REWRITES))]
 
     def port(self, ports: Ports) -> Port[Any, str]:
         """Return the port to call; falsy if there is no model at all."""
@@ -271,14 +255,3 @@ def different(queries: Sequence[str]) -> tuple[str, ...]:
 def failure(who: str, error: Exception | None) -> str:
     """Return a sentence with the failed step and the error."""
     return f"the {who} failed ({error_line(error)})" if error else ""
-
-
-def tokens_written(
-    heuristic: Heuristic, followed: Followed, verdicts: Sequence[Verdict], count: TokenCounter
-) -> dict[str, int]:
-    """Count the tokens that each model wrote; a gate counts as one token per verdict."""
-    return {
-        "proxy": count(heuristic.written),
-        "rewrite": count(followed.written),
-        "judge": sum(count(each.written) if each.written else 1 for each in verdicts),
-    }

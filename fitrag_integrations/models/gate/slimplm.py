@@ -30,9 +30,8 @@ from fitrag_integrations.models.words import checked_pairs, filled, parting
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.slimplm import (
     JUDGE_PAPER,
-    JUDGE_RELEASED,
+    RELEASED,
     REWRITE_PAPER,
-    REWRITE_RELEASED,
     read_verdict,
 )
 
@@ -63,9 +62,9 @@ class Template:
 
 JUDGES = {
     "paper": Template(JUDGE_PAPER, ("Known (True)", "Known (False)")),
-    "released": Template(JUDGE_RELEASED, ("<Known(True)>", "<Known(False)>"), raw=True),
+    "released": Template(RELEASED, ("<Known(True)>", "<Known(False)>"), raw=True),
 }
-REWRITERS = {"paper": Template(REWRITE_PAPER), "released": Template(REWRITE_RELEASED, raw=True)}
+REWRITERS = {"paper": Template(REWRITE_PAPER), "released": Template(RELEASED, raw=True)}
 RELEASED = {
     "necessity": "SlimPLM-Retrieval-Necessity-Judgment",
     "rewriter": "SlimPLM-Query-Rewriting",

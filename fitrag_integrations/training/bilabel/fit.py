@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -64,7 +65,9 @@ class BilabelPlan(Checked):
     """Settings for training a scorer; see `fitrag train bilabel --help`."""
 
     base: EncoderBase = MINILM
-    tune: Annotated[str, Option("What trains: head, lora or full.")] = "lora"
+    tune: Annotated[
+        str, Option("What trains: head, lora or full.", among=("head", "lora", "full"))
+    ] = "lora"
     steps: Steps = 1000
     questions: Annotated[int, Option("Questions per batch.", min=1)] = 4
     rate: Rate = 3e-4
@@ -87,8 +90,8 @@ class BilabelPlan(Checked):
             default="16 pairs",
         ),
     ] = None
-    optimizer: Annotated[str, Option("Optimizer: adamw or sgd.")] = "adamw"
-    momentum: Annotated[float, Option("Momentum of SGD.")] = 0.9
+    optimizer: Annotated[str, Option("Optimizer: adamw or sgd.", among=tuple(OPTIMIZERS))] = "adamw"
+    momentum: Annotated[float, Option("Momentum of SGD.", min=0, max=0.999)] = 0.9
     evaluate_every: EvaluateEvery = 0
     epochs: Epochs = None
     batch: Annotated[
@@ -122,55 +125,36 @@ class BilabelPlan(Checked):
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         refuse_if(
-            self.tune not in ("head", "lora", "full"), "--tune", self.tune, "head, lora or full"
-        )
-        refuse_if(
-            self.optimizer not in OPTIMIZERS, "optimizer", self.optimizer, ", ".join(OPTIMIZERS)
-        )
-        refuse_if(
             self.held_file is not None and not self.held_file.is_file(),
             "--validation",
             self.validation,
             "a share of the questions, or a file that is there",
         )
         refuse_if(not 0 < self.share < 1, "validation", self.validation, "a share of 0 to 1")
-        refuse_if(not 0 <= self.momentum < 1, "momentum", self.momentum, "0 or more, below 1")
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
-    """Questions for training, for learning w (empty if it is fixed), and held out."""
+def parts_of(
+    rows: Sequence[Labelled],
+    held: Sequence[Labelled],
+    plan: BilabelPlan,
+    tokenizer: PairTokenizer,
+) -> tuple[Lists, Lists, Lists]:
+    """Return the questions to train on, to learn w on (none if it is fixed), and held out.
 
-    train: Lists
-    weighed: Lists
-    held: Lists
+    Raises `InputError` naming questions in both parts.
 
-    @classmethod
-    def of(
-        cls,
-        rows: Sequence[Labelled],
-        held: Sequence[Labelled],
-        plan: BilabelPlan,
-        tokenizer: PairTokenizer,
-    ) -> Data:
-        """Split the rows; the questions for learning w are taken from the training questions.
-
-        Raises `InputError` naming questions in both parts.
-
-        Args:
-            rows: Labeled rows.
-            held: Rows to hold out; a fraction of `rows` if empty.
-            plan: Training settings.
-            tokenizer: Tokenizer of pairs.
-        """
-        train, held = (list(rows), list(held)) if held else split(rows, plan.share, plan.seed)
-        refuse_shared(train, held)
-        train, weighed = (
-            split(train, plan.share, plan.seed) if plan.imbalance.learns else (train, [])
-        )
-        fitted = Lists(train, tokenizer)
-        apart = fitted if plan.batch is None else fitted.apart()
-        return cls(apart, Lists(weighed, tokenizer), Lists(held, tokenizer))
+    Args:
+        rows: Labeled rows.
+        held: Rows to hold out; a fraction of `rows` if empty.
+        plan: Training settings.
+        tokenizer: Tokenizer of pairs.
+    """
+    train, held = (list(rows), list(held)) if held else split(rows, plan.share, plan.seed)
+    refuse_shared(train, held)
+    train, weighed = split(train, plan.share, plan.seed) if plan.imbalance.learns else (train, [])
+    lists = Lists(train, tokenizer)
+    lists = lists if plan.batch is None else lists.apart()
+    return lists, Lists(weighed, tokenizer), Lists(held, tokenizer)
 
 
 @only_run
@@ -201,12 +185,12 @@ def fit_bilabel(
     device = training_device(running.device or ("cpu" if plan.tune == "head" else None))
     torch.manual_seed(plan.seed)
     trunk, tokenizer, base = start_encoder(plan.base)
-    data = Data.of(rows, held, plan, tokenizer)
-    rarity = rarity_of(data.train.texts, tokenizer) if plan.evidence else None
+    train, weighed, kept = parts_of(rows, held, plan, tokenizer)
+    rarity = rarity_of(train.texts, tokenizer) if plan.evidence else None
     clues = None if rarity is None else Clues.of(tokenizer, rarity)
     head = BiLabelHead(trunk.width, features=COUNT * plan.evidence, hidden=plan.hidden)
     learns = plan.imbalance.mode != "none"
-    weigher = Weigher(plan.imbalance, data.train.labels) if learns else None
+    weigher = Weigher(plan.imbalance, train.labels) if learns else None
     module = BiLabelModule(
         trunk,
         head,
@@ -216,10 +200,10 @@ def fit_bilabel(
         batch_tokens=plan.batch_tokens,
         listwise=plan.listwise,
     ).to(device)
-    before = fit_through(module, data, out / "run", plan, running)
+    before = fit_through(module, train, weighed, kept, out / "run", plan, running)
     if not first_process():
         return {}
-    logits, labels = held_logits(module, data.held, plan.bfloat16), data.held.labels
+    logits, labels = held_logits(module, kept, plan.bfloat16), kept.labels
     temperatures = fit_temperatures(logits, labels)
     entry = write_head(out, module.head, rarity)
     save_tuned(module.trunk, out / "encoder", before, base=base)
@@ -235,13 +219,21 @@ def fit_bilabel(
 
 
 def fit_through(
-    module: BiLabelModule, data: Data, folder: Path, plan: BilabelPlan, running: Running
+    module: BiLabelModule,
+    train: Lists,
+    weighed: Lists,
+    kept: Lists,
+    folder: Path,
+    plan: BilabelPlan,
+    running: Running,
 ) -> set[str]:
     """Train from the run's last checkpoint, if any, to the last step; keep the best weights.
 
     Args:
         module: Module to train, changed in place.
-        data: Questions for training, for learning w, and held out.
+        train: Questions to train on.
+        weighed: Questions to learn w on.
+        kept: Questions held out.
         folder: Folder of the run.
         plan: Training settings; without `evaluate_every` the last weights are kept.
         running: Logging and checkpoint settings.
@@ -252,17 +244,17 @@ def fit_through(
     before = tune(module.trunk, plan.tune, plan.rank)
     if plan.tune == "head":
         with in_bfloat16(module, plan.bfloat16):
-            for lists in filter(len, (data.train, data.weighed, data.held)):
+            for lists in filter(len, (train, weighed, kept)):
                 lists.compute_once(module.eval())
     with torch.inference_mode():
-        first = data.train.encoded(range(min(64, len(data.train))))
+        first = train.encoded(range(min(64, len(train))))
         _, features = module.inputs(first.pairs) if first.inputs is None else first.inputs
         module.head.standardize(features.clone())
-    rows = map(labelled_json, [*data.train.rows, *data.weighed.rows])
-    begin(folder, plan, rows, map(labelled_json, data.held.rows))
-    chosen = epochs(data.train.lengths, plan.batch or plan.questions, seed=plan.seed)
+    rows = map(labelled_json, [*train.rows, *weighed.rows])
+    begin(folder, plan, rows, map(labelled_json, kept.rows))
+    chosen = epochs(train.lengths, plan.batch or plan.questions, seed=plan.seed)
     settings = Settings(
-        plan.steps_over(len(data.train)),
+        plan.steps_over(len(train)),
         plan.rate,
         seed=plan.seed,
         bfloat16=plan.bfloat16,
@@ -274,23 +266,19 @@ def fit_through(
         momentum=plan.momentum,
     )
 
-    def batch(number: int) -> Batch:
-        return data.train.encoded(chosen(number))
-
     def held_out() -> float:
-        """Compute the held-out cross-entropy."""
-        return cross_entropy(held_logits(module, data.held, plan.bfloat16), data.held.labels)
+        """Return the mean cross-entropy over the held-out labels that are known."""
+        logits, labels = held_logits(module, kept, plan.bfloat16), kept.labels
+        known = ~labels.isnan()
+        return float(F.binary_cross_entropy_with_logits(logits[known], labels[known]))
 
-    if module.weigher is None:
-        fit_module(ModuleTrainer(module, batch, settings, folder, held_out))
-    else:
-        apart, size = data.weighed.apart(), plan.imbalance.pairs
+    def held(step: int) -> Batch | None:
+        drawn = draw_pairs(apart.labels, plan.imbalance.pairs, plan.seed * 1_000_003 + step)
+        return apart.encoded(drawn.tolist()) if len(drawn) else None
 
-        def held(step: int) -> Batch | None:
-            drawn = draw_pairs(apart.labels, size, plan.seed * 1_000_003 + step).tolist()
-            return apart.encoded(drawn) if drawn else None
-
-        fit_module(WeighingTrainer(module, batch, settings, folder, held_out, held=held))
+    apart = weighed.apart()
+    kind: Any = ModuleTrainer if module.weigher is None else partial(WeighingTrainer, held=held)
+    fit_module(kind(module, lambda at: train.encoded(chosen(at)), settings, folder, held_out))
     return before
 
 
@@ -314,12 +302,6 @@ def in_bfloat16(module: BiLabelModule, wanted: bool) -> torch.autocast:
     device = device_of(module)
     half = wanted and multiplies_bfloat16(device)
     return torch.autocast(device.type, torch.bfloat16, enabled=half)
-
-
-def cross_entropy(logits: Tensor, labels: Tensor) -> float:
-    """Return the mean cross-entropy over the labels that are known. Shapes: (pairs, 2)."""
-    known = ~labels.isnan()
-    return float(F.binary_cross_entropy_with_logits(logits[known], labels[known]))
 
 
 def figures(logits: Tensor, labels: Tensor) -> dict[str, float]:

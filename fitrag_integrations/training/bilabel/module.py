@@ -25,12 +25,7 @@ from fitrag_integrations.training.encoder import trunk_passes
 from fitrag_integrations.training.losses import list_loss
 from fitrag_integrations.training.losses.imbalance import Weigher, group_losses
 from fitrag_integrations.training.rows import Labelled
-from fitrag_integrations.training.trainer import (
-    ModuleTrainer,
-    device_of,
-    full_precision,
-    trainable,
-)
+from fitrag_integrations.training.trainer import ModuleTrainer, device_of, full_precision
 
 AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learnt from them
 
@@ -238,7 +233,8 @@ class WeighingTrainer(ModuleTrainer):
         with self.compute_loss_context_manager():
             parts = self.losses(model, inputs["batch"])
         self._parts["w"].append(self.weigher.w.clone())
-        weighted = self.weigher.weigh(parts, trainable(self.module), share=share)
+        tuned = [p for p in self.module.parameters() if p.requires_grad]
+        weighted = self.weigher.weigh(parts, tuned, share=share)
         loss = torch.stack(list(weighted.values())).sum() * share
         self.accelerator.backward(loss)
         return loss.detach()

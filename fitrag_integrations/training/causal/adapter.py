@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
@@ -30,7 +31,6 @@ from fitrag_integrations.training.options import (
     Checkpointing,
     Device,
     Dropout,
-    Rank,
     Rate,
     Seed,
     Validation,
@@ -122,11 +122,11 @@ def base_from(out: Path, base: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CausalPlan:
+class CausalPlan(Checked):
     """Settings for training on top of a causal model."""
 
     batch: Annotated[int, Option("Rows per batch.", min=1)] = 16
-    rank: Rank = 16
+    rank: Annotated[int, Option("Rank of the LoRA adapter.", min=1)] = 16
     alpha: Annotated[int, Option("Scale of the LoRA adapter (lora_alpha).", min=1)] = 32
     dropout: Dropout = 0.05
     validation: Validation = 0.1

@@ -102,6 +102,7 @@ class IKPlan(CausalPlan):
             "What trains: lora (the paper's from 7 billion weights on), full (all weights; the "
             "paper's below that) or head.",
             name="--tune",
+            among=tuple(VARIANTS),
         ),
     ] = "lora"
     model: JudgedModel = ""
@@ -158,7 +159,6 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
         InputError: For an invalid row, or rows of several models.
         ModelLoadError: If the base's tokenizer has no token for Yes or No.
     """
-    refuse_if(plan.variant not in VARIANTS, "variant", plan.variant, ", ".join(VARIANTS))
     given = known_rows(rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     device = training_device(plan.device)
@@ -275,11 +275,11 @@ def _fit_head(
         evaluate_every=max(1, steps // 10),
     )
     batch = epochs([1] * len(own), plan.batch, seed=plan.seed)
-
-    def held_out() -> float:
-        return float(kept(range(len(kept)))["known"])
-
-    fit_module(ModuleTrainer(module, batch, settings, out / "run", held_out))
+    fit_module(
+        ModuleTrainer(
+            module, batch, settings, out / "run", lambda: float(kept(range(len(kept)))["known"])
+        )
+    )
     entry = write_tensors(out, "head.safetensors", head.state_dict())
     manifest["weights"] = {**entry, "layers": layers, "hidden": plan.hidden}
     return IKClassifier(engine, manifest=manifest, head=head)

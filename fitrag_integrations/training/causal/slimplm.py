@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import torch
 
-from fitrag_integrations.core.checks import check_number, check_text
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.models.causal import adapters as causal_adapters
@@ -59,7 +59,9 @@ class NecessityPlan(AdapterPlan):
     base: CausalBase
     template: Template = "paper"
     model: JudgedModel = ""
-    theta: Annotated[float, Option("Fraction of the answers that a draft must exceed.")] = 0.5
+    theta: Annotated[
+        float, Option("Fraction of the answers that a draft must exceed.", min=0, max=1)
+    ] = 0.5
     draft_tokens: DraftTokens = 512
 
 
@@ -80,7 +82,6 @@ def fit_necessity(
     Raises:
         InputError: For an invalid row.
     """
-    check_number("theta", plan.theta, low=0.0, high=1.0)
     template = template_of(plan.template, JUDGES)
 
     def labeled(row: Mapping[str, object]) -> Mapping[str, object]:
@@ -127,8 +128,7 @@ def fit_necessity(
 def balanced(rows: Sequence[KnownRow], *, seed: int) -> list[KnownRow]:
     """Sample as many unknown rows as there are known ones, in order."""
     unknown = [i for i, row in enumerate(rows) if not row.known]
-    count = min(len(unknown), len(rows) - len(unknown))
-    kept = set(random.Random(seed).sample(unknown, count))
+    kept = set(random.Random(seed).sample(unknown, min(len(unknown), len(rows) - len(unknown))))
     return [row for i, row in enumerate(rows) if row.known or i in kept]
 
 
@@ -169,7 +169,6 @@ def fit_rewriter(
         InputError: For an invalid row.
     """
     template = template_of(plan.template, REWRITERS)
-    check_number("validation", plan.validation, low=0.0, high=1.0)
     train, held = split_by_hash(claim_rows(rows), plan.validation, plan.seed)
     engine = own_engine(plan.base, plan.device, four_bit=plan.four_bit, device_map=plan.device_map)
     try:

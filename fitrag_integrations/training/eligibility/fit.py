@@ -64,7 +64,6 @@ class EligibilityNetwork(nn.Sequential):
         return {name: tensor.float().numpy() for name, tensor in self.state_dict().items()}
 
 
-LABELS = ("kept", "eligible")
 Labeled: TypeAlias = tuple[Tensor, Tensor]
 """Inputs and labels of combinations. Shapes: (combinations, numbers), (combinations,)."""
 
@@ -78,10 +77,18 @@ class EligibilityPlan(Checked):
     """
 
     combinations: Annotated[
-        str, Option("Combinations to train on: random (the paper's), prefixes or both.")
+        str,
+        Option(
+            "Combinations to train on: random (the paper's), prefixes or both.",
+            among=(*KINDS, BOTH),
+        ),
     ] = BOTH
     label: Annotated[
-        str, Option("Label: eligible (the paper's, answered right) or kept (no answer lost).")
+        str,
+        Option(
+            "Label: eligible (the paper's, answered right) or kept (no answer lost).",
+            among=("kept", "eligible"),
+        ),
     ] = "eligible"
     sees_rest: Annotated[
         bool, Option("Also use the scores of the windows left out as features.")
@@ -111,17 +118,6 @@ class EligibilityPlan(Checked):
     def kinds(self) -> tuple[str, ...]:
         """The kinds of combinations to train on."""
         return KINDS if self.combinations == BOTH else (self.combinations,)
-
-    def __post_init__(self) -> None:
-        """Check the numbers before the training starts."""
-        Checked.__post_init__(self)
-        refuse_if(
-            self.combinations not in (*KINDS, BOTH),
-            "--combinations",
-            self.combinations,
-            ", ".join((*KINDS, BOTH)),
-        )
-        refuse_if(self.label not in LABELS, "label", self.label, ", ".join(LABELS))
 
 
 @only_run

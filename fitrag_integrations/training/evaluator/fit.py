@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast, get_args
 
 import torch
 
-from fitrag_integrations.core.checks import check_number
+from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import refuse_if
@@ -61,12 +61,10 @@ from fitrag_integrations.training.trainer import (
 )
 
 HIDDEN = 16
-LOSSES = ("lists", "regression")
-TUNES = ("upper", "lora", "full", "head")
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluatorPlan:
+class EvaluatorPlan(Checked):
     """Settings for training an evaluator.
 
     The paper's (CRAG, appendix B.3): `loss` "regression", `tune` "full", a rate of 1e-4, batches of
@@ -83,10 +81,18 @@ class EvaluatorPlan:
     seed: Seed = 13
     bfloat16: Bfloat16 = True
     loss: Annotated[
-        str, Option("Loss: lists (pairs, lists, spans) or regression (the paper's, to +1 and -1).")
+        str,
+        Option(
+            "Loss: lists (pairs, lists, spans) or regression (the paper's, to +1 and -1).",
+            among=("lists", "regression"),
+        ),
     ] = "lists"
     tune: Annotated[
-        str, Option("What trains: upper (adapters on the upper layers), lora, full or head.")
+        str,
+        Option(
+            "What trains: upper (adapters on the upper layers), lora, full or head.",
+            among=("upper", "lora", "full", "head"),
+        ),
     ] = "upper"
     epochs: Epochs = None
     batch: Annotated[int, Option("Pairs per batch of the regression.", min=1)] = 12
@@ -95,17 +101,17 @@ class EvaluatorPlan:
     validation: Validation = 0.0
     evaluate_every: EvaluateEvery = 0
     input_format: Annotated[
-        str, Option("Input of the regression: plain (the text) or titled (title // text).")
+        str,
+        Option(
+            "Input of the regression: plain (the text) or titled (title // text).",
+            among=get_args(InputFormat),
+        ),
     ] = "plain"
 
     def __post_init__(self) -> None:
-        choices = [("loss", self.loss, LOSSES), ("tune", self.tune, TUNES)]
-        choices.append(("input_format", self.input_format, get_args(InputFormat)))
-        for name, given, among in choices:
-            refuse_if(given not in among, name, given, ", ".join(among))
+        Checked.__post_init__(self)
         allowed = "full (the paper's), lora or head with the regression"
         refuse_if(self.loss == "regression" and self.tune == "upper", "tune", self.tune, allowed)
-        check_number("validation", self.validation, low=0.0, high=0.9)
         refuse_if(
             self.evaluate_every and not self.validation,
             "evaluate_every",
@@ -182,10 +188,15 @@ def fit_evaluator(
         losses = (float(sum(module(part).values())) * len(part) for part in chunks(kept, size))
         return sum(losses) / len(kept)
 
-    def batch(number: int) -> list[Any]:
-        return [given[i] for i in chosen(number)]
-
-    fit_module(ModuleTrainer(module, batch, settings, out / "run", held_out))
+    fit_module(
+        ModuleTrainer(
+            module,
+            lambda number: [given[i] for i in chosen(number)],
+            settings,
+            out / "run",
+            held_out,
+        )
+    )
     if not first_process():
         return {}
     figures = _figures(cast(Any, module).grades(kept), held) if held else {}

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -146,7 +146,6 @@ def write_page(
 
 QUESTIONS, JOURNAL, REPORT = "questions.jsonl", "answers.asked", "report.html"
 LONGEST = 64  # tokens of an answer
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ def fit(
     budget: float | None = None,
     update: bool = False,
     run: Sequence[str] = (),
-    tell: Tell | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Fitted:
     """Fit everything to a retriever, a language model and questions, and write the folder `out`.
 
@@ -209,7 +208,11 @@ def fit(
         PortError: If the budget is spent or too many calls fail; the same call continues.
     """
     folder = Path(out)
-    asker = llm if isinstance(llm, AskLLM | AskReader) else _asker(llm)
+    if llm == "embedded":
+        from fitrag_integrations.models import ExtractiveReader
+
+        llm = AskReader(ExtractiveReader.embedded())
+    asker = llm if isinstance(llm, AskLLM | AskReader) else AskLLM(llm)
     plan = {"llm": asker.name, "prompts": _digest([WITH.text, WITHOUT.text])}
     cache = AnswerCache(
         folder / JOURNAL,
@@ -341,14 +344,6 @@ def _digest(texts: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _asker(llm: object) -> AskLLM | AskReader:
-    if llm == "embedded":
-        from fitrag_integrations.models import ExtractiveReader
-
-        return AskReader(ExtractiveReader.embedded())
-    return AskLLM(llm)
-
-
 def _questions(
     given: Path | str | Iterable[Mapping[str, object]] | None,
     passages: Sequence[Passage],
@@ -374,10 +369,7 @@ def _questions(
     return asked
 
 
-Find: TypeAlias = Callable[[Sequence[str]], list[list[Passage]]]
-
-
-def finder(retriever: object, k: int) -> Find:
+def finder(retriever: object, k: int) -> Callable[[Sequence[str]], list[list[Passage]]]:
     """Return a function that searches for several questions.
 
     Args:

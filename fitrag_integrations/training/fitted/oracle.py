@@ -102,8 +102,11 @@ class Oracle:
 
     def answers(self, contexts: Sequence[Context]) -> list[str | None]:
         """Answer each context's question from its excerpts, without any from what is known."""
-        pairs = [(one.question, _passage(one.excerpts)) for one in contexts]
-        return self._ask([prompt_of(context) for context in contexts], pairs, self.asker.send)
+        pairs = []
+        for one in contexts:  # parts are equal to any others with the same words
+            parts = tuple(Passage("", each.text, each.passage.title) for each in one.excerpts)
+            pairs.append((one.question, Passage("", "", metadata={"parts": parts})))
+        return self._ask(list(map(prompt_of, contexts)), pairs, self.asker.send)
 
     def answers_from(
         self, found: Mapping[str, Sequence[Passage]], questions: Sequence[str]
@@ -138,12 +141,6 @@ class Oracle:
         """Report the progress to the listener."""
         if self.tell is not None:
             self.tell(message)
-
-
-def _passage(excerpts: Sequence[Excerpt]) -> Passage:
-    """Return a passage for a reader, whose parts are equal to any others with the same words."""
-    parts = tuple(Passage("", each.text, each.passage.title) for each in excerpts)
-    return Passage("", "", metadata={"parts": parts})
 
 
 P_TRUE = "p_true"

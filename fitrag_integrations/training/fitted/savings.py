@@ -31,10 +31,7 @@ LEAST_SAVED = 0.1
 LEAST_ANSWERS = 20
 """Answers below which nothing is concluded."""
 EXCERPTS, FIRST = "FIT-RAG's excerpts", "retriever's first passages"
-CURVE = "answers kept by tokens"
 WORTH, PERHAPS, OPEN, NO, FEW = "worth it", "perhaps", "not sure", "no", "too few answers"
-
-Holds = Callable[[Compressed, Sequence[Excerpt]], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +51,7 @@ class Curve:
         cls,
         rows: Sequence[Compressed],
         shown: Sequence[Sequence[Sequence[Excerpt]]],
-        holds: Holds = Compressed.holds,
+        holds: Callable[[Compressed, Sequence[Excerpt]], bool] = Compressed.holds,
     ) -> Curve:
         """Compute the curve from the excerpts shown for each row (outer) at each budget (inner).
 
@@ -170,7 +167,7 @@ class Savings:
         }
         default = [float(self.default_tokens.mean()), float(self.default_kept.mean())]
         return Plot(
-            CURVE,
+            "answers kept by tokens",
             "mean tokens a question",
             "fraction of answers kept",
             series,

@@ -31,15 +31,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError, refuse_if
 
 EXTRAS = ("nesterov", "dampening", "amsgrad")
-MODES = ("none", "fixed", "corrected", "literal")
 
 
 @dataclass(frozen=True, slots=True)
-class Imbalance:
+class Imbalance(Checked):
     """Weighting of pairs by whether their labels match.
 
     Args:
@@ -52,23 +52,19 @@ class Imbalance:
     """
 
     mode: Annotated[
-        str, Option("Weighting of pairs: none, fixed, corrected or literal.", name="--imbalance")
+        str,
+        Option(
+            "Weighting of pairs: none, fixed, corrected or literal.",
+            name="--imbalance",
+            among=("none", "fixed", "corrected", "literal"),
+        ),
     ] = "none"
-    weight: Annotated[float | None, Option("Weight w of matched pairs, or where it starts.")] = None
-    alpha: Annotated[float, Option("Step of w.")] = 1.0
-    clip: Annotated[float, Option("w stays in [clip, 1 - clip].")] = 0.05
-    pairs: Annotated[int, Option("Held-out pairs of each group that w is learned on.")] = 64
-
-    def __post_init__(self) -> None:
-        sure = self.weight is None or 0 <= self.weight <= 1
-        for name, given, fine, allowed in (
-            ("imbalance", self.mode, self.mode in MODES, ", ".join(MODES)),
-            ("weight", self.weight, sure, "0 to 1, or None"),
-            ("clip", self.clip, 0 <= self.clip < 0.5, "0 or more, below 0.5"),
-            ("alpha", self.alpha, 0 <= self.alpha < float("inf"), "a number of 0 or more"),
-            ("pairs", self.pairs, self.pairs >= 1, "1 or more"),
-        ):
-            refuse_if(not fine, name, given, allowed)
+    weight: Annotated[
+        float | None, Option("Weight w of matched pairs, or where it starts.", min=0, max=1)
+    ] = None
+    alpha: Annotated[float, Option("Step of w.", min=0)] = 1.0
+    clip: Annotated[float, Option("w stays in [clip, 1 - clip].", min=0, max=0.49)] = 0.05
+    pairs: Annotated[int, Option("Held-out pairs of each group that w is learned on.", min=1)] = 64
 
     @property
     def learns(self) -> bool:
@@ -215,8 +211,7 @@ class Weigher(nn.Module):
         if not self.plan.learns or validation is None:
             return
         tuned = self._tuned
-        clipped = clip_change(tuned, push, norm=norm, limit=limit)
-        change = step_change(optimizer, tuned, clipped)
+        change = step_change(optimizer, tuned, clip_change(tuned, push, norm=norm, limit=limit))
         found = _gradients(validation(), tuned, keep=False)
         slope = hypergradient(found, change, literal=self.plan.mode == "literal")
         moved = self.w.item() - self.plan.alpha * slope

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.crag.search import (
     LONGEST_KEYWORD,
-    Rewritten,
+    Searched,
     parse_keywords,
     rewrite,
 )
@@ -91,6 +91,10 @@ def test_any_text_gives_at_most_three_short_printable_keywords(written):
         word.encode("utf-8")
 
 
+def sought(query, way, *notes):
+    return Searched((), (query,), notes, {"rewrite": way})
+
+
 def test_a_model_is_asked_with_the_question_on_one_line():
     flow = rewrite("Who\nwrote  it?", Ports(generate=lambda prompts: prompts))
     ask = flow.send(None)
@@ -98,7 +102,7 @@ def test_a_model_is_asked_with_the_question_on_one_line():
     assert ask.items == [CRAG_KEYWORDS.render(Context("Who wrote it?"))]
     assert ask.items[0].endswith("\nquestion: Who wrote it?\nquery:")
     assert "at most three keywords" in ask.items[0]
-    assert finished(flow, ["Amarcord, score"]) == Rewritten("Amarcord, score", "llm")
+    assert finished(flow, ["Amarcord, score"]) == sought("Amarcord, score", "llm")
 
 
 def broken(prompts):
@@ -119,7 +123,7 @@ def broken(prompts):
 def test_else_the_question_itself_is_searched_for(generate, why):
     note = f"the language model did not rewrite the question ({why}): the question itself was asked"
     found = run(rewrite(QUESTION, Ports(generate=generate))).value
-    assert found == Rewritten(QUESTION, "question", (note,) if why else ())
+    assert found == sought(QUESTION, "question", *(note,) * bool(why))
 
 
 @pytest.mark.parametrize(
@@ -135,12 +139,14 @@ def test_else_the_question_itself_is_searched_for(generate, why):
     ],
 )
 def test_keywords_keep_what_the_question_is_about(question, keywords, way):
-    assert run(rewrite(question, Ports(generate=lambda _: [keywords]))).value.way == way
+    assert run(rewrite(question, Ports(generate=lambda _: [keywords]))).value.details == {
+        "rewrite": way
+    }
 
 
 def test_of_a_long_message_what_it_asks_is_searched_for():
     long = f"Hello there! We saw a film last night and could not agree on the music. {QUESTION}"
-    assert run(rewrite(long, Ports())).value.query == QUESTION
+    assert run(rewrite(long, Ports())).value.queries == (QUESTION,)
 
 
 def test_all_that_a_message_asks_is_searched_for():
@@ -149,4 +155,4 @@ def test_all_that_a_message_asks_is_searched_for():
         "key for that?"
     )
     found = run(rewrite(f"Hi there, I hope you are well! {asked} Thanks a lot.", Ports())).value
-    assert found.query == asked
+    assert found.queries == (asked,)

@@ -141,7 +141,7 @@ def test_where_reading_all_is_needed_the_plain_retriever_is_written(tmp_path):
             return super().one(prompt) if prompt.count("mild") == 12 else "no idea"
 
     fitted = fit(retriever, Whole(), questions(), out=tmp_path, wish=replace(WISH, depth=1))
-    assert fitted.is_plain and fitted.recipe == {"method": "direct", "k": 3} and not fitted.gate
+    assert fitted.recipe == {"method": "direct", "k": 3} and not fitted.gate
     assert fitted.promise["told"].startswith("Nothing beats the plain retriever for sure")
     with pytest.raises(InputError, match="the retriever alone with k=3"):
         fitted.options({"scorer", "top_n"})

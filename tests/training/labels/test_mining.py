@@ -7,7 +7,7 @@ from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import fit_abstention
-from fitrag_integrations.training.negatives import candidates, mine_negatives
+from fitrag_integrations.training.negatives import mine_negatives, searching
 from fitrag_integrations.training.rows import Labelled, ReadingRow
 
 pytest.importorskip("bm25s")
@@ -42,10 +42,10 @@ def test_own_negatives_stay_first_and_the_rest_is_kept():
 
 
 def test_candidates_are_ranked_by_shared_words():
-    found = candidates(["the film olga", "olga river"], POOL, depth=4)
+    found = searching(POOL, depth=4)(["the film olga", "olga river"])
     assert [len(ranked) for ranked in found] == [4, 4]
     assert found[0][0] == right("olga", 6) and found[1][0] == wrong("olga", 6)
-    assert len(candidates(["olga"], POOL[:3], depth=40)[0]) == 3
+    assert len(searching(POOL[:3], depth=40)(["olga"])[0]) == 3
 
 
 def test_the_abstention_threshold_by_hand():
