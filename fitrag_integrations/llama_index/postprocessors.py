@@ -158,9 +158,9 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
         """Write what was kept, and behind it the media that nobody judged."""
         self._state.traced, context = traced, traced.value
         kept = [
-            whole_node(one, context.method)
+            whole_node(one, context.method, context.answerable)
             if context.method == "rerank" and one.text == one.passage.text
-            else piece_node(one, context.method)
+            else piece_node(one, context.method, answerable=context.answerable)
             for one in context.excerpts
         ]
         if context.method != "rerank":

@@ -99,6 +99,7 @@ class EmbeddedScorer:
 
     score, ascore = _asks("scorer", "score")
     score_sentences, ascore_sentences = _asks("scorer", "score_sentences")
+    answerable, _ = _asks("scorer", "answerable")
 
     @cached_property
     def name(self) -> str:

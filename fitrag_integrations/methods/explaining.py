@@ -42,6 +42,7 @@ class Compression(Explains, Record, Checked):
         weighed: A row for each excerpt kept, document dropped and part dropped, best first.
         notes: Notes on what was degraded or left out.
         details: The compressor's numbers; `tokens_in` and `tokens_out` if it counts them.
+        answerable: Probability that one of the passages answers, as in `Context`.
     """
 
     _nested: ClassVar = {"passages": Passage, "kept": Excerpt, "weighed": Selected}
@@ -52,6 +53,7 @@ class Compression(Explains, Record, Checked):
     weighed: Annotated[tuple[Selected, ...], partial(check_many, kind=Selected)]
     notes: Strings = ()
     details: Row = field(default_factory=dict, hash=False)
+    answerable: float | None = None
 
     @classmethod
     def of(cls, context: Context, passages: Sequence[Passage]) -> Self:
@@ -67,8 +69,8 @@ class Compression(Explains, Record, Checked):
             where = (one.passage.id, named(one.passage), at.get(id(one.passage), -1))
             rows.append(Selected(*where, one.start, one.end, one.score, True, whole=False))
         rows.sort(key=lambda row: (row.score is None, -(row.score or 0.0), not row.kept))
-        notes, details = context.notes, context.details
-        return cls(context.question, tuple(passages), context.excerpts, tuple(rows), notes, details)
+        run = context.notes, context.details, context.answerable
+        return cls(context.question, tuple(passages), context.excerpts, tuple(rows), *run)
 
     @property
     def dropped(self) -> tuple[Selected, ...]:
@@ -81,6 +83,8 @@ class Compression(Explains, Record, Checked):
 
     def trace_lines(self, *, dropped: bool = False) -> Iterator[str]:
         """Yield a line for everything kept, and a count of drops by reason, or all of them."""
+        if self.answerable is not None:
+            yield f"answerable: {self.answerable:.2f}"
         yield self._counted()
         yield from (f"  {place(one)}: {shortened(one.text)}" for one in self.kept)
         yield from (f"note: {note}" for note in self.notes)

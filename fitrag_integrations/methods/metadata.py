@@ -106,7 +106,7 @@ def _of_place(text: str) -> str:
     return ", ".join(filter(None, names))
 
 
-SUMMED = ("decision", "action", "queries", "notes", "details")
+SUMMED = ("decision", "action", "answerable", "queries", "notes", "details")
 LIFTED = ("thresholds", "web_error")
 """Details so much asked for that they also stand beside the action."""
 GRADING = ("crag", "refine")
@@ -117,6 +117,7 @@ MARKS = (
     "has_answer",
     "llm_prefer",
     "retrieval_score",
+    "answerable",
     "source_id",
     "source_start",
     "source_end",
@@ -177,13 +178,14 @@ def noted(call: Callable[..., Flow[Context]], *given: Any) -> Flow[Context]:
     return own_noted((yield from call(*given)))
 
 
-def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
+def marks(excerpt: Excerpt, method: str, answerable: float | None = None) -> dict[str, object]:
     """Return the fields of an excerpt as flat plain values, without missing ones.
 
     A document's own value is never overwritten; ours is then under another name, `mark_name`.
-    `raw_score` is the score that `method` ranked by. `source_start` and `source_end` count in the
-    text of the source that `source_id` names; for a piece of a piece, it is the source of the
-    first. `source_lead` are the spans shown before the piece, such as a table's header row.
+    `raw_score` is the score that `method` ranked by, `answerable` that of the whole list.
+    `source_start` and `source_end` count in the text of the source that `source_id` names; for a
+    piece of a piece, it is the source of the first. `source_lead` are the spans shown before the
+    piece, such as a table's header row.
     """
     labels = excerpt.labels
     source_id, begin = origin_of(excerpt.passage)
@@ -193,6 +195,7 @@ def marks(excerpt: Excerpt, method: str) -> dict[str, object]:
         "raw_score": excerpt.score if relevance is not None or excerpt.score else None,
         "has_answer": None if labels is None else labels.has_answer,
         "llm_prefer": None if labels is None else labels.llm_prefer,
+        "answerable": answerable,
         "source_id": source_id,
         "source_start": begin + excerpt.start,
         "source_end": begin + excerpt.end,

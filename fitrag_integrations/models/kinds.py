@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.models.encoder.items import Item, checked_items
+from fitrag_integrations.models.encoder.items import Correction, Item, Lines, checked_items
 from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, checked_pairs
 from fitrag_integrations.models.runtime.saved import Bundled
 from fitrag_integrations.models.runtime.worker import Task
@@ -25,6 +25,23 @@ class PairScorer(Bundled):
     """Scorer of (question, passage) pairs."""
 
     _score: Task[Pair, BiLabelScore]
+    _lines, _correction = Lines(), Correction()
+
+    def answerable(self, labels: Sequence[BiLabelScore]) -> float | None:
+        """Return the probability that some passage of a list answers its question.
+
+        Args:
+            labels: What `score` returned for the passages.
+
+        Returns:
+            A number in [0, 1]; None without passages, or if the scorer was not calibrated for it.
+        """
+        plain = [
+            (one.has_answer_logit - self._correction.shift) / self._correction.slope
+            for one in labels
+            if one.has_answer_logit is not None
+        ]
+        return self._lines.answerable(plain)
 
     def score(
         self, pairs: Sequence[Pair], *, show_progress: bool | None = False

@@ -8,10 +8,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Protocol
 
-from fitrag_integrations.core.checks import Checked, Strings, Text, check_is, check_many
+from fitrag_integrations.core.checks import (
+    Checked,
+    Share,
+    Strings,
+    Text,
+    check_is,
+    check_many,
+    check_one,
+)
 from fitrag_integrations.core.record import Record, check_mapping
 from fitrag_integrations.core.show import Html, Visible, card, folded, lines_html, shortened
-from fitrag_integrations.errors import InputError
 from fitrag_integrations.values.decision import Action, RetrievalDecision
 from fitrag_integrations.values.excerpt import Excerpt, by_number, place, sources_html
 from fitrag_integrations.values.passage import named
@@ -45,16 +52,11 @@ class Template(Protocol):
 
     def render(self, context: Context, /) -> str:
         """Render the prompt."""
-        ...
 
 
 def check_action(field: str, value: Any) -> Action:
     """Require an action, or the name of one."""
-    try:
-        return Action(value)
-    except ValueError:
-        allowed = " or ".join(repr(action.value) for action in Action)
-        raise InputError.of(field, given=value, allowed=allowed) from None
+    return Action(str(check_one(field, value, [action.value for action in Action])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Context(Explains, Record, Checked):
         details: The method's numbers (thresholds, token counts) as plain Python; not hashed.
         selection: A row for every retrieved document and every dropped part of one, with the
             reason; not compared.
+        answerable: Probability that one of the passages answers the question, in [0, 1]; None if no
+            calibrated model judged them. Nothing is left out because of it.
     """
 
     _nested: ClassVar = {
@@ -93,6 +97,7 @@ class Context(Explains, Record, Checked):
     selection: Annotated[tuple[Selected, ...], partial(check_many, kind=Selected)] = field(
         default=(), compare=False, repr=False
     )
+    answerable: Share | None = None
 
     def prompt(self, template: Template | None = None) -> str:
         """Return the prompt for the language model.
@@ -174,6 +179,8 @@ def decided(context: Context) -> Iterator[str]:
         yield f"decision: {context.decision}"
     if context.action is not None:
         yield f"action: {context.action}{_graded(context)}"
+    if context.answerable is not None:
+        yield f"answerable: {context.answerable:.2f}"
     if context.queries:
         yield f"queries: {shortened('; '.join(context.queries))}"
     tokens_in, tokens_out = map(context.details.get, ("tokens_in", "tokens_out"))
@@ -193,9 +200,5 @@ def _graded(context: Context) -> str:
     grades, thresholds = context.details.get("grades"), context.details.get("thresholds")
     if not grades or not isinstance(thresholds, Mapping):
         return ""
-    by, value = "best grade", max(grades)
-    judged = context.details.get("list")
-    if isinstance(judged, Mapping):
-        by, value, thresholds = "chance of the list", judged.get("chance", 0.0), judged
     upper, lower = thresholds.get("upper", 0.0), thresholds.get("lower", 0.0)
-    return f", {by} {value:.2f}, thresholds {upper:.2f} and {lower:.2f}"
+    return f", best grade {max(grades):.2f}, thresholds {upper:.2f} and {lower:.2f}"

@@ -172,8 +172,7 @@ def place(excerpt: Excerpt) -> str:
 
 def by_number(excerpts: Iterable[Excerpt]) -> list[list[Excerpt]]:
     """Group excerpts by the number under which a prompt shows them, one number per passage."""
-    known = attrgetter("passage.id", "passage.title", "passage.text")
-    return list(grouped(excerpts, known).values())
+    return [*grouped(excerpts, attrgetter("passage.id", "passage.title", "passage.text")).values()]
 
 
 def grouped(items: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:
@@ -186,10 +185,7 @@ def grouped(items: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:
 
 def unique(items: Iterable[T], by: Callable[[T], Hashable]) -> list[T]:
     """Keep the first of items with equal keys."""
-    first: dict[Hashable, T] = {}
-    for item in items:
-        first.setdefault(by(item), item)
-    return list(first.values())
+    return [some[0] for some in grouped(items, by).values()]
 
 
 def excerpts_html(group: Sequence[Excerpt]) -> Html:

@@ -77,6 +77,7 @@ def answer_fields(traced: Traced[Answered], *, explain: bool = False) -> Row:
             "method": context.method,
             "steps": [step.to_dict() for step in traced.steps],
             "action": plain(context.action),
+            "answerable": context.answerable,
             "queries": plain(context.queries),
             "draft": context.draft,
             "decision": plain(context.decision),

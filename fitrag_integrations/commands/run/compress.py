@@ -153,6 +153,7 @@ def compress_verb(
             "notes": list(context.notes),
             "tokens_in": context.details["tokens_in"],
             "tokens_out": context.details["tokens_out"],
+            "answerable": context.answerable,
             **({"selection": rows} if explain else {}),
         }
 

@@ -106,10 +106,15 @@ def to_pages(found: object) -> list[Passage]:
 
 def to_documents(context: Context, ids: Ids = "pieces") -> list[Document]:
     """Convert the excerpts of a context to documents, in the order of the context."""
-    return [to_document(excerpt, context.method, ids) for excerpt in context.excerpts]
+    return [
+        to_document(excerpt, context.method, ids, context.answerable)
+        for excerpt in context.excerpts
+    ]
 
 
-def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
+def to_document(
+    excerpt: Excerpt, method: str, ids: Ids = "pieces", answerable: float | None = None
+) -> Document:
     """Convert an excerpt to a document: the source's metadata, with scores and place added.
 
     A piece has its own id, equal for equal pieces of equal documents; a document that was only
@@ -129,10 +134,10 @@ def to_document(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> Document:
             metadata["retrieval_score"] = float(score)
             break
     if ours and relevance_of(excerpt, method) is not None:
-        for earlier in ("has_answer", "llm_prefer"):  # of the whole, by another step
+        for earlier in ("has_answer", "llm_prefer", "answerable"):  # of the whole, by another step
             metadata.pop(mark_name(passage, earlier), None)
     metadata.pop(mark_name(passage, LEAD), None)
-    metadata |= marks(excerpt, method)
+    metadata |= marks(excerpt, method, answerable)
     metadata["start_index"] = offset + excerpt.spans[0][0]
     own: str | None = derived_id(passage.id, passage.text, offset, excerpt.start, excerpt.end)
     if ids == "source":

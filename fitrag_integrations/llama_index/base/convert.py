@@ -155,10 +155,10 @@ def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
     ]
 
 
-def whole_node(excerpt: Excerpt, method: str) -> NodeWithScore:
+def whole_node(excerpt: Excerpt, method: str, answerable: float | None = None) -> NodeWithScore:
     """Copy the node of an excerpt that covers it, with scores added."""
     node = node_of(excerpt.passage)
-    copied = _copied(node, _metadata(node, excerpt, method))
+    copied = _copied(node, _metadata(node, excerpt, method, answerable))
     return NodeWithScore(node=copied, score=_score(excerpt, method))
 
 
@@ -169,11 +169,13 @@ def web_node(passage: Passage, method: str) -> NodeWithScore:
     return NodeWithScore(node=copied, score=marked.get("retrieval_score"))
 
 
-def piece_node(excerpt: Excerpt, method: str, ids: Ids = "pieces") -> NodeWithScore:
+def piece_node(
+    excerpt: Excerpt, method: str, ids: Ids = "pieces", answerable: float | None = None
+) -> NodeWithScore:
     """Build a new node from an excerpt."""
     node = node_of(excerpt.passage)
     source, base = _source(node, excerpt.passage.text)
-    metadata = _metadata(node, excerpt, method)
+    metadata = _metadata(node, excerpt, method, answerable)
     piece = TextNode(
         id_=origin_of(excerpt.passage)[0]
         if ids == "source"
@@ -217,7 +219,9 @@ def media_nodes(
 
 def context_nodes(context: Context, ids: Ids = "pieces") -> list[NodeWithScore]:
     """Build a new node from each excerpt of a context, in its order."""
-    return [piece_node(excerpt, context.method, ids) for excerpt in context.excerpts]
+    return [
+        piece_node(excerpt, context.method, ids, context.answerable) for excerpt in context.excerpts
+    ]
 
 
 def _score(excerpt: Excerpt, method: str) -> float | None:
@@ -246,14 +250,16 @@ def _source(node: BaseNode, text: str) -> tuple[RelatedNodeInfo, int]:
     return known, start
 
 
-def _metadata(node: BaseNode, excerpt: Excerpt, method: str) -> dict[str, Any]:
+def _metadata(
+    node: BaseNode, excerpt: Excerpt, method: str, answerable: float | None
+) -> dict[str, Any]:
     judged = "fitrag" in node.metadata and relevance_of(excerpt, method) is not None
-    earlier = ("has_answer", "llm_prefer", LEAD) if judged else (LEAD,)  # by another step
-    gone = [mark_name(excerpt.passage, name) for name in earlier]
+    earlier = ("has_answer", "llm_prefer", "answerable") if judged else ()  # by another step
+    gone = [mark_name(excerpt.passage, name) for name in (*earlier, LEAD)]
     return {
         **{key: value for key, value in node.metadata.items() if key not in gone},
         **_present(excerpt.passage.metadata, _ADDED),
-        **marks(excerpt, method),
+        **marks(excerpt, method, answerable),
     }
 
 

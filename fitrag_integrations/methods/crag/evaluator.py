@@ -75,10 +75,8 @@ def check_without(field: str, without: Any) -> frozenset[str]:
     """Read the actions and steps to do without, one or several; one action has to stay."""
     names = ", ".join(repr(str(name)) for name in (*Action, *STEPS))
     allowed = f"some of {names}, but not all three actions"
-    try:
-        removed = frozenset(map(str, [without] if isinstance(without, str) else without))
-    except TypeError:
-        raise InputError.of(field, given=without, allowed=allowed) from None
+    refuse_if(not isinstance(without, Iterable), field, without, allowed)
+    removed = frozenset(map(str, [without] if isinstance(without, str) else without))
     refuse_if(removed - {*Action, *STEPS} or removed >= {*Action}, field, without, allowed)
     return removed
 
@@ -126,9 +124,9 @@ def thresholds_of(
             allowed="ActionThresholds, or an evaluator with its own: `fitrag calibrate evaluator`",
         )
     if thresholds.model:
-        own = own_thresholds(evaluator)
         name = model_name(EMBEDDED_EVALUATOR if evaluator is None else evaluator)
-        thresholds.check(name or (own.model if own else ""), allow_other=allow_other_model)
+        name = name or getattr(own_thresholds(evaluator), "model", "")
+        thresholds.check(name, allow_other=allow_other_model)
     return thresholds
 
 
@@ -230,13 +228,14 @@ class ActionJudge(Checked):
         """Return the flow that ends in the action; all passages are graded in one ask."""
         check_text("question", question, blank=False)
         given = check_many("passages", passages, Passage)
-        selection = Selection()
-        selection.add(given)
-        wholes = [Excerpt.whole(passage) for passage in given if has_text(passage.text)]
-        graded = yield from grade(question, wholes, evaluate_port(self.evaluator), selection)
-        thresholds, grades = self._thresholds(), {id(one.passage): one.score for one in graded}
-        refused = [row for row in selection.rows(graded) if row.reason == "refused" and row.whole]
-        why = {id(given[row.at]): row.detail for row in refused}
+        texts = [passage for passage in given if has_text(passage.text)]
+        pairs = [(question, Excerpt.whole(passage).as_passage()) for passage in texts]
+        able, graded, refused = yield from ask_able(evaluate_port(self.evaluator), pairs, texts)
+        grades = {
+            id(passage): check_grade("grade", value)
+            for passage, value in zip(able, graded, strict=True)
+        }
+        thresholds, why = self._thresholds(), {id(one): str(error) for one, error in refused}
         return GradedList(
             thresholds.action(grades.values()),
             tuple(grades.get(id(passage), BLANK) for passage in given),

@@ -71,6 +71,11 @@ class Excerpts(list[Excerpt]):
         """Return the context: the excerpts with notes on what was left out, and `prompt()`."""
         return self.traced.value
 
+    @property
+    def answerable(self) -> float | None:
+        """The probability that some text answers the query; None if nothing can judge that."""
+        return self.context.answerable
+
     def explain(self, *, dropped: bool = False) -> str:
         """Return a few lines: what was kept, what was left out, and the steps.
 

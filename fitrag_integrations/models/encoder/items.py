@@ -49,23 +49,26 @@ class Lines:
     Args:
         passages: Slope, weight and shift of a passage's logits, by kind.
         sentences: The same of a sentence, by the kind of its passage.
+        best: Slope and shift of the largest logit of a list's passages, which make the logit of
+            whether any of them answers; None if they were not fitted.
     """
 
     passages: Mapping[str, Line] = field(default_factory=dict)
     sentences: Mapping[str, Line] = field(default_factory=dict)
+    best: Line | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, manifest: Row) -> Lines:
         """Read the lines of a scorer's manifest, those of its tables if it has no others."""
-        given = manifest.get("similarity")
-        if not given:
-            slope, shift = manifest.get("tables", (1.0, 0.0))
-            return cls({TABLE: _line((slope, 0.0, shift))})
+        slope, shift = manifest.get("tables", (1.0, 0.0))
+        given = manifest.get("similarity") or {"passages": {TABLE: (slope, 0.0, shift)}}
+        best = manifest.get("answerable")
         return cls(
             *(
                 {kind: _line(line) for kind, line in given.get(name, {}).items()}
                 for name in ("passages", "sentences")
-            )
+            ),
+            best=best and _line((best[0], 0.0, best[1])),
         )
 
     @property
@@ -90,6 +93,14 @@ class Lines:
         found = zip(pairs, logits, near, strict=True)
         summed = (self.passage(p.text, logit, None, float(n[0]))[0] for (_, p), logit, n in found)
         return [grade(logit) for logit in summed]
+
+    def answerable(self, logits: Sequence[float]) -> float | None:
+        """Return the probability that a list has a passage that answers, from their logits."""
+        return (
+            None
+            if self.best is None or not logits
+            else sigmoid(self.best[0] * max(logits) + self.best[-1])
+        )
 
     def spans(self, text: str, logits: NDArray[Any], cosines: NDArray[Any]) -> NDArray[Any]:
         """Return the logits of a passage's spans. Shapes: (spans,)."""

@@ -170,8 +170,9 @@ class RetrievalEvaluator(Bundled):
             grader = HeadGrader.from_pretrained(source, **options)
             fields, default = grader.manifest, Path(source).name
         else:
-            chosen = Options.checked(**options)
-            grader = SequenceGrader.load(source, chosen, input_format=input_format)
+            grader = SequenceGrader.load(
+                source, Options.checked(**options), input_format=input_format
+            )
             fields = dict(read_fields(Path(source)))
             default = Path(source).name if Path(source).exists() else source
         with reading(source):
@@ -233,8 +234,12 @@ class RetrievalEvaluator(Bundled):
         elif isinstance(grader, SequenceGrader):
             grader.save(folder)
             grown = {} if grader.length == MAX_LENGTH else {"max_length": grader.length}
-            fields = {"input_format": grader.input_format, **grown}
-            write_manifest(folder, "model.json", kind=KIND, fields=fields)
+            write_manifest(
+                folder,
+                "model.json",
+                kind=KIND,
+                fields={"input_format": grader.input_format, **grown},
+            )
         else:
             raise TypeError("a view has no weights of its own to save: save its scorer")
         store_fields(folder, name=self.name, thresholds=self.thresholds)
@@ -249,10 +254,9 @@ class RetrievalEvaluator(Bundled):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as the folder and the options; the weights stay where they are."""
         if isinstance(self._grader, ScorerView):
-            made = partial(
+            return partial(
                 RetrievalEvaluator, self._grader, name=self.name, thresholds=self.thresholds
-            )
-            return made, ()
+            ), ()
         return (*super().__reduce__(), (self.thresholds,))
 
     def __setstate__(self, state: tuple[ActionThresholds | None]) -> None:

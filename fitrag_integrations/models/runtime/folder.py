@@ -102,9 +102,8 @@ def both_positive(manifest: Row) -> tuple[float, float]:
 
 def without_similarity(manifest: Row) -> dict[str, Any]:
     """Return a manifest without the base's share in the scores, and with what was fitted so."""
-    kept = {
-        name: field for name, field in manifest.items() if name not in ("similarity", "without")
-    }
+    gone = ("similarity", "answerable", "without")
+    kept = {name: field for name, field in manifest.items() if name not in gone}
     return kept | dict(manifest.get("without", {}))
 
 
