@@ -42,6 +42,8 @@ from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.methods.citing import RETRIEVAL_CITED
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.prompt import (
+    EARLIER,
+    GIVEN,
     NO_RETRIEVAL,
     NOTHING_FOUND,
     RETRIEVAL,
@@ -146,13 +148,11 @@ REFINE_TASK = (
     "and add what it lacks.\n\n"
 )
 ANSWER_TASK = "Read the document and answer the question in as few words as possible.\n\n"
-_GIVEN = "Passage:\n{passages}\nQuestion: {question}\nDocument:"
+_GIVEN = GIVEN + "Question: {question}\nDocument:"
 _READ = "Document: {draft}\nQuestion: {question}\nAnswer:"
 ITRG_REFRESH = PromptTemplate("itrg_refresh", REFRESH_TASK + _GIVEN, reply="document")
 """Section 2.3.2, and the first round of refine, which has no document yet."""
-ITRG_REFINE = PromptTemplate(
-    "itrg_refine", REFINE_TASK + "Earlier document: {draft}\n" + _GIVEN, reply="document"
-)
+ITRG_REFINE = PromptTemplate("itrg_refine", REFINE_TASK + EARLIER + _GIVEN, reply="document")
 """Section 2.3.1; the passages are those of ``R_update``."""
 ITRG_ANSWER = PromptTemplate("itrg_answer", ANSWER_TASK + _READ, one_line=True)
 """The last document is the context's draft."""

@@ -26,6 +26,8 @@ from fitrag_integrations.values.passage import Passage, is_web, titled
 FIELDS = ("question", "passages", "draft")
 _FIELDS = [f"{{{name}}}" for name in FIELDS]
 Reply: TypeAlias = Literal["answer", "document", "keywords", "verdict", "known", ""]
+EARLIER, GIVEN = "Earlier document: {draft}\n", "Passage:\n{passages}\n"
+"""What stands before the question in a prompt for a document, if there is any."""
 USUAL_TOKENS = 256  # of a reply, where nobody says
 LINE_TOKENS = 64  # of a reply of one line, likewise
 PARAGRAPH = ("\n\n", "\nQuestion:", "\nPassage")  # what ends a document, the next one's fields too
@@ -220,10 +222,49 @@ def check_shots(field: str, given: Iterable[Shot | Row]) -> tuple[Shot, ...]:
     return tuple(found)
 
 
+def examples(
+    template: PromptTemplate,
+    shots: Sequence[Shot],
+    write: Callable[[Sequence[Passage]], str] | None = None,
+) -> str:
+    """Return the examples that stand before the question of a template; blank if there are none.
+
+    An example of a document is a first one, which needs no passages. Of other prompts, an example
+    has everything that the prompt shows.
+
+    Args:
+        template: The template.
+        shots: Examples; one without what the prompt shows is left out.
+        write: Writes the passages of an example; by default as ``PromptTemplate.render`` does.
+    """
+    _, body = template.parts()
+    shown = list[str]()
+    for at, shot in enumerate(shots if template.reply else ()):
+        document = shot.document or "\n".join(passage.text for passage in shot.passages)
+        reply, draft = str(getattr(shot, template.reply, "") or ""), document
+        if template.reply == "verdict":  # every other one shows the answer to another question
+            draft = shots[at - at % 2].answer
+            reply = "Yes" if draft == shot.answer else "No"
+        elif template.reply == "known":
+            draft, reply = shot.answer, {True: "Yes", False: "No", None: ""}[shot.known]
+        fields, own = {"question": shot.question, "draft": draft, "passages": ""}, body
+        if "{passages}" in body and shot.passages:
+            excerpts = list(map(Excerpt.whole, shot.passages))
+            fields["passages"] = write(shot.passages) if write else render_excerpts(excerpts)
+        if template.reply == "document":
+            own = own.removeprefix(EARLIER)
+            own = own if shot.passages else own.removeprefix(GIVEN)
+        if reply and all(value or f"{{{name}}}" not in own for name, value in fields.items()):
+            filled = own.format(**fields)
+            blank = "" if filled[-1:].isspace() else " "
+            shown.append(f"{filled}{blank}{reply}\n\n")
+    return "".join(shown)
+
+
 def with_shots(
     prompt: str, shots: Sequence[Shot], write: Callable[[Sequence[Passage]], str] | None = None
 ) -> str:
-    """Return a prompt with examples between its task and its question.
+    """Return a prompt with ``examples`` between its task and its question.
 
     A prompt is left as it is without a template, as one that has its examples already, and where no
     shot has what it shows.
@@ -234,29 +275,11 @@ def with_shots(
         write: Writes the passages of an example; by default as ``PromptTemplate.render`` does.
     """
     template = prompt.template if isinstance(prompt, LimitedPrompt) else None
-    if not isinstance(prompt, LimitedPrompt) or template is None or not (template.reply and shots):
+    shown = examples(template, shots, write) if template else ""
+    if not isinstance(prompt, LimitedPrompt) or template is None or not shown:
         return prompt
-    task, body = template.parts()
-    task, shown = task.format(), list[str]()
-    for at, shot in enumerate(shots):
-        document = shot.document or "\n".join(passage.text for passage in shot.passages)
-        reply, draft = str(getattr(shot, template.reply, "") or ""), document
-        if template.reply == "verdict":  # every other one shows the answer to another question
-            draft = shots[at - at % 2].answer
-            reply = "Yes" if draft == shot.answer else "No"
-        elif template.reply == "known":
-            draft, reply = shot.answer, {True: "Yes", False: "No", None: ""}[shot.known]
-        fields = {"question": shot.question, "draft": draft, "passages": ""}
-        if "{passages}" in body and shot.passages:
-            excerpts = list(map(Excerpt.whole, shot.passages))
-            fields["passages"] = write(shot.passages) if write else render_excerpts(excerpts)
-        if reply and all(value or f"{{{name}}}" not in body for name, value in fields.items()):
-            filled = body.format(**fields)
-            blank = "" if filled[-1:].isspace() else " "
-            shown.append(f"{filled}{blank}{reply}\n\n")
-    if not shown:
-        return prompt
-    start = f"{task}{''.join(shown)}"
+    task = template.parts()[0].format()
+    start = f"{task}{shown}"
     marks = {**vars(prompt), "start": len(start), "template": None}
     return LimitedPrompt(f"{start}{prompt[len(task) :]}", **marks)
 
