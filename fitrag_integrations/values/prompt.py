@@ -284,6 +284,14 @@ def with_shots(
     return LimitedPrompt(f"{start}{prompt[len(task) :]}", **marks)
 
 
+def unshown_note(prompt: str, shots: Sequence[Shot]) -> tuple[str, ...]:
+    """Return a note that a prompt cannot show some of the examples, or nothing."""
+    template = prompt.template if isinstance(prompt, LimitedPrompt) else None
+    left = sum(not examples(template, [shot]) for shot in shots) if template else 0
+    lacks = "it shows what they lack, such as passages or a document"
+    return (f"the prompt leaves out {left} of {len(shots)} examples: {lacks}",) if left else ()
+
+
 def render_passages(context: Promptable) -> str:
     """Return the text for {passages} in a prompt: the excerpts, or that nothing was found.
 
