@@ -107,8 +107,9 @@ class Answering:
             own = default_template(context)  # of which many are instructions
             template = own if own.one_line else OneInstruction()
         plain = context.prompt(template)
-        writes = ports.generate
-        shots = trait(writes, "shots", tuple) or trait(writes.owner, "shots", tuple) or ()
+        shots = trait(ports.generate, "shots", tuple) or (
+            trait(ports.generate.owner, "shots", tuple) or ()
+        )
         prompt = with_shots(plain, shots)
         answer = own_answer(context)
         if answer or plain == context.details.get("asked"):  # which the method's notes tell of
@@ -117,8 +118,11 @@ class Answering:
         if self.reader is None or (ports.generate and skipped and not context.excerpts):
             (text,) = yield from ports.generate.ask([prompt])
             answer = bare_reply(text) if runs_on else strip_thoughts(text).strip()
-            empty = () if answer else (WROTE_NOTHING,)
-            notes = (*unshown_note(plain, shots), *cut_note(text, "answer"), *empty)
+            notes = (
+                *unshown_note(plain, shots),
+                *cut_note(text, "answer"),
+                *(() if answer else (WROTE_NOTHING,)),
+            )
             return Answered(answer, _noted(context, *notes), prompt)
         pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
         answers = yield from read_port(self.reader).ask(pairs)

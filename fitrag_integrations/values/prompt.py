@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from hashlib import sha256
 from string import Formatter
 from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
 
@@ -222,6 +223,11 @@ def check_shots(field: str, given: Iterable[Shot | Row]) -> tuple[Shot, ...]:
     return tuple(found)
 
 
+def shots_id(shots: Sequence[Shot]) -> str:
+    """Return what identifies examples, for the thresholds fitted with them."""
+    return sha256(repr([*shots]).encode()).hexdigest()[:16] if shots else "none"
+
+
 def examples(
     template: PromptTemplate,
     shots: Sequence[Shot],
@@ -249,11 +255,9 @@ def examples(
             draft, reply = shot.answer, {True: "Yes", False: "No", None: ""}[shot.known]
         fields, own = {"question": shot.question, "draft": draft, "passages": ""}, body
         if "{passages}" in body and shot.passages:
-            excerpts = list(map(Excerpt.whole, shot.passages))
-            fields["passages"] = write(shot.passages) if write else render_excerpts(excerpts)
+            fields["passages"] = (write or _whole)(shot.passages)
         if template.reply == "document":
-            own = own.removeprefix(EARLIER)
-            own = own if shot.passages else own.removeprefix(GIVEN)
+            own = body.removeprefix(EARLIER).removeprefix("" if shot.passages else GIVEN)
         if reply and all(value or f"{{{name}}}" not in own for name, value in fields.items()):
             filled = own.format(**fields)
             blank = "" if filled[-1:].isspace() else " "
@@ -330,6 +334,10 @@ def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
         below = (f"{' ' * len(mark)}{line}" if line.strip() else "" for line in further)
         shown.append("\n".join([first, *below]))
     return WEB_RULE * bool(web) + "\n".join(shown)
+
+
+def _whole(passages: Sequence[Passage]) -> str:
+    return render_excerpts(list(map(Excerpt.whole, passages)))
 
 
 def _line(group: Sequence[Excerpt]) -> str:

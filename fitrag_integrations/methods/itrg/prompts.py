@@ -16,23 +16,20 @@ from fitrag_integrations.values.prompt import (
     with_shots,
 )
 
-_TRIPLE = ("question", "document", "answer")
-
 
 def check_demonstrations(field: str, given: object) -> tuple[Shot, ...]:
     """Accept shots or rows with a document, and (question, document, answer) triples."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InputError.of(field, given=given, allowed="a sequence of triples")
     rows = [
-        dict(zip(_TRIPLE, one, strict=True))
-        if isinstance(one, list | tuple) and len(one) == len(_TRIPLE)
+        dict(zip(("question", "document", "answer"), one, strict=True))
+        if isinstance(one, list | tuple) and len(one) == 3
         else one
         for one in given
     ]
     found = check_shots(field, rows)
     for at, shot in enumerate(found):
-        blank = not shot.document.strip()
-        refuse_if(blank, f"{field}[{at}].document", shot.document, "the document to write")
+        refuse_if(not shot.document.strip(), f"{field}[{at}].document", shot.document, "a document")
     return found
 
 
@@ -44,9 +41,9 @@ def document_prompt(
     demonstrations: Sequence[Shot] = (),
 ) -> str:
     """Return the prompt for a document: "refine" if there is an earlier one, else "refresh"."""
+    context = Context(question, tuple(map(Excerpt.whole, passages)), draft=document)
     template = ITRG_REFINE if document else ITRG_REFRESH
-    excerpts = tuple(map(Excerpt.whole, passages))
-    return with_shots(template.render(Context(question, excerpts, draft=document)), demonstrations)
+    return with_shots(template.render(context), demonstrations)
 
 
 def answer_template(demonstrations: Sequence[Shot] = ()) -> PromptTemplate:
