@@ -1,8 +1,8 @@
 """The methods with a language model that answers: accuracy, tokens and calls, question by question.
 
     python benchmarks/real_llm.py DATA OUT.jsonl [--llm FOLDER | --url URL --model NAME]
-        [--tokenizer FOLDER] [--sets nq triviaqa ...] [--methods "first 1" itrg ...] [-n 40]
-        [--shots FILE] [--table]
+        [--tokenizer FOLDER] [--sets nq triviaqa ...] [--methods "first 1" itrg ...] [--start 0]
+        [-n 40] [--shots FILE] [--table]
 
 DATA is the folder of shared sets. A set is a list of questions with retrieved passages; "files",
 which were written by hand, the half by which settings are chosen ("files, report" is the other); or
@@ -15,9 +15,11 @@ default that of `--llm`; else tokens are estimated. Every prompt has the same ex
 invented places and people, or those of FILE (JSON Lines: question, answer, passages[{title,
 text}]). Answers are greedy and end with their line.
 
-Ten questions of every set and way are asked in turn, then the next ten. Each answer is a line of
-OUT, which a later run does not ask again. `--table` only prints what OUT has: each way beside all
-passages (or `--base`), over the questions that both answered, with the paired interval.
+Ten questions of every set and way are asked in turn, then the next ten, from the first on or from
+the one numbered `--start`, so that what was chosen by some questions is reported by others. Each
+answer is a line of OUT, which a later run does not ask again. `--table` only prints what OUT has:
+each way beside all passages (or `--base`), over the questions that both answered, with the paired
+interval.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import argparse
 import json
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -67,13 +70,15 @@ from fitrag_integrations.text.tokens import TokenCounter, counter_for
 from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.prompt import render_excerpts
+from fitrag_integrations.values.excerpt import by_number
+from fitrag_integrations.values.prompt import LimitedPrompt, render_excerpts
 
 Row: TypeAlias = dict[str, Any]
 Answers: TypeAlias = dict[tuple[str, str], Row]  # by set and question
 LISTED = ("nq", "triviaqa", "popqa", "2wiki")
 FILES = {"files": "choose", "files, report": "report"}  # written by hand, by half
 STEP, SEED = 10, 7
+ORDERS = LAST, FOUND = "best last", "as found"
 EVERY, ALL, GATE = "all sets", "all", "none, or all where less sure"
 COLUMNS = (
     "way", "n", "held", "right where held", "right by inclusion", "F1", "difference", "empty",
@@ -130,7 +135,8 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, help="folder that counts a server's tokens")
     parser.add_argument("--sets", nargs="*", default=[*LISTED, "files"])
     parser.add_argument("--methods", nargs="*", default=[], help="by default all")
-    parser.add_argument("-n", type=int, default=40, help="questions a set")
+    parser.add_argument("--start", type=int, default=0, help="first question of a set")
+    parser.add_argument("-n", type=int, default=40, help="questions a set, from the first on")
     parser.add_argument("--shots", type=Path)
     parser.add_argument("--base", default=ALL, help="way that the others are compared with")
     parser.add_argument("--table", action="store_true", help="ask nothing")
@@ -145,12 +151,13 @@ def ask(args: argparse.Namespace) -> None:
     shots = SHOTS if args.shots is None else list(read_jsonl(args.shots))
     llm, count = model(args, closed(shots))
     read = PromptTemplate("read", opened(shots), one_line=True)
-    template = OneInstruction(read, PromptTemplate("closed", closed(shots), one_line=True))
+    plain = PromptTemplate("closed", closed(shots), one_line=True)
+    template = Rearranged(OneInstruction(read, plain))
     ways, sets = methods(llm, shots), {name: load(name, args.data) for name in args.sets}
     web = {row.question: row.web for row in recorded(args.data)}
     rows = read_jsonl(args.out) if args.out.exists() else ()
     known = {(row["set"], row["way"], row["question"]) for row in rows}
-    for start, name in product(range(0, args.n, STEP), args.sets):
+    for start, name in product(range(args.start, args.n, STEP), args.sets):
         some = sets[name][start : min(args.n, start + STEP)]
         for way, row in product(args.methods or ways, some):
             able = way == "none" or (row.passages and (way != "crag" or row.question in web))
@@ -240,19 +247,24 @@ def pool(data: Path) -> Callable[[Sequence[str]], list[list[Passage]]]:
 def methods(llm: Any, shots: Sequence[Row]) -> dict[str, Method]:
     """Return the ways to answer, in the order in which they are asked."""
     shown = [{**shot, "document": shot["passages"][0]["text"]} for shot in shots]
-    shown = [{**each, "passages": [each["document"]]} for each in shown]
     slim: Row = {"judge": LikelihoodGate(llm)} if hasattr(llm, "first_tokens") else {}
     slim = slim or {"judge_question": False, "filter": False}  # servers echo no log-probabilities
+    ours: dict[str, Method] = {
+        **{f"compress {most}": FitRag(max_tokens=most) for most in (100, 200, 400)},
+        "compress": FitRag(),
+    }
     return {
         "none": ClosedBook(llm),
         **{f"first {k}": Direct(k) for k in (1, 3)},
         ALL: Direct(),
         **{f"ours {k}": Ranked(k) for k in (1, 3)},
         **{f"ours, cut at {most}": Ranked(None, most) for most in (100, 200, 400)},
-        **{f"compress {most}": FitRag(max_tokens=most) for most in (100, 200, 400)},
-        "compress": FitRag(),
-        **{f"compress {most}, best last": BestLast(FitRag(max_tokens=most)) for most in (200, 400)},
-        "compress, best last": BestLast(FitRag()),
+        **ours,
+        **{
+            f"{way}, {order}": Ordered(each, order)
+            for way, each in ours.items()
+            for order in ORDERS
+        },
         "crag": Crag(without=["rewrite"]),
         "slimplm": SlimPLM(llm, **slim),
         "itrg": ITRG(rounds=2, demonstrations=shown),
@@ -295,14 +307,37 @@ class Ranked:
 
 
 @dataclass(frozen=True)
-class BestLast:
-    """Method that shows the excerpts of another in reverse, the best one next to the question."""
+class Ordered:
+    """Method whose excerpts a prompt shows in another order, under the numbers that they have."""
 
     method: Method
+    order: str
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         context = yield from self.method(question, ports)
-        return replace(context, excerpts=context.excerpts[::-1])
+        order = [*range(len(by_number(context.excerpts)))][::-1]  # the best one last
+        if self.order == FOUND:
+            (found,) = yield from ports.retrieve.ask([question])
+            groups = by_number(context.excerpts)
+            order.sort(key=lambda number: found.index(groups[number][0].passage))
+        return replace(context, details={**context.details, "order": order})
+
+
+@dataclass(frozen=True)
+class Rearranged:
+    """Template that follows the order of an ``Ordered`` method."""
+
+    template: OneInstruction
+
+    def render(self, context: Context) -> str:
+        """Render the prompt."""
+        prompt, order = self.template.render(context), context.details.get("order", ())
+        if len(order) < 2:
+            return prompt
+        shown = render_excerpts(context.excerpts)
+        parts = re.split(r"\n(?=\d+\. )", shown)
+        arranged = "\n".join(parts[number] for number in order)
+        return LimitedPrompt(prompt.replace(shown, arranged), **vars(prompt))
 
 
 def closed(shots: Sequence[Row]) -> str:

@@ -17,6 +17,7 @@ from fitrag_integrations.commands.engine.options import (
     EncoderHardware,
     Hardware,
     ModelOptions,
+    Server,
 )
 from fitrag_integrations.commands.engine.rows import labelled, objects, rows_as
 from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
@@ -44,6 +45,7 @@ from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.options import Rows, Seed
 from fitrag_integrations.training.rows import Judged, in_lists, judged_row, passage_row
 from fitrag_integrations.types import Action
+from fitrag_integrations.values.prompt import shots_id
 
 T = TypeVar("T")
 AT_ONCE = 512
@@ -79,6 +81,10 @@ class CalibrateGate:
     fitted_for: Annotated[
         str | None, Option("Language model judged.", default="the one in model.json")
     ] = None
+    shots: Annotated[
+        Path | None,
+        Option("Examples for the language model, the same as in `fitrag gate`.", default="none"),
+    ] = None
     resamples: Annotated[int, Option("Bootstrap resamples, 0 for none.", min=0)] = 200
     seed: Seed = 0
     hardware: Hardware = Hardware()
@@ -86,13 +92,22 @@ class CalibrateGate:
 
     def run(self) -> None:
         """Fit and store it, and report its figures."""
+        server, writes = Server(shots=self.shots), models.is_language_model(self.model)
+        refuse_if(
+            bool(self.shots) and not writes,
+            "--shots",
+            str(self.shots),
+            "none for a trained gate, which is shown no examples",
+        )
         manifest, given = gate_manifest(self.model), list(objects(self.rows))
         before = manifest.get("threshold")
         named = before.get("model") if isinstance(before, dict) else None
         own = str(named or manifest.get("model") or "")
         judged = own if self.fitted_for is None else self.fitted_for
         outcomes, loaded = outcomes_of(
-            given, ModelOptions(model=str(self.model), **asdict(self.hardware))
+            given,
+            ModelOptions(model=str(self.model), **asdict(self.hardware)),
+            (str(self.model), server) if writes else None,
         )
         name = trait(trait(loaded, "drafter", object), "name", str)
         drafts = trait(loaded, "draft_tokens", int) and any(r.get("draft") is None for r in given)
@@ -110,7 +125,8 @@ class CalibrateGate:
             resamples=self.resamples,
             seed=self.seed,
         )
-        fields = {**manifest, "threshold": fitted.to_dict()}
+        shots = shots_id(server.examples()) if writes else ""
+        fields = {**manifest, "threshold": {**fitted.to_dict(), "shots": shots}}
         write_manifest(self.model, "model.json", kind=str(manifest["kind"]), fields=fields)
         if outcomes.known.min() == outcomes.known.max():
             kind = "known" if outcomes.known.max() else "unknown"

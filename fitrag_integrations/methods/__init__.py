@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.ik.gates import PTrueGate as PTrueGate
     from fitrag_integrations.methods.ik.method import IKnow as IKnow
     from fitrag_integrations.methods.itrg.method import ITRG as ITRG
-    from fitrag_integrations.methods.itrg.prompts import Demonstration as Demonstration
     from fitrag_integrations.methods.prompts import PromptTemplate as PromptTemplate
+    from fitrag_integrations.methods.prompts import Shot as Shot
     from fitrag_integrations.methods.prompts import prompt_named as prompt_named
     from fitrag_integrations.methods.slimplm.method import SlimPLM as SlimPLM
     from fitrag_integrations.text.sentences import split_sentences as split_sentences
@@ -61,7 +61,6 @@ _MODULE_OF = {
     "Crag": "crag.method",
     "Decided": "ik.decider",
     "Decider": "ik.decider",
-    "Demonstration": "itrg.prompts",
     "Direct": "direct",
     "EntropyGate": "ik.gates",
     "FitRag": "fitrag.method",
@@ -76,6 +75,7 @@ _MODULE_OF = {
     "Refined": "crag.refiner",
     "Refiner": "crag.refiner",
     "SelfKnowledgeRecognizer": "fitrag.recognizer",
+    "Shot": "prompts",
     "SlimPLM": "slimplm.method",
     "Span": "citing",
     "TokenReducer": "fitrag.method",

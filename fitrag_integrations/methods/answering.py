@@ -17,7 +17,12 @@ from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.types import Context, Excerpt, Template
 from fitrag_integrations.values.context import Explains
 from fitrag_integrations.values.excerpt import place
-from fitrag_integrations.values.prompt import cut_note, default_template, with_shots
+from fitrag_integrations.values.prompt import (
+    cut_note,
+    default_template,
+    unshown_note,
+    with_shots,
+)
 
 NOTHING_TO_READ = "no answer: the reader was given nothing to read"
 ABSTAINED = "no answer: the reader found none it trusts"
@@ -94,7 +99,10 @@ class Answering:
             own = default_template(context)  # of which many are instructions
             template = own if own.one_line else OneInstruction()
         plain = context.prompt(template)
-        prompt = with_shots(plain, trait(ports.generate, "shots", tuple) or ())
+        shots = trait(ports.generate, "shots", tuple) or (
+            trait(ports.generate.owner, "shots", tuple) or ()
+        )
+        prompt = with_shots(plain, shots)
         answer = own_answer(context)
         if answer or plain == context.details.get("asked"):  # which the method's notes tell of
             return Answered(answer, context, prompt)
@@ -102,7 +110,11 @@ class Answering:
         if self.reader is None or (ports.generate and skipped and not context.excerpts):
             (text,) = yield from ports.generate.ask([prompt])
             answer = bare_reply(text) if runs_on else strip_thoughts(text).strip()
-            notes = (*cut_note(text, "answer"), *(() if answer else (WROTE_NOTHING,)))
+            notes = (
+                *unshown_note(plain, shots),
+                *cut_note(text, "answer"),
+                *(() if answer else (WROTE_NOTHING,)),
+            )
             return Answered(answer, _noted(context, *notes), prompt)
         pairs = [(question, excerpt.as_passage()) for excerpt in context.excerpts]
         answers = yield from read_port(self.reader).ask(pairs)

@@ -42,6 +42,8 @@ from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.methods.citing import RETRIEVAL_CITED
 from fitrag_integrations.types import Context, Excerpt, Passage, Template
 from fitrag_integrations.values.prompt import (
+    EARLIER,
+    GIVEN,
     NO_RETRIEVAL,
     NOTHING_FOUND,
     RETRIEVAL,
@@ -136,24 +138,28 @@ READ_STEPS = PromptTemplate(
     one_line=True,
     reply="",
 )
-REFRESH_TASK = (
+_GIVEN = GIVEN + "Question: {question}\nDocument:"
+ITRG_REFRESH = PromptTemplate(
+    "itrg_refresh",
     "In the following task, write a document that contains the answer to the question.\n\n"
+    f"{_GIVEN}",
+    reply="document",
 )
-REFINE_TASK = (
-    "In the following task, write a document that contains the answer to the question. Start from "
-    "the earlier document: keep what is right in it, correct what the passage shows to be wrong, "
-    "and add what it lacks.\n\n"
-)
-ANSWER_TASK = "Read the document and answer the question in as few words as possible.\n\n"
-_GIVEN = "Passage:\n{passages}\nQuestion: {question}\nDocument:"
-_READ = "Document: {draft}\nQuestion: {question}\nAnswer:"
-ITRG_REFRESH = PromptTemplate("itrg_refresh", REFRESH_TASK + _GIVEN, reply="document")
 """Section 2.3.2, and the first round of refine, which has no document yet."""
 ITRG_REFINE = PromptTemplate(
-    "itrg_refine", REFINE_TASK + "Earlier document: {draft}\n" + _GIVEN, reply="document"
+    "itrg_refine",
+    "In the following task, write a document that contains the answer to the question. Start from "
+    "the earlier document: keep what is right in it, correct what the passage shows to be wrong, "
+    f"and add what it lacks.\n\n{EARLIER}{_GIVEN}",
+    reply="document",
 )
 """Section 2.3.1; the passages are those of ``R_update``."""
-ITRG_ANSWER = PromptTemplate("itrg_answer", ANSWER_TASK + _READ, one_line=True)
+ITRG_ANSWER = PromptTemplate(
+    "itrg_answer",
+    "Read the document and answer the question in as few words as possible.\n\n"
+    "Document: {draft}\nQuestion: {question}\nAnswer:",
+    one_line=True,
+)
 """The last document is the context's draft."""
 PROXY = PromptTemplate(
     "slimplm_proxy",
@@ -188,19 +194,41 @@ RAG_SHORT = PromptTemplate(
 RAG_LONG = PromptTemplate(
     "slimplm_long", _REFERENCE.format(rule="Invent nothing, and add nothing you are not sure of.")
 )
-_NAMED = (
-    *(RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, RETRIEVAL_CITED, CRAG, CRAG_VERDICT, CRAG_KEYWORDS),
-    *(NOTHING_FOUND, ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH),
-    *(PROXY, JUDGE, REWRITE, REWRITE_PAPER, REWRITE_RELEASED, RAG_SHORT, RAG_LONG),
+TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            RETRIEVAL,
+            NO_RETRIEVAL,
+            SIMPLE,
+            COT,
+            RETRIEVAL_CITED,
+            CRAG,
+            CRAG_VERDICT,
+            CRAG_KEYWORDS,
+            NOTHING_FOUND,
+            ITRG_ANSWER,
+            ITRG_REFINE,
+            ITRG_REFRESH,
+            PROXY,
+            JUDGE,
+            REWRITE,
+            REWRITE_PAPER,
+            REWRITE_RELEASED,
+            RAG_SHORT,
+            RAG_LONG,
+        )
+    }
 )
-TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType({one.name: one for one in _NAMED})
 
-PAPER_NAMES = {"comprehensive": "retrieval", "background_first": "no_retrieval"}
-"""What FIT-RAG calls its two."""
 PROMPTS: Mapping[str, str] = MappingProxyType(
     {
         name: TEMPLATES[own].text.replace("{passages}", "{context}")
-        for name, own in ({**PAPER_NAMES, **{name: name for name in TEMPLATES}}).items()
+        for name, own in {
+            "comprehensive": "retrieval",  # what FIT-RAG calls its two
+            "background_first": "no_retrieval",
+            **{name: name for name in TEMPLATES},
+        }.items()
     }
 )
 """The same texts by name, with the fields that frameworks expect."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from hashlib import sha256
 from string import Formatter
 from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
 
@@ -26,6 +27,8 @@ from fitrag_integrations.values.passage import Passage, is_web, titled
 FIELDS = ("question", "passages", "draft")
 _FIELDS = [f"{{{name}}}" for name in FIELDS]
 Reply: TypeAlias = Literal["answer", "document", "keywords", "verdict", "known", ""]
+EARLIER, GIVEN = "Earlier document: {draft}\n", "Passage:\n{passages}\n"
+"""What stands before the question in a prompt for a document, if there is any."""
 USUAL_TOKENS = 256  # of a reply, where nobody says
 LINE_TOKENS = 64  # of a reply of one line, likewise
 PARAGRAPH = ("\n\n", "\nQuestion:", "\nPassage")  # what ends a document, the next one's fields too
@@ -220,10 +223,52 @@ def check_shots(field: str, given: Iterable[Shot | Row]) -> tuple[Shot, ...]:
     return tuple(found)
 
 
+def shots_id(shots: Sequence[Shot]) -> str:
+    """Return what identifies examples, for the thresholds fitted with them."""
+    return sha256(repr([*shots]).encode()).hexdigest()[:16] if shots else "none"
+
+
+def examples(
+    template: PromptTemplate,
+    shots: Sequence[Shot],
+    write: Callable[[Sequence[Passage]], str] | None = None,
+) -> str:
+    """Return the examples that stand before the question of a template; blank if there are none.
+
+    An example of a document is a first one, which needs no passages. Of other prompts, an example
+    has everything that the prompt shows.
+
+    Args:
+        template: The template.
+        shots: Examples; one without what the prompt shows is left out.
+        write: Writes the passages of an example; by default as ``PromptTemplate.render`` does.
+    """
+    _, body = template.parts()
+    shown = list[str]()
+    for at, shot in enumerate(shots if template.reply else ()):
+        document = shot.document or "\n".join(passage.text for passage in shot.passages)
+        reply, draft = str(getattr(shot, template.reply, "") or ""), document
+        if template.reply == "verdict":  # every other one shows the answer to another question
+            draft = shots[at - at % 2].answer
+            reply = "Yes" if draft == shot.answer else "No"
+        elif template.reply == "known":
+            draft, reply = shot.answer, {True: "Yes", False: "No", None: ""}[shot.known]
+        fields, own = {"question": shot.question, "draft": draft, "passages": ""}, body
+        if "{passages}" in body and shot.passages:
+            fields["passages"] = (write or _whole)(shot.passages)
+        if template.reply == "document":
+            own = body.removeprefix(EARLIER).removeprefix("" if shot.passages else GIVEN)
+        if reply and all(value or f"{{{name}}}" not in own for name, value in fields.items()):
+            filled = own.format(**fields)
+            blank = "" if filled[-1:].isspace() else " "
+            shown.append(f"{filled}{blank}{reply}\n\n")
+    return "".join(shown)
+
+
 def with_shots(
     prompt: str, shots: Sequence[Shot], write: Callable[[Sequence[Passage]], str] | None = None
 ) -> str:
-    """Return a prompt with examples between its task and its question.
+    """Return a prompt with ``examples`` between its task and its question.
 
     A prompt is left as it is without a template, as one that has its examples already, and where no
     shot has what it shows.
@@ -234,31 +279,21 @@ def with_shots(
         write: Writes the passages of an example; by default as ``PromptTemplate.render`` does.
     """
     template = prompt.template if isinstance(prompt, LimitedPrompt) else None
-    if not isinstance(prompt, LimitedPrompt) or template is None or not (template.reply and shots):
+    shown = examples(template, shots, write) if template else ""
+    if not isinstance(prompt, LimitedPrompt) or template is None or not shown:
         return prompt
-    task, body = template.parts()
-    task, shown = task.format(), list[str]()
-    for at, shot in enumerate(shots):
-        document = shot.document or "\n".join(passage.text for passage in shot.passages)
-        reply, draft = str(getattr(shot, template.reply, "") or ""), document
-        if template.reply == "verdict":  # every other one shows the answer to another question
-            draft = shots[at - at % 2].answer
-            reply = "Yes" if draft == shot.answer else "No"
-        elif template.reply == "known":
-            draft, reply = shot.answer, {True: "Yes", False: "No", None: ""}[shot.known]
-        fields = {"question": shot.question, "draft": draft, "passages": ""}
-        if "{passages}" in body and shot.passages:
-            excerpts = list(map(Excerpt.whole, shot.passages))
-            fields["passages"] = write(shot.passages) if write else render_excerpts(excerpts)
-        if reply and all(value or f"{{{name}}}" not in body for name, value in fields.items()):
-            filled = body.format(**fields)
-            blank = "" if filled[-1:].isspace() else " "
-            shown.append(f"{filled}{blank}{reply}\n\n")
-    if not shown:
-        return prompt
-    start = f"{task}{''.join(shown)}"
+    task = template.parts()[0].format()
+    start = f"{task}{shown}"
     marks = {**vars(prompt), "start": len(start), "template": None}
     return LimitedPrompt(f"{start}{prompt[len(task) :]}", **marks)
+
+
+def unshown_note(prompt: str, shots: Sequence[Shot]) -> tuple[str, ...]:
+    """Return a note that a prompt cannot show some of the examples, or nothing."""
+    template = prompt.template if isinstance(prompt, LimitedPrompt) else None
+    left = sum(not examples(template, [shot]) for shot in shots) if template else 0
+    lacks = "it shows what they lack, such as passages or a document"
+    return (f"the prompt leaves out {left} of {len(shots)} examples: {lacks}",) if left else ()
 
 
 def render_passages(context: Promptable) -> str:
@@ -299,6 +334,10 @@ def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
         below = (f"{' ' * len(mark)}{line}" if line.strip() else "" for line in further)
         shown.append("\n".join([first, *below]))
     return WEB_RULE * bool(web) + "\n".join(shown)
+
+
+def _whole(passages: Sequence[Passage]) -> str:
+    return render_excerpts(list(map(Excerpt.whole, passages)))
 
 
 def _line(group: Sequence[Excerpt]) -> str:

@@ -56,6 +56,7 @@ class FittedThreshold(Record, Checked):
     compared with it. ``target`` describes the target of the fit, such as "best accuracy", and
     ``rows`` is the number of labeled rows. ``low`` and ``high`` bound the threshold over bootstrap
     samples with the probability ``confidence``; all three are None if no interval was computed.
+    ``shots`` identifies the examples that the model was shown; blank if unknown.
     """
 
     value: Number
@@ -66,6 +67,7 @@ class FittedThreshold(Record, Checked):
     low: Number | None = None
     high: Number | None = None
     confidence: Share | None = None
+    shots: Text = ""
 
     def check(self, model: str, *, allow_other: bool = False) -> None:
         """Raise ``ThresholdMismatchError`` if ``model`` is not the one this was fitted for.

@@ -97,7 +97,7 @@ WRONG = [
     (ITRG, "demonstrations", "Q, D, A"),
     (ITRG, "demonstrations", 5),
     (ITRG, "demonstrations", [("Q", "D")], r"demonstrations\[0\]` must be"),
-    (ITRG, "demonstrations", [("Q", " ", "A")], "Demonstration.document` must be"),
+    (ITRG, "demonstrations", [("Q", " ", "A")], r"demonstrations\[0\].document` must be"),
     (Refiner, "top_n", 0),
     (Refiner, "threshold", 2),
     (Refiner, "sentences", 0),

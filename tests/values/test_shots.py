@@ -1,6 +1,7 @@
 """Examples in prompts: each prompt shows what it asks for, and none shows an example twice."""
 
 import pickle
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,6 +130,13 @@ def test_ports_show_examples_in_every_prompt_that_a_method_writes():
     ports = Ports(lambda queries: [[OTHER] for _ in queries], generate=generate, shots=SHOTS)
     run(Answering(Direct(), template=READ)("Where does it end?", ports))
     run(ITRG(rounds=1, answers="last")("Where does it end?", ports))
+    own = SimpleNamespace(generate=generate, shots=SHOTS)
+    answered = run(
+        Answering(Direct(), template=READ)(CONTEXT.question, Ports(ports.retrieve, generate=own))
+    )
+    assert answered.value.prompt == asked[0] == asked.pop()
+    (note,) = answered.value.context.notes  # one example has no passages
+    assert note.startswith("the prompt leaves out 1 of 2 examples")
     shown = ["Ilse Marbach built" in prompt for prompt in asked]
     assert shown == [True, False, True]  # the second writes a document, of which there is none
     assert [LimitedPrompt(prompt).tokens for prompt in asked] == [None, 200, 15]

@@ -34,7 +34,8 @@ from fitrag_integrations.methods.ik.gates import (
 )
 from fitrag_integrations.ports import Gate, gate_port
 from fitrag_integrations.types import RetrievalDecision
-from fitrag_integrations.values.thresholds import FittedThreshold
+from fitrag_integrations.values.prompt import shots_id
+from fitrag_integrations.values.thresholds import FittedThreshold, refuse_other
 
 OnError = Literal["retrieve", "raise"]
 KNOWN = "{model} seems to know it"
@@ -173,8 +174,24 @@ class Decider(GateDecision):
 
 
 def limit_of(gate: object, given: float | None = None) -> float:
-    """Return the threshold in use: the one given, else the gate's own, else 0.5."""
+    """Return the threshold in use: the one given, else the gate's own, else 0.5.
+
+    Raises `ThresholdMismatchError` if the gate's was fitted while its model was shown others than
+    its examples.
+    """
     found = trait(gate, "threshold", object) if given is None else given
+    fitted = (
+        None if trait(gate, "allow_other_model", bool) else trait(gate, "fitted", FittedThreshold)
+    )
+    shots = trait(trait(gate, "judged", object), "shots", tuple)
+    if given is None and fitted is not None and shots is not None:
+        refuse_other(
+            f"threshold {found:g} was",
+            fitted.shots,
+            shots_id(shots),
+            "calibrate",
+            "examples (--shots) ",
+        )
     return 0.5 if found is None else check_number("threshold", found)
 
 

@@ -16,7 +16,6 @@ from fitrag_integrations.core.checks import Count, check_many, check_one
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.itrg.prompts import (
-    Demonstration,
     answer_template,
     check_demonstrations,
     document_prompt,
@@ -34,7 +33,7 @@ from fitrag_integrations.methods.writing import (
 )
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.prompt import LimitedPrompt
+from fitrag_integrations.values.prompt import LimitedPrompt, Shot
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import apart
 
@@ -97,7 +96,8 @@ class ITRG(Generating):
         answers: "caller" leaves the final answer to the caller, whose prompt reads the last
             document; "last" writes it here, "each" one for every round. "unchanged" needs one in
             every round.
-        demonstrations: (question, document, answer) triples to show the language model.
+        demonstrations: (question, document, answer) triples to show the language model, or a
+            ``Shot`` each, which may have passages too.
         document_tokens: Maximum tokens of a document; a longer one is truncated.
         answer_tokens: Maximum tokens of an answer; a longer one is truncated.
         deduplicate: Count equal texts of a retrieval once.
@@ -248,5 +248,5 @@ class ITRG(Generating):
                 one.notes += failed or (NO_ANSWER,)
 
     @property
-    def _shots(self) -> tuple[Demonstration, ...]:
-        return cast("tuple[Demonstration, ...]", self.demonstrations)
+    def _shots(self) -> tuple[Shot, ...]:
+        return cast("tuple[Shot, ...]", self.demonstrations)

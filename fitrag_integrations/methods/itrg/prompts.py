@@ -3,64 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from fitrag_integrations.core.checks import Checked, Strings, Visible, check_is
-from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.prompts import (
-    ANSWER_TASK,
-    ITRG_ANSWER,
-    ITRG_REFINE,
-    ITRG_REFRESH,
-    REFINE_TASK,
-    REFRESH_TASK,
-)
+from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.methods.prompts import ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
-
-_TASKS = {"itrg_refresh": REFRESH_TASK, "itrg_refine": REFINE_TASK, "itrg_answer": ANSWER_TASK}
-
-
-@dataclass(frozen=True, slots=True)
-class Demonstration(Record, Checked):
-    """An example to show the language model.
-
-    Args:
-        question: The question.
-        document: A document that answers it.
-        answer: The answer.
-        passages: Passages the document was written from, if any.
-    """
-
-    question: Visible
-    document: Visible
-    answer: Visible
-    passages: Strings = ()
-
-    def written(self) -> str:
-        """Format the example for the document prompts."""
-        shown = [Excerpt.whole(Passage(text, text)) for text in self.passages]
-        given = f"Passage:\n{render_excerpts(shown)}\n" if shown else ""
-        return f"{given}Question: {self.question}\nDocument: {self.document}\n\n"
-
-    def answered(self) -> str:
-        """Format the example for the answer prompt."""
-        return f"Document: {self.document}\nQuestion: {self.question}\nAnswer: {self.answer}\n\n"
+from fitrag_integrations.values.prompt import (
+    PromptTemplate,
+    Shot,
+    check_shots,
+    examples,
+    with_shots,
+)
 
 
-def check_demonstrations(field: str, given: object) -> tuple[Demonstration, ...]:
-    """Accept demonstrations, (question, document, answer) triples, or mappings of these names."""
+def check_demonstrations(field: str, given: object) -> tuple[Shot, ...]:
+    """Accept shots or rows with a document, and (question, document, answer) triples."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InputError.of(field, given=given, allowed="a sequence of triples")
-    found = list[Demonstration]()
-    for i, one in enumerate(given):
-        made = Demonstration.from_dict(one) if isinstance(one, Mapping) else one
-        if isinstance(one, Sequence) and not isinstance(one, str | bytes) and len(one) == 3:
-            made = Demonstration(*one)
-        allowed = "a Demonstration, or a question, a document and an answer"
-        found.append(check_is(f"{field}[{i}]", made, Demonstration, allowed))
-    return tuple(found)
+    rows = [
+        dict(zip(("question", "document", "answer"), one, strict=True))
+        if isinstance(one, list | tuple) and len(one) == 3
+        else one
+        for one in given
+    ]
+    found = check_shots(field, rows)
+    for at, shot in enumerate(found):
+        refuse_if(not shot.document.strip(), f"{field}[{at}].document", shot.document, "a document")
+    return found
 
 
 def document_prompt(
@@ -68,25 +38,18 @@ def document_prompt(
     passages: Sequence[Passage],
     *,
     document: str = "",
-    demonstrations: Sequence[Demonstration] = (),
+    demonstrations: Sequence[Shot] = (),
 ) -> str:
     """Return the prompt for a document: "refine" if there is an earlier one, else "refresh"."""
-    template = _shown(
-        ITRG_REFINE if document else ITRG_REFRESH, [one.written() for one in demonstrations]
-    )
-    excerpts = tuple(map(Excerpt.whole, passages))
-    return template.render(Context(question, excerpts, draft=document))
+    context = Context(question, tuple(map(Excerpt.whole, passages)), draft=document)
+    template = ITRG_REFINE if document else ITRG_REFRESH
+    return with_shots(template.render(context), demonstrations)
 
 
-def answer_template(demonstrations: Sequence[Demonstration] = ()) -> PromptTemplate:
+def answer_template(demonstrations: Sequence[Shot] = ()) -> PromptTemplate:
     """Return the prompt for the answer, which reads the context's draft."""
-    return _shown(ITRG_ANSWER, [one.answered() for one in demonstrations])
-
-
-def _shown(template: PromptTemplate, examples: Sequence[str]) -> PromptTemplate:
-    """Insert examples between the task of a prompt and its input."""
-    if not examples:
-        return template
-    task = _TASKS[template.name]
-    inserted = "".join(examples).replace("{", "{{").replace("}", "}}")
-    return replace(template, text=task + inserted + template.text.removeprefix(task), reply="")
+    shown = examples(ITRG_ANSWER, demonstrations).replace("{", "{{").replace("}", "}}")
+    if not shown:
+        return ITRG_ANSWER
+    task, body = ITRG_ANSWER.parts()
+    return replace(ITRG_ANSWER, text=f"{task}{shown}{body}", reply="")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.flow import arun_many, run, run_many
-from fitrag_integrations.methods import ITRG, Demonstration
+from fitrag_integrations.methods import ITRG, Shot
 from fitrag_integrations.methods.answering import Answering
-from fitrag_integrations.methods.itrg.prompts import document_prompt
+from fitrag_integrations.methods.itrg.prompts import check_demonstrations, document_prompt
 from fitrag_integrations.methods.prompts import ITRG_ANSWER
 from fitrag_integrations.methods.writing import cut, expanded_query, read_document, update
 from fitrag_integrations.ports import Ports
@@ -24,6 +24,7 @@ A = Passage("a", "Ilse Marbach is a painter.", "Ilse Marbach")
 B = Passage("b", "Klara Marbach is her mother.", "Marbachs")
 C = Passage("c", "Klara Marbach was born in 1931.", "Klara Marbach")
 D = Passage("d", "The Marbach is a brook.")
+COLD = Passage("cold", "Oslo is cold.")
 SHOT = ("Who built it?", "Anna Vell built it in 1870.", "Anna Vell")
 
 
@@ -189,7 +190,7 @@ def test_the_caller_answers_from_the_last_document():
 
 
 def test_demonstrations_stand_between_task_and_question():
-    examples = [SHOT, Demonstration("Where {is} it?", "It is in Oslo.", "Oslo", ("Oslo is cold.",))]
+    examples = [SHOT, Shot("Where {is} it?", "Oslo", (COLD,), document="It is in Oslo.")]
     world = World()
     context = world.run(demonstrations=iter(examples)).value
     (prompt,) = world.prompts[0]
@@ -205,8 +206,10 @@ def test_demonstrations_stand_between_task_and_question():
     ) in context.prompt()
     table = {"question": SHOT[0], "document": SHOT[1], "answer": SHOT[2]}
     assert ITRG(demonstrations=[table]) == ITRG(demonstrations=[list(SHOT)])
-    later = document_prompt(QUESTION, [A], document="Old.", demonstrations=[Demonstration(*SHOT)])
+    shots = check_demonstrations("demonstrations", [SHOT])
+    later = document_prompt(QUESTION, [A], document="Old.", demonstrations=shots)
     assert later.index("Anna Vell") < later.index("Earlier document: Old.\nPassage:")
+    assert later.count("Earlier document") == 1
 
 
 def test_only_k_usable_passages_are_used():

@@ -145,3 +145,26 @@ def test_a_threshold_fitted_for_the_draft_stays_with_the_model(llm, asked, tmp_p
     (other / "model.json").write_text(json.dumps({**manifest, "name": "another"}))
     with pytest.raises(ThresholdMismatchError, match="'another'"):
         gates.own_gate(LocalGenerator.from_pretrained(other))
+
+
+def test_a_threshold_fitted_with_examples_is_for_these_examples(llm, asked, tmp_path):
+    own, out, shots = tmp_path / "own-model", tmp_path / "out.jsonl", tmp_path / "shots.jsonl"
+    shutil.copytree(LLM, own)
+    shots.write_text(json.dumps({"question": "Who built it?", "answer": "Ilse Marbach"}))
+    labeled = tmp_path / "labeled.jsonl"
+    labeled.write_text(
+        "".join(json.dumps({**row, "known": row["shown"] > 0}) + "\n" for row in asked)
+    )
+    calibrate = ("calibrate", "gate", labeled, "--model", own, "--resamples", "0")
+    assert cli(*calibrate, "--shots", shots) == 0
+    asks = ("gate", labeled, out, "--llm", own, "--quiet", "--overwrite")
+    assert cli(*asks, "--shots", shots) == 0
+    assert cli(*asks) != 0
+    shown = LocalGenerator.from_pretrained(own, shots=read(shots))
+    assert 0 < run(Decider(llm=shown)(asked[0]["question"])).value.decision.threshold < 1
+    with pytest.raises(ThresholdMismatchError, match="examples"):
+        _ = run(Decider(llm=LocalGenerator.from_pretrained(own))(asked[0]["question"])).value
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    (gate / "model.json").write_text(json.dumps({"format": 1, "kind": "ik", "model": "tiny-lm"}))
+    assert cli("calibrate", "gate", labeled, "--model", gate, "--shots", shots) != 0

@@ -57,7 +57,9 @@ def url(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def llm(url):
-    return RemoteGenerator(url, "gemma", prompt=PROMPT, max_retries=0)
+    return RemoteGenerator(
+        url, "gemma", prompt=PROMPT, max_retries=0, timeout=600
+    )  # on a busy core
 
 
 def completed(url, prompt, **options):
