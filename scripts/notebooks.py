@@ -3,7 +3,8 @@
     python scripts/notebooks.py [NOTEBOOK ...]          run and save; by default all
     python scripts/notebooks.py --check [NOTEBOOK ...]  run without saving
 
-Exits with an error if a cell fails or writes to standard error.
+Exits with an error if a cell fails or writes to standard error. A notebook whose metadata name
+modules that it `requires`, such as a language model's weights, is skipped where one is missing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import os
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,12 @@ def main() -> None:
     args = parser.parse_args()
     prepare()
     for path in args.notebooks or sorted(HOME.glob("*.ipynb")):
-        begun = time.perf_counter()
-        notebook = executed(path)
+        begun, notebook = time.perf_counter(), nbformat.read(path, as_version=4)
+        missing = [each for each in notebook.metadata.get("requires", ()) if not find_spec(each)]
+        if missing:
+            print(f"{path.name}: skipped, its first cell installs {', '.join(missing)}", flush=True)
+            continue
+        execute(notebook, path)
         if not args.check:
             nbformat.write(notebook, path)
         print(f"{path.name}: {time.perf_counter() - begun:.0f} s", flush=True)
@@ -45,9 +51,8 @@ def prepare() -> None:
     os.environ.update(quiet, HF_HUB_DISABLE_PROGRESS_BARS="1", TOKENIZERS_PARALLELISM="false")
 
 
-def executed(path: Path) -> Any:
-    """Return a notebook after running it in a new kernel, without execution times and widgets."""
-    notebook = nbformat.read(path, as_version=4)
+def execute(notebook: Any, path: Path) -> None:
+    """Run a notebook in a new kernel, and drop execution times and widgets."""
     client = NotebookClient(
         notebook,
         timeout=SECONDS,
@@ -63,7 +68,6 @@ def executed(path: Path) -> Any:
                 raise SystemExit(f"{path.name}: a cell wrote to standard error:\n{output.text}")
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = {"name": "python"}
-    return notebook
 
 
 if __name__ == "__main__":

@@ -2,5 +2,5 @@
 
 from pathlib import Path
 
-DATA = Path(__file__).parent.parent / "notebooks" / "data"
+DATA = Path(__file__).parent / "data"
 LLM, GATE = DATA / "closed_book", DATA / "ik"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +64,18 @@ def text_of(output: dict[str, Any]) -> list[Any]:
 
 def test_the_page_of_notebooks_links_each(path: Path) -> None:
     assert path.name in (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+
+
+def test_one_whose_model_is_not_installed_is_skipped_and_says_so(tmp_path: Path) -> None:
+    cell = {"cell_type": "code", "metadata": {}, "source": "1 / 0", "outputs": [], "id": "a"}
+    notebook = {
+        "nbformat": 4,
+        "nbformat_minor": 5,
+        "metadata": {"requires": ["no_such_weights"]},
+        "cells": [{**cell, "execution_count": None}],
+    }
+    path = tmp_path / "needs.ipynb"
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    command = [sys.executable, str(ROOT / "scripts" / "notebooks.py"), "--check", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "needs.ipynb: skipped, its first cell installs no_such_weights" in done.stdout
