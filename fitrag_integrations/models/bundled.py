@@ -47,7 +47,6 @@ from fitrag_integrations.models.encoder.pairs import (
 )
 from fitrag_integrations.models.encoder.recipe import KNOWN
 from fitrag_integrations.models.encoder.sentences import (
-    ChunkSentenceScorer,
     Floats,
     Nearness,
     Read,
@@ -56,6 +55,7 @@ from fitrag_integrations.models.encoder.sentences import (
 )
 from fitrag_integrations.models.kinds import (
     Answer,
+    ChunkSentenceScorer,
     PairGrader,
     PairReader,
     answer_of,

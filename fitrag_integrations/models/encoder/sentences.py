@@ -20,18 +20,13 @@ from numpy.typing import NDArray
 from fitrag_integrations.models.encoder.items import (
     ANSWER_TOKENS,
     NOTHING,
-    Correction,
     Item,
     Lines,
     Range,
     chunk_spans,
-    placed_spans,
 )
-from fitrag_integrations.models.encoder.pairs import EncodedPair, Pair, PairTokenizer
-from fitrag_integrations.models.kinds import Judged, PairScorer, SentenceScorer
-from fitrag_integrations.models.runtime.batching import in_blocks, in_groups
+from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.runtime.worker import Steps
-from fitrag_integrations.types import BiLabelScore
 
 Floats: TypeAlias = NDArray[np.float32]
 Pool: TypeAlias = Callable[[Sequence[EncodedPair], Sequence[Floats]], Steps[list[Floats]]]
@@ -45,65 +40,6 @@ class Read(NamedTuple):
 
     labels: Floats
     tokens: Floats
-
-
-class ChunkScorer(PairScorer):
-    """Scorer of passages by the labels of their chunks, whatever runs the encoder.
-
-    `_labelled` reads the labels of chunks on the worker; a passage takes its best chunk's.
-    """
-
-    _labelled: Callable[[Sequence[EncodedPair]], Steps[list[Read]]]
-    _lines: Lines
-    _correction: Correction
-    _temperatures: tuple[float, float] = (1.0, 1.0)  # divisors of both labels
-
-    def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
-        return in_blocks(pairs, self._block)
-
-    def _block(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
-        read = yield from in_groups(self._engine.tokenizer.encode(pairs), self._labelled)
-        near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
-        return [
-            self._labels(pair, chunks, float(cosine))
-            for pair, chunks, (cosine,) in zip(pairs, read, near, strict=True)
-        ]
-
-    def _labels(self, pair: Pair, chunks: Sequence[Read], cosine: float) -> BiLabelScore:
-        best = np.max([read.labels[:2] for read in chunks], axis=0).tolist()
-        has, prefer = (each / by for each, by in zip(best, self._temperatures, strict=True))
-        return self._correction.labels(*self._lines.passage(pair[1].text, has, prefer, cosine))
-
-
-class ChunkSentenceScorer(SentenceScorer, ChunkScorer):
-    """Scorer that judges sentences by what the pass over their passages gives.
-
-    `_marked` reads the labels of chunks, and the scores of their tokens; `_line` has the weights of
-    the seven numbers, and a bias, shape (8,).
-    """
-
-    _marked: Callable[[Sequence[EncodedPair]], Steps[list[Read]]]
-    _line: Floats
-
-    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        return in_blocks(items, self._judge_block)
-
-    def _judge_block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
-        read = yield from self._marked(chunks)
-        near = yield from cosines(self._engine, self._lines, items)
-        results, judged = zip(chunks, read, strict=True), []
-        for own, (question, passage, spans), numbers in zip(placed, items, near, strict=True):
-            mine, best = [], np.full(len(spans), -np.inf, dtype=np.float32)
-            for which, _ in own:
-                chunk, one = next(results)
-                measured = sentence_numbers(one, chunk.tokens[3] >= 0, wanted[id(chunk)])
-                mine.append(one)
-                best[which] = np.maximum(best[which], measured @ self._line[:-1] + self._line[-1])
-            logits = self._lines.spans(passage.text, best, numbers[1:]).tolist()
-            whole = self._labels((question, passage), mine, float(numbers[0]))
-            judged.append((whole, [self._correction.labels(logit) for logit in logits]))
-        return judged
 
 
 def sentence_numbers(read: Read, text: NDArray[np.bool_], spans: Sequence[Range]) -> Floats:

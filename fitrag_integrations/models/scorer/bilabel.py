@@ -34,12 +34,8 @@ from fitrag_integrations.models.encoder.items import (
 from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
-from fitrag_integrations.models.encoder.sentences import (
-    NUMBERS,
-    ChunkScorer,
-    ChunkSentenceScorer,
-    Read,
-)
+from fitrag_integrations.models.encoder.sentences import NUMBERS, Read
+from fitrag_integrations.models.kinds import ChunkScorer, ChunkSentenceScorer
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import (
     both_positive,
