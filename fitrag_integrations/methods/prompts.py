@@ -53,7 +53,7 @@ from fitrag_integrations.values.prompt import (
     render_passages,
     with_shots,
 )
-from fitrag_integrations.values.slimplm import JUDGE_PAPER, RELEASED
+from fitrag_integrations.values.slimplm import JUDGE_PAPER, RELEASED_PROMPT
 from fitrag_integrations.values.slimplm import REWRITE_PAPER as _PAPER_FORM
 
 __all__ = [
@@ -119,16 +119,18 @@ READ = PromptTemplate(
     "Passages:\n{passages}\nQuestion: {question}\nAnswer:",
     one_line=True,
 )
-_THINKING = (
+_THINK = "Question: {question}\nAnswer: Let's think step by step."
+STEPS = PromptTemplate(
+    "steps",
     "Question: Which of the towns Arlow and Besk was founded first?\n"
     "Answer: Let's think step by step. Arlow was founded in 1712. Besk was founded in 1694. 1694 "
     "is before 1712. So the answer is Besk.\n"
     "Question: In which country was the architect of the Tirva bridge born?\n"
     "Answer: Let's think step by step. The architect of the Tirva bridge was Ilse Marbach. Ilse "
-    "Marbach was born in Norland. So the answer is Norland.\n"
+    "Marbach was born in Norland. So the answer is Norland.\n" + _THINK,
+    one_line=True,
+    reply="",
 )
-_THINK = "Question: {question}\nAnswer: Let's think step by step."
-STEPS = PromptTemplate("steps", _THINKING + _THINK, one_line=True, reply="")
 READ_STEPS = PromptTemplate(
     "read_steps",
     "Answer the question from the passages below. Reason step by step, and end with the words: So "
@@ -136,24 +138,28 @@ READ_STEPS = PromptTemplate(
     one_line=True,
     reply="",
 )
-REFRESH_TASK = (
-    "In the following task, write a document that contains the answer to the question.\n\n"
-)
-REFINE_TASK = (
-    "In the following task, write a document that contains the answer to the question. Start from "
-    "the earlier document: keep what is right in it, correct what the passage shows to be wrong, "
-    "and add what it lacks.\n\n"
-)
-ANSWER_TASK = "Read the document and answer the question in as few words as possible.\n\n"
 _GIVEN = "Passage:\n{passages}\nQuestion: {question}\nDocument:"
-_READ = "Document: {draft}\nQuestion: {question}\nAnswer:"
-ITRG_REFRESH = PromptTemplate("itrg_refresh", REFRESH_TASK + _GIVEN, reply="document")
+ITRG_REFRESH = PromptTemplate(
+    "itrg_refresh",
+    "In the following task, write a document that contains the answer to the question.\n\n"
+    + _GIVEN,
+    reply="document",
+)
 """Section 2.3.2, and the first round of refine, which has no document yet."""
 ITRG_REFINE = PromptTemplate(
-    "itrg_refine", REFINE_TASK + "Earlier document: {draft}\n" + _GIVEN, reply="document"
+    "itrg_refine",
+    "In the following task, write a document that contains the answer to the question. Start from "
+    "the earlier document: keep what is right in it, correct what the passage shows to be wrong, "
+    "and add what it lacks.\n\nEarlier document: {draft}\n" + _GIVEN,
+    reply="document",
 )
 """Section 2.3.1; the passages are those of ``R_update``."""
-ITRG_ANSWER = PromptTemplate("itrg_answer", ANSWER_TASK + _READ, one_line=True)
+ITRG_ANSWER = PromptTemplate(
+    "itrg_answer",
+    "Read the document and answer the question in as few words as possible.\n\n"
+    "Document: {draft}\nQuestion: {question}\nAnswer:",
+    one_line=True,
+)
 """The last document is the context's draft."""
 PROXY = PromptTemplate(
     "slimplm_proxy",
@@ -163,7 +169,7 @@ PROXY = PromptTemplate(
 )
 JUDGE = PromptTemplate("slimplm_judge", JUDGE_PAPER, one_line=True, reply="")
 REWRITE_PAPER = PromptTemplate("slimplm_rewrite_paper", _PAPER_FORM, reply="")
-REWRITE_RELEASED = PromptTemplate("slimplm_rewrite_released", RELEASED, reply="")
+REWRITE_RELEASED = PromptTemplate("slimplm_rewrite_released", RELEASED_PROMPT, reply="")
 REWRITE = PromptTemplate(
     "slimplm_rewrite",
     "Below are a question and an answer that may be wrong. First part the question into the "
@@ -188,22 +194,27 @@ RAG_SHORT = PromptTemplate(
 RAG_LONG = PromptTemplate(
     "slimplm_long", _REFERENCE.format(rule="Invent nothing, and add nothing you are not sure of.")
 )
-_NAMED = (
-    *(RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, RETRIEVAL_CITED, CRAG, CRAG_VERDICT, CRAG_KEYWORDS),
-    *(NOTHING_FOUND, ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH),
-    *(PROXY, JUDGE, REWRITE, REWRITE_PAPER, REWRITE_RELEASED, RAG_SHORT, RAG_LONG),
-)
-TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType({one.name: one for one in _NAMED})
-
-PAPER_NAMES = {"comprehensive": "retrieval", "background_first": "no_retrieval"}
-"""What FIT-RAG calls its two."""
-PROMPTS: Mapping[str, str] = MappingProxyType(
+TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType(
     {
-        name: TEMPLATES[own].text.replace("{passages}", "{context}")
-        for name, own in ({**PAPER_NAMES, **{name: name for name in TEMPLATES}}).items()
+        one.name: one
+        for one in (
+            *(RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, RETRIEVAL_CITED, CRAG, CRAG_VERDICT),
+            *(CRAG_KEYWORDS, NOTHING_FOUND, ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH),
+            *(PROXY, JUDGE, REWRITE, REWRITE_PAPER, REWRITE_RELEASED, RAG_SHORT, RAG_LONG),
+        )
     }
 )
-"""The same texts by name, with the fields that frameworks expect."""
+PROMPTS: Mapping[str, str] = MappingProxyType(
+    {
+        name: template.text.replace("{passages}", "{context}")
+        for name, template in {
+            "comprehensive": RETRIEVAL,
+            "background_first": NO_RETRIEVAL,
+            **TEMPLATES,
+        }.items()
+    }
+)
+"""The same texts by name, with the fields that frameworks expect; FIT-RAG's two also by its own."""
 
 
 def prompt_named(name: str) -> str:

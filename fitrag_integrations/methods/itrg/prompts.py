@@ -8,18 +8,9 @@ from dataclasses import dataclass, replace
 from fitrag_integrations.core.checks import Checked, Strings, Visible, check_is
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.errors import InputError
-from fitrag_integrations.methods.prompts import (
-    ANSWER_TASK,
-    ITRG_ANSWER,
-    ITRG_REFINE,
-    ITRG_REFRESH,
-    REFINE_TASK,
-    REFRESH_TASK,
-)
+from fitrag_integrations.methods.prompts import ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import PromptTemplate, render_excerpts
-
-_TASKS = {"itrg_refresh": REFRESH_TASK, "itrg_refine": REFINE_TASK, "itrg_answer": ANSWER_TASK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +78,6 @@ def _shown(template: PromptTemplate, examples: Sequence[str]) -> PromptTemplate:
     """Insert examples between the task of a prompt and its input."""
     if not examples:
         return template
-    task = _TASKS[template.name]
+    task, own = template.parts()
     inserted = "".join(examples).replace("{", "{{").replace("}", "}}")
-    return replace(template, text=task + inserted + template.text.removeprefix(task), reply="")
+    return replace(template, text=task + inserted + own, reply="")
