@@ -31,7 +31,8 @@ from real_llm import SHOTS, closed, load, opened
 
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.outcomes import Curve, Outcomes, gate_auc
+from fitrag_integrations.evaluation.outcomes import Curve, Outcomes
+from fitrag_integrations.evaluation.ranking import auc
 from fitrag_integrations.evaluation.table import bootstrap, interval, mean_interval
 from fitrag_integrations.evaluation.thresholds import choose_threshold
 from fitrag_integrations.methods.baselines.gated import NeighbourGate
@@ -119,9 +120,9 @@ def gates(args: argparse.Namespace) -> Iterator[str]:
             {**row, "p_known": chance, "right_with": first.get(row["question"])}
             for row, chance in zip(left, chances, strict=True)
         ]
-        whole = Outcomes.of([{**row, "right_with": None} for row in rows])
-        drawn = bootstrap(lambda places, of=whole: gate_auc(of.take(places)), len(left), seed=0)
-        cells = [name, f"{gate_auc(whole):.3f} [{interval(drawn)}]"]
+        known, said = (np.array([row[field] for row in rows]) for field in ("known", "p_known"))
+        drawn = bootstrap(lambda at, s=said, k=known: auc(s[at], k[at]), len(left), seed=0)
+        cells = [name, f"{auc(said, known):.3f} [{interval(drawn)}]"]
         if listed:
             judged = Outcomes.of([rows[at] for at in listed])
             curve = Curve.of(judged)

@@ -390,6 +390,6 @@ class _AsyncGrading(_Grading):
 
 def check_method(method: object) -> Method:
     """Require a method's object rather than its class."""
-    if isinstance(method, type) or not callable(method):
-        raise InputError.of("method", given=method, allowed="a method, such as FitRag()")
+    wrong = isinstance(method, type) or not callable(method)
+    refuse_if(wrong, "method", method, "a method, such as FitRag()")
     return cast(Method, method)

@@ -53,7 +53,6 @@ WRITING = frozenset(
     ("generate", "draft", "rewrite", "judge", "continue", "ensemble", "reflect", "p_yes", "rescore")
 )
 """Ports of language models; gates, scorers and evaluators are not among them."""
-READING = "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def spent(steps: Iterable[Step], count_tokens: TokenCounter = approximate_tokens
             calls += step.count
             given += _tokens(step.items, count_tokens)
             written += _tokens(step.answers, count_tokens)
-        elif step.port == READING and step.items:
+        elif step.port == "read" and step.items:
             calls += 1
             question = step.items[0][0]
             given += _tokens([question, *(passage for _, passage in step.items)], count_tokens)

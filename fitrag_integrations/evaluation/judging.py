@@ -16,9 +16,9 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from fitrag_integrations.core.checks import check_many, check_number, check_text
+from fitrag_integrations.core.checks import check_is, check_many, check_number, check_text
 from fitrag_integrations.core.record import Row, check_mapping
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import (
     contains_answer,
     exact_match,
@@ -36,14 +36,6 @@ ROUGE, ROUGE_1, ROUGE_2 = "ROUGE-L", "ROUGE-1", "ROUGE-2"
 LLM = "LLM judge"
 FACTS, PENALIZED, ANSWERED = "supported", "FActScore", "answered"
 GAMMA = 10  # facts under which FActScore takes a text for too short
-JUDGE_PROMPT = (
-    "Question: {question}\nRight answers: {gold}\nAnswer given: {answer}\n"
-    "Does the answer given say the same as one of the right answers? Yes or No:"
-)
-FACT_PROMPT = (
-    "{passages}\n\nStatement about {topic}: {fact}\n"
-    "Do the passages above say that the statement is true? Yes or No:"
-)
 _LABEL = re.compile(
     r"(?:(?:the\s+)?(?:correct\s+)?answer\s*(?:is)?\s*:?\s*)?"
     r"\(?(?P<label>\w{1,2})(?:$|[).:,](?:\s|$))",
@@ -108,7 +100,10 @@ def each_apart(row: Row) -> Row:
 
 def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
     """Return the prompt that the judge of an answer continues with Yes or No."""
-    return JUDGE_PROMPT.format(question=question, answer=answer, gold="; ".join(gold))
+    return (
+        f"Question: {question}\nRight answers: {'; '.join(gold)}\nAnswer given: {answer}\n"
+        "Does the answer given say the same as one of the right answers? Yes or No:"
+    )
 
 
 def llm_judged(rows: Sequence[Row], judge: YesNo) -> list[float]:
@@ -164,7 +159,11 @@ def fact_scores(
         given = [Passage("", p.get("text", ""), p.get("title") or "") for p in read]
         passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in given)
         topic = row.get("topic") or row.get("question")
-        asked += [FACT_PROMPT.format(passages=passages, topic=topic, fact=fact) for fact in facts]
+        asked += [
+            f"{passages}\n\nStatement about {topic}: {fact}\n"
+            "Do the passages above say that the statement is true? Yes or No:"
+            for fact in facts
+        ]
     said, made = iter(_yes(judge, asked)), []
     for count in map(len, taken):
         supported = [next(said) > 0.5 for _ in range(count)]
@@ -202,9 +201,7 @@ def predicted(row: Row) -> str:
     given = row.get("answer") if given is None else given
     if given is None and row.get("error") is not None:
         return ""
-    if not isinstance(given, str):
-        raise InputError.of("prediction", given=given, allowed="a text, here or in `answer`")
-    return given
+    return check_is("prediction", given, str, "a text, here or in `answer`")
 
 
 def chosen(prediction: str, choices: Sequence[Row]) -> str | None:

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fitrag_integrations.core.checks import check_label, check_number
+from fitrag_integrations.core.checks import check_is, check_label, check_number
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.plots import Plot
-from fitrag_integrations.evaluation.ranking import auc
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
@@ -59,8 +58,7 @@ class Outcomes:
             """Check the first value of these names in every row."""
             found = []
             for at, row in enumerate(given):
-                if not isinstance(row, Mapping):
-                    raise InputError.of(f"rows[{at}]", given=row, allowed="an object")
+                check_is(f"rows[{at}]", row, cast(Any, Mapping), "an object")
                 value = next((row[name] for name in names if row.get(name) is not None), None)
                 found.append(float(check(f"rows[{at}].{names[0]}", value)))
             return found
@@ -84,11 +82,8 @@ class Outcomes:
     @property
     def drops(self) -> Floats:
         """Accuracy that skipping retrieval loses on each question: 1, 0, or -1 if it helps."""
-        if self.right_with is None:
-            raise InputError.of(
-                "right_with", given=None, allowed="rows with right_without and right_with"
-            )
-        return self.right_with - self.without
+        allowed = "rows with right_without and right_with"
+        return check_is("right_with", self.right_with, np.ndarray, allowed) - self.without
 
     def share(self, threshold: float) -> float:
         """Return the fraction of questions with retrieval: those not above the threshold."""
@@ -212,11 +207,3 @@ def area(outcomes: Outcomes) -> float | None:
     under = float(np.sum((accuracy[1:] + accuracy[:-1]) / 2 * (share[:-1] - share[1:])))
     line = without + (helped - hurt) / 2
     return (under - line) / room
-
-
-def gate_auc(outcomes: Outcomes) -> float | None:
-    """Compute the area under the gate's ROC curve for ``known``; ties count half.
-
-    Returns None if all questions have the same label.
-    """
-    return auc(outcomes.p_known, outcomes.known)

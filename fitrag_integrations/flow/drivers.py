@@ -24,10 +24,11 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import copy_context
 from threading import Lock
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.show import describe_error
-from fitrag_integrations.errors import InputError, PortError, RefusedError
+from fitrag_integrations.errors import PortError, RefusedError, raise_if
 from fitrag_integrations.flow.ask import Answers, AnyPort, Ask, Flow, Port
 from fitrag_integrations.flow.trace import Step, Traced
 
@@ -109,9 +110,7 @@ def _advance(
         flow = flows[i]
         try:
             ask = flow.throw(reply) if isinstance(reply, Exception) else flow.send(reply)
-            if not isinstance(ask, Ask):
-                raise InputError.of("flow", given=ask, allowed="yield Ask objects only")
-            asks[i] = ask
+            asks[i] = check_is("flow", ask, Ask, "yield Ask objects only")
         except StopIteration as done:
             outcomes[i] = done.value
         except Exception as error:  # noqa: BLE001 - this question failed; the others go on
@@ -280,15 +279,12 @@ def _matched(ask: Ask, answers: Any) -> list[Any]:
     except TypeError:
         kind = type(answers).__name__
         raise PortError(f"port {name!r} gave {kind}, not a list of {count} answers") from None
-    if len(found) != count:
-        raise PortError(f"port {name!r} got {count} items but gave {len(found)} answers")
+    wrong = f"port {name!r} got {count} items but gave {len(found)} answers"
+    raise_if(len(found) != count, PortError, wrong)
     return found
 
 
 def _checked(flows: Iterable[Flow[R]]) -> list[Flow[R]]:
-    checked = list(flows)
-    for i, flow in enumerate(checked):
-        if not isinstance(flow, Generator):
-            allowed = "a flow: the generator that method(question, ports) gives"
-            raise InputError.of(f"flows[{i}]", given=flow, allowed=allowed)
-    return checked
+    allowed = "a flow: the generator that method(question, ports) gives"
+    kind = cast(Any, Generator)
+    return [check_is(f"flows[{i}]", flow, kind, allowed) for i, flow in enumerate(flows)]

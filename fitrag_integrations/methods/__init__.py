@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fitrag_integrations.methods.compose.composing import MethodPort as MethodPort
     from fitrag_integrations.methods.compose.composing import Over as Over
     from fitrag_integrations.methods.compose.composing import method_from as method_from
-    from fitrag_integrations.methods.crag.method import ActionThresholds as ActionThresholds
     from fitrag_integrations.methods.crag.method import Crag as Crag
     from fitrag_integrations.methods.crag.refiner import Refined as Refined
     from fitrag_integrations.methods.crag.refiner import Refiner as Refiner
@@ -51,9 +50,10 @@ if TYPE_CHECKING:
     from fitrag_integrations.text.tokens import approximate_tokens as approximate_tokens
     from fitrag_integrations.text.tokens import counter_for as counter_for
     from fitrag_integrations.text.tokens import tiktoken_counter as tiktoken_counter
+    from fitrag_integrations.values.thresholds import ActionThresholds as ActionThresholds
 
 _MODULE_OF = {
-    "ActionThresholds": "crag.method",
+    "ActionThresholds": ".values.thresholds",
     "AskGate": "ik.gates",
     "Citation": "citing",
     "Cited": "citing",

@@ -100,7 +100,7 @@ class Span(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Citation(Record):
+class Citation(Record, Checked):
     """A number that an answer cites, the excerpts it refers to, and its places in the answer.
 
     Args:
@@ -113,13 +113,11 @@ class Citation(Record):
     _nested: ClassVar = {"excerpts": Excerpt}
 
     number: int
-    excerpts: tuple[Excerpt, ...]
-    places: tuple[tuple[int, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        """Convert lists, as JSON has them, to tuples."""
-        object.__setattr__(self, "excerpts", tuple(self.excerpts))
-        object.__setattr__(self, "places", tuple((start, end) for start, end in self.places))
+    excerpts: Annotated[tuple[Excerpt, ...], partial(check_many, kind=Excerpt)]
+    places: Annotated[  # which JSON has as lists
+        tuple[tuple[int, int], ...],
+        lambda _, places: tuple((start, end) for start, end in places),
+    ] = ()
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -19,10 +19,12 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.passage import LEAD, origin_of
 
-NAMES = ("product", "document_title", "title")
 PLACES = ("file_path", "filename", "file_name", "source", "url")
-HEADINGS = ("header_path", *(f"Header {level}" for level in range(1, 7)), "section_title")
-TITLE_KEYS = (*NAMES, *PLACES, *HEADINGS, "section", "page_label", "page_number")
+TITLE_KEYS = (
+    *("product", "document_title", "title", *PLACES, "header_path"),
+    *(f"Header {level}" for level in range(1, 7)),
+    *("section_title", "section", "page_label", "page_number"),
+)
 """The metadata keys that are read, in their order in the title."""
 READ_AS = "fitrag_title"
 """The key under which a passage keeps the title that other keys than the default ones gave it."""
@@ -106,11 +108,6 @@ def _of_place(text: str) -> str:
     return ", ".join(filter(None, names))
 
 
-SUMMED = ("decision", "action", "answerable", "queries", "notes", "details")
-LIFTED = ("thresholds", "web_error")
-"""Details so much asked for that they also stand beside the action."""
-GRADING = ("crag", "refine")
-"""Methods whose scores are an evaluator's grades, in [-1, 1]."""
 MARKS = (
     "relevance_score",
     "raw_score",
@@ -131,8 +128,10 @@ OWN = "fitrag_own"
 
 def summary(context: Context) -> dict[str, object]:
     """Return the decisions of a method as plain values, without empty fields."""
-    values = {name: plain(getattr(context, name)) for name in SUMMED}
-    values |= {name: plain(context.details[name]) for name in LIFTED if name in context.details}
+    fields = ("decision", "action", "answerable", "queries", "notes", "details")
+    values = {name: plain(getattr(context, name)) for name in fields}
+    often = ("thresholds", "web_error")  # so much asked for that they stand beside the action
+    values |= {name: plain(context.details[name]) for name in often if name in context.details}
     return {"method": context.method, **{name: value for name, value in values.items() if value}}
 
 
@@ -144,7 +143,7 @@ def relevance_of(excerpt: Excerpt, method: str) -> float | None:
     """
     if excerpt.labels is not None:
         return excerpt.score
-    return (excerpt.score + 1) / 2 if method in GRADING else None
+    return (excerpt.score + 1) / 2 if method in ("crag", "refine") else None
 
 
 def own_marks(passage: Passage) -> list[str]:

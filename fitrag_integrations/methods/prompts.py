@@ -55,7 +55,7 @@ from fitrag_integrations.values.prompt import (
     render_passages,
     with_shots,
 )
-from fitrag_integrations.values.slimplm import JUDGE_PAPER, RELEASED
+from fitrag_integrations.values.slimplm import JUDGE_PAPER, RELEASED_PROMPT
 from fitrag_integrations.values.slimplm import REWRITE_PAPER as _PAPER_FORM
 
 __all__ = [
@@ -121,16 +121,18 @@ READ = PromptTemplate(
     "Passages:\n{passages}\nQuestion: {question}\nAnswer:",
     one_line=True,
 )
-_THINKING = (
+_THINK = "Question: {question}\nAnswer: Let's think step by step."
+STEPS = PromptTemplate(
+    "steps",
     "Question: Which of the towns Arlow and Besk was founded first?\n"
     "Answer: Let's think step by step. Arlow was founded in 1712. Besk was founded in 1694. 1694 "
     "is before 1712. So the answer is Besk.\n"
     "Question: In which country was the architect of the Tirva bridge born?\n"
     "Answer: Let's think step by step. The architect of the Tirva bridge was Ilse Marbach. Ilse "
-    "Marbach was born in Norland. So the answer is Norland.\n"
+    "Marbach was born in Norland. So the answer is Norland.\n" + _THINK,
+    one_line=True,
+    reply="",
 )
-_THINK = "Question: {question}\nAnswer: Let's think step by step."
-STEPS = PromptTemplate("steps", _THINKING + _THINK, one_line=True, reply="")
 READ_STEPS = PromptTemplate(
     "read_steps",
     "Answer the question from the passages below. Reason step by step, and end with the words: So "
@@ -169,7 +171,7 @@ PROXY = PromptTemplate(
 )
 JUDGE = PromptTemplate("slimplm_judge", JUDGE_PAPER, one_line=True, reply="")
 REWRITE_PAPER = PromptTemplate("slimplm_rewrite_paper", _PAPER_FORM, reply="")
-REWRITE_RELEASED = PromptTemplate("slimplm_rewrite_released", RELEASED, reply="")
+REWRITE_RELEASED = PromptTemplate("slimplm_rewrite_released", RELEASED_PROMPT, reply="")
 REWRITE = PromptTemplate(
     "slimplm_rewrite",
     "Below are a question and an answer that may be wrong. First part the question into the "
@@ -198,40 +200,23 @@ TEMPLATES: Mapping[str, PromptTemplate] = MappingProxyType(
     {
         one.name: one
         for one in (
-            RETRIEVAL,
-            NO_RETRIEVAL,
-            SIMPLE,
-            COT,
-            RETRIEVAL_CITED,
-            CRAG,
-            CRAG_VERDICT,
-            CRAG_KEYWORDS,
-            NOTHING_FOUND,
-            ITRG_ANSWER,
-            ITRG_REFINE,
-            ITRG_REFRESH,
-            PROXY,
-            JUDGE,
-            REWRITE,
-            REWRITE_PAPER,
-            REWRITE_RELEASED,
-            RAG_SHORT,
-            RAG_LONG,
+            *(RETRIEVAL, NO_RETRIEVAL, SIMPLE, COT, RETRIEVAL_CITED, CRAG, CRAG_VERDICT),
+            *(CRAG_KEYWORDS, NOTHING_FOUND, ITRG_ANSWER, ITRG_REFINE, ITRG_REFRESH),
+            *(PROXY, JUDGE, REWRITE, REWRITE_PAPER, REWRITE_RELEASED, RAG_SHORT, RAG_LONG),
         )
     }
 )
-
 PROMPTS: Mapping[str, str] = MappingProxyType(
     {
-        name: TEMPLATES[own].text.replace("{passages}", "{context}")
-        for name, own in {
-            "comprehensive": "retrieval",  # what FIT-RAG calls its two
-            "background_first": "no_retrieval",
-            **{name: name for name in TEMPLATES},
+        name: template.text.replace("{passages}", "{context}")
+        for name, template in {
+            "comprehensive": RETRIEVAL,
+            "background_first": NO_RETRIEVAL,
+            **TEMPLATES,
         }.items()
     }
 )
-"""The same texts by name, with the fields that frameworks expect."""
+"""The same texts by name, with the fields that frameworks expect; FIT-RAG's two also by its own."""
 
 
 def prompt_named(name: str) -> str:

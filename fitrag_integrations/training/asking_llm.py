@@ -98,7 +98,7 @@ class AskLLM:
         concurrency: Maximum number of prompts at once; an object with `generate` or a callable gets
             so many in a call.
         retries: Maximum number of retries of a prompt. A model with `is_greedy`, such as a local
-            one, is asked once, and its empty reply is an empty answer.
+            one, is called once, and its empty reply is an empty answer.
         timeout: Seconds for each call of a LangChain or LlamaIndex model.
         wait: Maximum seconds before the second try; doubled before each further one.
         refusal: Regular expression of refusals.

@@ -60,8 +60,8 @@ Outcome: TypeAlias = Told | Failed
 class Question:
     """A question with its gold answers and the passages to label.
 
-    `patterns`: the answers are regular expressions. `gold` is the text of a passage that holds the
-    answer, whatever its wording. Without answers, `gold` is required and no model is called.
+    With `patterns`, the answers are regular expressions. `gold` is the text of a passage that is
+    known to hold the answer. Without answers, `gold` is required and no model is called.
     """
 
     text: str

@@ -28,7 +28,6 @@ from fitrag_integrations.models.runtime.loading import T5_LIKE
 from fitrag_integrations.training.trainer import device_of
 
 T = TypeVar("T")
-_LAYER = re.compile(r"\.(\d+)\.")
 PAIRS = 16  # of like length, run together
 
 
@@ -106,7 +105,9 @@ def with_lora(encoder: Any, *, rank: int = 16, upper: bool = False) -> Any:
         targets = [
             name
             for name, part in encoder.named_modules()
-            if isinstance(part, nn.Linear) and (at := _LAYER.search(name)) and int(at[1]) >= lowest
+            if isinstance(part, nn.Linear)
+            and (at := re.search(r"\.(\d+)\.", name))
+            and int(at[1]) >= lowest
         ]
     config = LoraConfig(
         r=rank,

@@ -27,13 +27,13 @@ Send: TypeAlias = Callable[[Mapping[str, Any], May, Heard], None]
 class AnswerCache:
     """Answers of all runs by prompt, in one file, with what they cost.
 
-    Calling it answers prompts with a `Send`, but for those answered before. Afterwards `stopped`
-    is the reason why no more may be asked, if there is one.
+    Calling it sends the prompts that have no stored answer. `stopped` is then the reason why no
+    further prompt may be sent; it is empty if there is none.
 
     Args:
         path: File of the answers.
         plan: What an answer depends on beside its prompt.
-        replan: Whether a file that holds nothing but a plan takes the new one.
+        replan: Whether the new plan replaces the old one if the file has no answers yet.
         price_read: Price of a million input tokens.
         price_written: Price of a million output tokens.
         max_cost: Maximum cost of all runs together; a pending prompt counts with the longest answer
@@ -75,14 +75,14 @@ class AnswerCache:
             raise
 
     def __call__(self, asked: Mapping[str, Any], send: Send) -> dict[str, Outcome]:
-        """Answer prompts; equal ones, and those answered before, are not asked again.
+        """Answer prompts; each is sent once, and not at all if its answer is stored.
 
         Args:
             asked: What each prompt is about, by prompt.
             send: Function that answers the new ones.
 
         Returns:
-            Answer or failure by prompt, without those that might not be asked.
+            Answer or failure by prompt, without the prompts that were not sent.
         """
         outcomes: dict[str, Outcome] = {p: own for p in asked if (own := self.get(p)) is not None}
 
@@ -95,11 +95,11 @@ class AnswerCache:
         return outcomes
 
     def get(self, prompt: str) -> Told | None:
-        """Return the answer to a prompt, if there ever was one."""
+        """Return the stored answer to a prompt; None if there is none."""
         return self._known.get(_digest(prompt))
 
     def close(self) -> None:
-        """Close the file, which lets other processes have it."""
+        """Close the file and release its lock."""
         self._log.close()
 
     @property

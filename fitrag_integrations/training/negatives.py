@@ -21,8 +21,8 @@ def mine_negatives(
 ) -> list[ReadingRow]:
     """Add to each row the best passages of a pool that contain no answer.
 
-    A row's own negatives stay first. Passages whose title and text hold an answer as whole tokens
-    are left out: they may well be positives.
+    A row's own negatives come first. Passages whose title or text contains an answer as whole
+    tokens are left out, because they may be positives.
 
     Args:
         rows: Reading rows.

@@ -136,10 +136,10 @@ def _head(passage: Passage, words: int) -> Passage:
 
 
 def group(row: ReadingRow, count: int, chance: random.Random) -> Group:
-    """Return a row's passage followed by some of its negatives, all or none with their titles.
+    """Return a row's passage followed by some of its negatives, with or without their titles.
 
-    If only some sources have titles, a title could reveal a negative. So a group keeps its titles
-    only if its positive has one, and then not always.
+    If only some sources have titles, a title could reveal a negative. A group therefore keeps its
+    titles only if its positive has one, and drops them in 15 % of these cases.
 
     Args:
         row: Row with negatives.

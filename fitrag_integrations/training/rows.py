@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
 from fitrag_integrations.core.jsonl import read_jsonl as read_jsonl
@@ -140,14 +140,7 @@ def _passage_json(passage: Passage) -> dict[str, object]:
     return {"title": passage.title, "text": passage.text}
 
 
-class HasQuestion(Protocol):
-    """Row that has a question."""
-
-    @property
-    def question(self) -> str: ...
-
-
-Row = TypeVar("Row", bound=HasQuestion)
+Row = TypeVar("Row", bound=Any)  # with a question
 
 
 def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
@@ -197,10 +190,10 @@ def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list
     return train, [row for row in rows if row.question in held]
 
 
-def refuse_shared(train: Sequence[HasQuestion], held: Sequence[HasQuestion]) -> None:
+def refuse_shared(train: Sequence[Listed], held: Sequence[Listed]) -> None:
     """Raise `InputError` naming the questions in both parts, ignoring case and blanks."""
 
-    def plain(row: HasQuestion) -> str:
+    def plain(row: Listed) -> str:
         return " ".join(row.question.split()).casefold()
 
     known = set(map(plain, train))

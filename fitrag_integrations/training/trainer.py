@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar, cast
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -32,12 +32,10 @@ from fitrag_integrations.core.files import only_writer, storing, write_whole
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import Stopping, Terminated, chunks
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import TrainingError, refuse_if
+from fitrag_integrations.errors import TrainingError, raise_if, refuse_if
 from fitrag_integrations.models.runtime.engine import Options, multiplies_bfloat16
 from fitrag_integrations.models.runtime.placing import attending
 from fitrag_integrations.training.options import Device
-
-__all__ = ["ModuleTrainer", "Running", "Settings", "epochs", "fit_module", "steps_over"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -169,9 +167,8 @@ class ModuleTrainer(Trainer):
             return {"batch": self._batch(numbers[0])}
 
         numbers: Any = self.train_dataset
-        loader = DataLoader(numbers, batch_size=1, collate_fn=load)
-        prepared: DataLoader[Any] = self.accelerator.prepare(loader)
-        return prepared
+        loader: Any = DataLoader(numbers, batch_size=1, collate_fn=load)
+        return cast(DataLoader[Any], self.accelerator.prepare(loader))
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Return the names of matrices; nothing else decays."""
@@ -201,8 +198,8 @@ class ModuleTrainer(Trainer):
         self.module.eval()
         with torch.inference_mode():
             figures = {"eval_loss": float(self.held_out())}
-        if math.isnan(figures["eval_loss"]):
-            raise TrainingError("The held-out loss is NaN: training diverged. Lower the rate.")
+        wrong = "The held-out loss is NaN: training diverged. Lower the rate."
+        raise_if(math.isnan(figures["eval_loss"]), TrainingError, wrong)
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, figures
@@ -235,8 +232,7 @@ class ModuleTrainer(Trainer):
             stored[name].copy_(value)
 
     def _load_best_model(self) -> None:
-        assert self.state.best_model_checkpoint is not None
-        self._load_from_checkpoint(self.state.best_model_checkpoint)
+        self._load_from_checkpoint(str(self.state.best_model_checkpoint))
 
 
 class _Run(TrainerCallback):

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, cast
 
 from fitrag_integrations.core.checks import (
     Checked,
@@ -32,7 +32,6 @@ class Explains(Visible):
     """Mixin of a result for a question that describes itself line by line."""
 
     __slots__ = ()
-    question: str
 
     @abstractmethod
     def trace_lines(self, *, dropped: bool = False) -> Iterator[str]:
@@ -44,7 +43,8 @@ class Explains(Visible):
         Args:
             dropped: List everything that was dropped, with the reason.
         """
-        return "\n".join([f"question: {self.question}", *self.trace_lines(dropped=dropped)])
+        asked = f"question: {cast(Any, self).question}"
+        return "\n".join([asked, *self.trace_lines(dropped=dropped)])
 
 
 class Template(Protocol):

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_is, check_text
 from fitrag_integrations.core.record import Record, check_mapping, remade
 from fitrag_integrations.core.show import Html, block, card, escaped, lines_html, shortened
-from fitrag_integrations.errors import InputError, PortError
+from fitrag_integrations.errors import InputError, PortError, raise_if
 from fitrag_integrations.text.cleaning import has_text
 
 
@@ -157,14 +157,15 @@ def pages_of(
     if isinstance(found, str):
         found = _decoded(found)
     if isinstance(found, Mapping):
-        if set(found) == {"error"}:  # a tool's way to say that it failed
-            raise PortError(f"the search failed: {found['error']}")
+        # a tool's way to say that it failed
+        raise_if(set(found) == {"error"}, PortError, f"the search failed: {found.get('error')}")
         found = next((found[key] for key in LIST_KEYS if key in found), found)
+    allowed = "passages, texts, or dicts with title, url and snippet"
     items = [found] if isinstance(found, (str, Mapping, Passage, *kinds)) else found
-    if not isinstance(items, Iterable):
-        allowed = "passages, texts, or dicts with title, url and snippet"
-        raise InputError.of("search results", given=found, allowed=allowed)
-    return [convert(item) if isinstance(item, kinds) else _page(item) for item in items]
+    return [
+        convert(item) if isinstance(item, kinds) else _page(item)
+        for item in check_is("search results", items, cast(Any, Iterable), allowed)
+    ]
 
 
 def _decoded(text: str) -> object:
@@ -185,9 +186,8 @@ def _page(item: object) -> Passage:
         return item
     if isinstance(item, str):
         return Passage(made_id(item), item)
-    if not isinstance(item, Mapping):
-        allowed = "a passage, a text, or a dict with title, url and snippet"
-        raise InputError.of("search result", given=item, allowed=allowed)
-    text, url = first_text(item, TEXT_KEYS), first_text(item, URL_KEYS)
-    others = {str(key): value for key, value in item.items() if key not in TEXT_KEYS}
-    return Passage(url or made_id(text), text, first_text(item, ("title",)), url, others)
+    allowed = "a passage, a text, or a dict with title, url and snippet"
+    row: Mapping[Any, Any] = check_is("search result", item, cast(Any, Mapping), allowed)
+    text, url = first_text(row, TEXT_KEYS), first_text(row, URL_KEYS)
+    others = {str(key): value for key, value in row.items() if key not in TEXT_KEYS}
+    return Passage(url or made_id(text), text, first_text(row, ("title",)), url, others)

@@ -86,7 +86,7 @@ _PAPER = (
     "Heuristic answer: {draft}\n"
     "Question: {question}\n"
 )
-RELEASED = (
+RELEASED_PROMPT = (
     "[INST] <<SYS>>\nYou are a helpful assistant. Your task is to parse user input into "
     "structured formats according to the coarse answer. Current datatime is 2023-12-20 9:47:28"
     " <</SYS>>\n Course answer: (({draft}))\nQuestion: (({question})) [/INST]"

@@ -22,7 +22,7 @@ from fitrag_integrations.core.checks import (
     check_text,
 )
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import ThresholdMismatchError, refuse_if
+from fitrag_integrations.errors import ThresholdMismatchError, raise_if, refuse_if
 from fitrag_integrations.values.decision import Action
 
 PAPERS_STRIP = -0.5
@@ -37,12 +37,13 @@ def check_grade(field: str, value: object) -> float:
 
 def refuse_other(what: str, fitted: str, given: str, verb: str, role: str = "") -> None:
     """Raise ``ThresholdMismatchError`` if a threshold meets a model it was not fitted for."""
-    if fitted and fitted != given:
-        raise ThresholdMismatchError(
-            f"{what} fitted for {role}{fitted!r}, given "
-            f"{repr(given) if given else 'an evaluator without a name'}: fit some with `fitrag "
-            f"{verb}`, or pass allow_other_model=True to use it all the same"
-        )
+    raise_if(
+        fitted and fitted != given,
+        ThresholdMismatchError,
+        f"{what} fitted for {role}{fitted!r}, given "
+        f"{repr(given) if given else 'an evaluator without a name'}: fit some with `fitrag "
+        f"{verb}`, or pass allow_other_model=True to use it all the same",
+    )
 
 
 Grade: TypeAlias = Annotated[float, check_grade]

@@ -39,8 +39,8 @@ def windows(
     Windows are in the order of the text, with score 0. The last window always reaches the last
     sentence. A passage of fewer sentences has one window, a blank passage none. The lead of a
     window of a list, a table or code is what ``units_of`` finds before it, except the passage's own
-    title. Text that only leads other text neither is a window nor ends one. A heading counts as
-    part of the sentence under it.
+    title. Text that only introduces other text is not a window, and no window ends with it. A
+    heading counts as part of the sentence under it.
     """
     size = check_whole("size", size, low=1)
     stride = check_whole("stride", stride, low=1, high=size)
@@ -93,13 +93,8 @@ def merge(excerpts: Iterable[Excerpt]) -> list[Excerpt]:
     return merged
 
 
-def with_text(passages: Sequence[Passage]) -> list[Passage]:
-    """Leave out passages whose text is blank: scorers reject blank texts."""
-    return [one for one in passages if has_text(one.text)]
-
-
 def same_text(text: str) -> str:
-    """Return what copies of a text have in common: its words, and signs that change the meaning.
+    """Return the part of a text that its copies share: words, and signs that change the meaning.
 
     Case, punctuation, emphasis and tags are ignored.
     """
@@ -195,7 +190,6 @@ def bounded(
     *,
     max_passages: int | None,
     max_sentences: int | None,
-    split: SentenceSplitter | None = None,
     selection: Selection | None = None,
 ) -> tuple[list[Passage], dict[Passage, int], tuple[str, ...]]:
     """Limit what one call reads to the first passages and the first sentences of all of them.
@@ -205,7 +199,6 @@ def bounded(
         max_passages: Maximum number of passages; None is no limit.
         max_sentences: Maximum number of their sentences together; None is no limit. Texts short
             enough to be within the limit at ten characters a sentence are not split to count.
-        split: Sentence splitter; None is the built-in one.
         selection: Records what is left out.
 
     Returns:
@@ -221,7 +214,7 @@ def bounded(
         return kept, {}, tuple(notes)
     room, limit = max_sentences, f"the limit of {max_sentences:,} sentences"
     for at, one in enumerate(kept):
-        spans = (split or split_sentences)(one.text) if room else []
+        spans = split_sentences(one.text) if room else []
         if len(spans) <= room and room:
             room -= len(spans)
             continue
@@ -244,7 +237,7 @@ def apart(
     trim: bool = True,
     selection: Selection | None = None,
 ) -> list[Excerpt]:
-    """Keep the excerpts, best first, that show text which no better one shows already.
+    """Keep the excerpts whose text is not shown by a better one, best first.
 
     An excerpt that overlaps a better one of its passage is dropped, and so is a blob of data.
 
@@ -255,8 +248,8 @@ def apart(
             one source share (`Passage.origin`) once: of two excerpts that overlap in the source,
             one that holds the other stays, at the better score; else the worse loses the sentences
             that the better one shows whole.
-        trim: Whether an excerpt may lose sentences, and blobs be dropped; without, only what is
-            shown whole is dropped.
+        trim: Whether excerpts may be shortened, and blobs dropped. Otherwise only excerpts that are
+            shown whole elsewhere are dropped.
         selection: Records what is dropped.
     """
     selection, shown = selection or Selection(), _Shown()

@@ -11,9 +11,9 @@ from fitrag_integrations.evaluation.outcomes import (
     Outcomes,
     area,
     calibration_error,
-    gate_auc,
     sweep_plot,
 )
+from fitrag_integrations.evaluation.ranking import auc
 
 
 def test_points_and_lines_by_hand():
@@ -58,10 +58,10 @@ def test_no_area_where_retrieval_changes_nothing_or_all_alike(right, count):
 
 def test_auc_by_hand_and_with_ties():
     # three known (.9 .8 .3), two not (.6 .1): five of six pairs in order
-    assert gate_auc(Outcomes.of(ROWS)) == pytest.approx(5 / 6)
-    tied = [{"p_known": 0.5, "known": k} for k in (0, 1, 1)]
-    assert gate_auc(Outcomes.of(tied)) == pytest.approx(0.5)
-    assert gate_auc(Outcomes.of([{"p_known": 0.5, "known": 1}])) is None
+    rows = Outcomes.of(ROWS)
+    assert auc(rows.p_known, rows.known) == pytest.approx(5 / 6)
+    assert auc([0.5, 0.5, 0.5], [0, 1, 1]) == pytest.approx(0.5)
+    assert auc([0.5], [1]) is None
 
 
 def test_accuracy_and_calibration_of_the_gate():

@@ -18,7 +18,7 @@ from fitrag_integrations.errors import (
 from fitrag_integrations.models import EligibilityDetector
 from fitrag_integrations.models.eligibility import score_row
 from fitrag_integrations.ports import Detector
-from fitrag_integrations.training.eligibility.fit import EligibilityNetwork
+from fitrag_integrations.training.eligibility import EligibilityNetwork
 from fitrag_integrations.values.thresholds import FittedThreshold
 
 SCORES = [BiLabelScore(0.9, 0.4), BiLabelScore(0.2, 0.8), BiLabelScore(0.5)]

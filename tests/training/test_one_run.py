@@ -10,7 +10,7 @@ from fitrag_integrations.errors import InputError
 from fitrag_integrations.training.bilabel.fit import fit_bilabel
 from fitrag_integrations.training.causal.ik import fit_ik
 from fitrag_integrations.training.causal.slimplm import fit_necessity, fit_rewriter
-from fitrag_integrations.training.eligibility.fit import fit_eligibility
+from fitrag_integrations.training.eligibility import fit_eligibility
 from fitrag_integrations.training.evaluator.fit import fit_evaluator
 from fitrag_integrations.training.reader import fit_reader
 from fitrag_integrations.training.trainer import only_run

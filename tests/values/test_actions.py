@@ -64,7 +64,7 @@ def test_the_papers_presets_hold_for_its_evaluator_only():
         "arc": (0.5, -0.91, -0.5),
         "biography": (0.95, -0.91, -0.5),
     }
-    preset = check_thresholds("popqa")
+    preset = check_thresholds("thresholds", "popqa")
     preset.check(PAPERS_EVALUATOR)
     preset.check("another", allow_other=True)
     HALVES.check("anything")  # which were fitted for no evaluator in particular
@@ -77,7 +77,7 @@ def test_the_papers_presets_hold_for_its_evaluator_only():
     with pytest.raises(InputError, match="model` must be"):
         preset.check(None)
     with pytest.raises(InputError, match="must be one of popqa, pubhealth, arc, biography"):
-        check_thresholds("nq")
+        check_thresholds("thresholds", "nq")
 
 
 @pytest.mark.parametrize(

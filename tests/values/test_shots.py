@@ -10,6 +10,7 @@ from fitrag_integrations.flow import run
 from fitrag_integrations.methods import ITRG
 from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.direct import Direct
+from fitrag_integrations.methods.ik.gates import TRUE
 from fitrag_integrations.methods.prompts import (
     CRAG_KEYWORDS,
     ITRG_ANSWER,
@@ -22,7 +23,6 @@ from fitrag_integrations.methods.prompts import (
     check_shots,
     with_shots,
 )
-from fitrag_integrations.methods.slimplm.judge import ASK
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.prompt import LimitedPrompt
@@ -59,7 +59,7 @@ CONTEXT = Context("Where does it end?", (Excerpt.whole(OTHER),), draft="In a sea
             "Question: Where does it end?\nAnswer:",
         ),
         (
-            ASK,
+            TRUE,
             "Question: Who built the {Tirva} bridge?\nProposed answer: Ilse Marbach\n"
             "Is the proposed answer true? Answer Yes or No.\nAnswer: Yes\n\n"
             "Question: When was Besk founded?\nProposed answer: Ilse Marbach\n"

@@ -19,7 +19,6 @@ from fitrag_integrations.evaluation.rows import question_id
 from fitrag_integrations.evaluation.table import Draws, Measured
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.ports import Scorer
-from fitrag_integrations.training.fitted.once import Found, SentencesScoredOnce, run_over
 from fitrag_integrations.training.fitted.questions import Asked
 from fitrag_integrations.training.fitted.savings import (
     EXCERPTS,
@@ -32,9 +31,12 @@ from fitrag_integrations.training.fitted.savings import (
     PERHAPS,
     WORTH,
     Curve,
+    Found,
     Savings,
+    SentencesScoredOnce,
     budgets_for,
     first_passages,
+    run_over,
     verdict,
 )
 from fitrag_integrations.types import Context, Excerpt

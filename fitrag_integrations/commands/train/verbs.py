@@ -18,7 +18,7 @@ from fitrag_integrations.training.causal.slimplm import (
     fit_necessity,
     fit_rewriter,
 )
-from fitrag_integrations.training.eligibility.fit import EligibilityPlan, fit_eligibility
+from fitrag_integrations.training.eligibility import EligibilityPlan, fit_eligibility
 from fitrag_integrations.training.evaluator.fit import EvaluatorPlan, fit_evaluator
 from fitrag_integrations.training.options import Out, Rows
 from fitrag_integrations.training.reader import ReaderPlan, fit_reader

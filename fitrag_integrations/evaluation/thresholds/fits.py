@@ -109,7 +109,7 @@ def fit_strip(
 
 
 def fit_abstention(rows: Sequence[Any], *, depth: int = 5) -> tuple[float, float]:
-    """Choose the score below which a reader should not answer.
+    """Choose the score below which a reader abstains.
 
     The reader answers from the highest-scored of the first passages. The more passages it reads,
     the higher the best score is by chance. A correct answer at or above the threshold is right, and

@@ -42,15 +42,14 @@ MODULE_OF = {
     "Vanilla": "closed_book",
 }
 """The module of each method; `--method` takes their names in lower case."""
-_PARTS = {
+_MODULE_OF = {
+    **MODULE_OF,
     "Continuation": "flare",
     "Continuer": "flare",
     "Direct": ".direct",
     "Reflection": "self_rag",
     "Reflector": "self_rag",
 }
-
-_MODULE_OF = {**MODULE_OF, **_PARTS}
 
 __all__ = list(_MODULE_OF)
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from fitrag_integrations.core.checks import Count, Share, check_is
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import PortError, raise_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.prompts import PLAIN
 from fitrag_integrations.methods.writing import Generating, Rounds
@@ -71,8 +71,8 @@ def continue_port(model: object) -> Port[tuple[str, str], Continuation]:
 def measured(written: object) -> Continuation:
     """Require a continuation with its token probabilities."""
     found = check_is("continuation", written, Continuation)
-    if found.text.strip() and not found.tokens:
-        raise PortError("the model returned no token probabilities, which this method requires")
+    wrong = "the model returned no token probabilities, which this method requires"
+    raise_if(found.text.strip() and not found.tokens, PortError, wrong)
     return found
 
 

@@ -28,7 +28,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.direct import Direct
 from fitrag_integrations.methods.fitrag.recognizer import Bank, check_bank
-from fitrag_integrations.methods.ik.decider import OnError, decide
+from fitrag_integrations.methods.ik.decider import OnError, decide_by
 from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
 from fitrag_integrations.methods.ik.method import IKnow
 from fitrag_integrations.ports import Drafter, Method, Ports
@@ -124,7 +124,7 @@ class SelfEval(Checked):
         gate = self._gate(ports.generate if self.model is None else self.model)
         known, error = yield from attempt(gate.known(question, ""), strict=self.on_error == "raise")
         if error is None:
-            return decide(known, self.threshold)
+            return decide_by(None, known, self.threshold)
         why = f"the model did not say ({describe_error(error)}): retrieving"
         return RetrievalDecision(True, None, self.threshold, why)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any, cast
 
 from fitrag_integrations.core.checks import check_callable, meant
-from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.flow import Flow, Port, run_many
+from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.flow import Flow, Port, run
 from fitrag_integrations.methods.baselines import MODULE_OF
 from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -40,30 +40,23 @@ class MethodPort(Port[str, Sequence[Passage]]):
     Args:
         method: The inner method.
         ports: What the inner method retrieves, searches and generates with.
-        name: Name of the port in a trace.
-        contexts: Receives the context of each query that a flow runs; None keeps none.
+        contexts: Receives the context of each query.
     """
 
     def __init__(
-        self,
-        method: Method,
-        ports: Ports,
-        *,
-        name: str = "retrieve",
-        contexts: list[Context] | None = None,
+        self, method: Method, ports: Ports, *, contexts: list[Context] | None = None
     ) -> None:
-        super().__init__(name, _Running(method, ports, contexts))
+        super().__init__("retrieve", lambda queries: run(self.ask(queries)).value, owner=method)
+        self._method, self._ports = method, ports
+        self._contexts = [] if contexts is None else contexts
 
     def ask(self, items: Sequence[str]) -> Flow[list[Sequence[Passage]]]:
         """Run the method inside the asking flow, query by query."""
-        inner = self.call
-        assert isinstance(inner, _Running)
         found: list[Sequence[Passage]] = []
         for query in items:
-            context = yield from inner.method(query, inner.ports)
+            context = yield from self._method(query, self._ports)
             found.append(list(map(as_passage, context.excerpts)))
-            if inner.contexts is not None:
-                inner.contexts.append(context)
+            self._contexts.append(context)
         return found
 
 
@@ -81,19 +74,6 @@ def as_passage(excerpt: Excerpt) -> Passage:
     }
     metadata = {**whole.metadata, **place}
     return replace(excerpt.as_passage(), source=whole.source, metadata=metadata)
-
-
-@dataclass(frozen=True)
-class _Running:
-    """Run the method for whoever calls the port outside a flow."""
-
-    method: Method
-    ports: Ports
-    contexts: list[Context] | None = field(default=None, compare=False, repr=False)
-
-    def __call__(self, queries: Sequence[str]) -> list[list[Passage]]:
-        traces = run_many([self.method(query, self.ports) for query in queries])
-        return [list(map(as_passage, trace.value.excerpts)) for trace in traces]
 
 
 @dataclass(frozen=True)
@@ -148,8 +128,7 @@ def method_from(name: str, /, **fields: object) -> Method:
         3
     """
     plain = re.sub(r"[\s_-]", "", name).lower() if isinstance(name, str) else ""
-    if plain not in NAMES:
-        raise InputError.of("method", given=name, allowed=", ".join(NAMES) + meant(plain, NAMES))
+    refuse_if(plain not in NAMES, "method", name, ", ".join(NAMES) + meant(plain, NAMES))
     home = vars(importlib.import_module(NAMES[plain])).values()
     kind: Any = next(one for one in home if getattr(one, "__name__", "").lower() == plain)
     known = {spec.name: spec for spec in dataclass_fields(kind) if spec.init}

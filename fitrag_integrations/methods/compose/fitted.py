@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import InputError, ThresholdMismatchError, refuse_if
+from fitrag_integrations.errors import InputError, ThresholdMismatchError, raise_if, refuse_if
 from fitrag_integrations.methods.ik.decider import Decider
 from fitrag_integrations.methods.settings import option_names
 from fitrag_integrations.ports import Gate, Method, model_name, writer_of
@@ -102,11 +102,11 @@ class Fitted(Record):
         """Raise `ThresholdMismatchError` if another language model is named; None passes."""
         own = self.llm  # either may name its provider: `openai:gpt-5-mini`
         same = llm in (None, own) or own.endswith(f":{llm}") or str(llm).endswith(f":{own}")
-        if same or allow_other_model:
-            return
-        raise ThresholdMismatchError(
+        raise_if(
+            not (same or allow_other_model),
+            ThresholdMismatchError,
             f"{self.folder} was fitted for {self.llm!r}, given {llm!r}: fit it for that one with "
-            "`fitrag fit`, or pass allow_other_model=True to use it all the same"
+            "`fitrag fit`, or pass allow_other_model=True to use it all the same",
         )
 
     def method(self, llm: object = None) -> Method:

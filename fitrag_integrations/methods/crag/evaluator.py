@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from fitrag_integrations.core.checks import (
     Checked,
@@ -116,7 +116,9 @@ def thresholds_of(
     A text names one of the paper's presets. Raises ``ThresholdMismatchError`` for thresholds of
     another evaluator unless ``allow_other_model``, ``InputError`` where there are none.
     """
-    thresholds = own_thresholds(evaluator) if given is None else check_thresholds(given)
+    thresholds = (
+        own_thresholds(evaluator) if given is None else check_thresholds("thresholds", given)
+    )
     if thresholds is None:
         raise InputError.of(
             "thresholds",
@@ -130,12 +132,12 @@ def thresholds_of(
     return thresholds
 
 
-def check_thresholds(given: ActionThresholds | str) -> ActionThresholds:
+def check_thresholds(field: str, given: ActionThresholds | str) -> ActionThresholds:
     """Require thresholds, or the name of one of the paper's presets."""
     if isinstance(given, str):
-        refuse_if(given not in PRESETS, "thresholds", given, ", ".join(PRESETS))
+        refuse_if(given not in PRESETS, field, given, ", ".join(PRESETS))
         return PRESETS[given]
-    return check_is("thresholds", given, ActionThresholds)
+    return check_is(field, given, ActionThresholds)
 
 
 def own_thresholds(evaluator: object = None) -> ActionThresholds | None:
@@ -213,7 +215,7 @@ class ActionJudge(Checked):
 
     evaluator: object = None
     _: KW_ONLY
-    thresholds: ActionThresholds | str | None = None
+    thresholds: Annotated[ActionThresholds | str, check_thresholds] | None = None
     allow_other_model: bool = False
 
     def __post_init__(self) -> None:
@@ -221,8 +223,6 @@ class ActionJudge(Checked):
         evaluate_port(self.evaluator)
         if self.evaluator is not None:  # the embedded one is not loaded for this
             self._thresholds()
-        elif self.thresholds is not None:
-            check_thresholds(self.thresholds)
 
     def __call__(self, question: str, passages: Sequence[Passage]) -> Flow[GradedList]:
         """Return the flow that ends in the action; all passages are graded in one ask."""

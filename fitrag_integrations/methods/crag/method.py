@@ -14,10 +14,8 @@ from typing import Annotated, Literal
 from fitrag_integrations.core.checks import Checked, Count, Share, check_text
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.crag.evaluator import (
-    PRESETS,
     STEPS,
     ActionJudge,
-    ActionThresholds,
     GradedList,
     check_without,
     merged_action,
@@ -31,10 +29,8 @@ from fitrag_integrations.text.sentences import SentenceSplitter
 from fitrag_integrations.text.tokens import CountTokens
 from fitrag_integrations.types import Action, Context, Excerpt, Passage
 from fitrag_integrations.values.selected import Selection
-from fitrag_integrations.values.thresholds import Grade
+from fitrag_integrations.values.thresholds import ActionThresholds, Grade
 from fitrag_integrations.values.windows import best_copies, usable
-
-__all__ = ["PRESETS", "ActionThresholds", "Crag"]
 
 KEPT_ANYWAY = "nothing came from the web: what was retrieved is kept, though graded low"
 DROPPED = "nothing to refer to: all that was retrieved is graded incorrect, and dropped"

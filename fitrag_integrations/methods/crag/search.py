@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fitrag_integrations.core.checks import check_is, check_many, check_text
+from fitrag_integrations.core.checks import Checked, check_many, check_text
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.core.show import error_line, shortened
 from fitrag_integrations.errors import SearchError
@@ -23,7 +23,7 @@ from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.prompts import CRAG_KEYWORDS
 from fitrag_integrations.ports import Ports
-from fitrag_integrations.text.cleaning import clean_text
+from fitrag_integrations.text.cleaning import clean_text, has_text
 from fitrag_integrations.text.question import asked_of
 from fitrag_integrations.text.replies import (
     begins_to_think,
@@ -35,7 +35,6 @@ from fitrag_integrations.text.replies import (
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.prompt import LimitedPrompt
-from fitrag_integrations.values.windows import with_text
 
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 MOST = 3
@@ -167,7 +166,7 @@ def search_web(
         failed = {"kind": told, "message": shortened(said[0])}
         searched = replace(searched, details={**searched.details, "web_error": failed})
     kept = [page for page in pages if page.text not in said or (page.source and pages[1:])]
-    readable = with_text([as_web(page) for page in kept])
+    readable = [page for page in map(as_web, kept) if has_text(page.text)]
     notes = [*searched.notes, *(f"the search tool found nothing: {shortened(one)}" for one in said)]
     counts = [page.metadata.get("left_out") for page in kept]
     dropped = max((each for each in counts if isinstance(each, int) and each > 0), default=0)
@@ -200,16 +199,13 @@ def as_web(passage: Passage) -> Passage:
 
 
 @dataclass(frozen=True)
-class WebSearching:
+class WebSearching(Checked):
     """Be a method that searches the web for a question and keeps all it gives, whole.
 
     With `rewrite` it asks for keywords, else for the question itself. A search that fails raises.
     """
 
     rewrite: bool = False
-
-    def __post_init__(self) -> None:
-        check_is("rewrite", self.rewrite, bool)
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in what was found."""

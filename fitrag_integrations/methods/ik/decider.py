@@ -7,7 +7,7 @@ of retrieved passages, so `FitRag` calls it itself.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,7 +22,7 @@ from fitrag_integrations.core.checks import (
 )
 from fitrag_integrations.core.record import Record
 from fitrag_integrations.core.show import describe_error
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import ThresholdMismatchError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods.ik.gates import (
     AskGate,
@@ -132,10 +132,10 @@ class GateDecision(Checked):
     def _gate(self, llm: object) -> Any:
         if self.gate is not None:
             return self.gate
-        if llm is None:
-            raise InputError(
-                "Pass `gate=` or `llm=` (`--llm`): one of them says whether a question is known."
-            )
+        refuse_if(
+            llm is None,
+            "Pass `gate=` or `llm=` (`--llm`): one of them says whether a question is known.",
+        )
         return own_gate(llm)
 
 
@@ -196,30 +196,21 @@ def limit_of(gate: object, given: float | None = None) -> float:
 
 
 def decide_by(gate: object, p_known: object, given: float | None = None) -> RetrievalDecision:
-    """Compare a gate's number with the threshold in use, `given` or its own.
+    """Compare a gate's number with the threshold in use, `given` or its own: known iff above.
 
-    The reason names the signal of a gate that was not trained, and says so where its threshold was
-    not fitted.
+    The reason names the model that a threshold was fitted for, which may differ from the language
+    model that will answer, and the signal of a gate that was not trained, with a word where its
+    threshold was not fitted.
     """
     threshold, signal = limit_of(gate, given), trait(gate, "signal", str)
     fitted = trait(gate, "fitted", FittedThreshold)
-    decision = decide(p_known, threshold, fitted.model if fitted else "")
-    if not signal:
-        return decision
-    unset = given is None and trait(gate, "threshold", object) is None
-    by = f"judged by {signal}: {decision.p_known:.3f}, threshold {threshold:.3f}"
-    return replace(decision, why=f"{decision.why}, {by}{' (not fitted)' if unset else ''}")
-
-
-def decide(p_known: object, threshold: float, model: str = "") -> RetrievalDecision:
-    """Compare a gate's number with a threshold: a question is known iff it is above.
-
-    ``model`` is named in the reason as the model whose knowledge was judged; it may differ from the
-    language model that will answer.
-    """
     number = check_number("p_known", p_known, low=0.0, high=1.0)
     known = number > threshold
-    why = (KNOWN if known else UNKNOWN).format(model=model or "the model")
+    why = (KNOWN if known else UNKNOWN).format(model=(fitted and fitted.model) or "the model")
+    if signal:
+        unset = given is None and trait(gate, "threshold", object) is None
+        by = f"judged by {signal}: {number:.3f}, threshold {threshold:.3f}"
+        why = f"{why}, {by}{' (not fitted)' if unset else ''}"
     return RetrievalDecision(not known, number, threshold, why)
 
 

@@ -36,7 +36,7 @@ from fitrag_integrations.core.checks import (
     check_text,
     trait,
 )
-from fitrag_integrations.errors import InputError, PortError, refuse_if
+from fitrag_integrations.errors import PortError, raise_if, refuse_if
 from fitrag_integrations.flow import Flow, Port, arun_many, run_many
 from fitrag_integrations.ports import Drafter, model_name, pair_port, port_of, writer_of
 from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
@@ -100,16 +100,20 @@ class FlowGate(Checked, ABC):
         return [self.known(question, draft) for question, draft in zip(asked, given, strict=True)]
 
 
-TRUE_PROMPT = (
+TRUE = PromptTemplate(
+    "true",
     "Question: {question}\nProposed answer: {draft}\n"
-    "Is the proposed answer true? Answer Yes or No.\nAnswer:"
+    "Is the proposed answer true? Answer Yes or No.\nAnswer:",
+    one_line=True,
+    reply="verdict",
 )
-KNOW_PROMPT = (
+KNOW = PromptTemplate(
+    "know",
     "Question: {question}\nCan you answer this question correctly without looking it up? "
-    "Answer Yes or No.\nAnswer:"
+    "Answer Yes or No.\nAnswer:",
+    one_line=True,
+    reply="known",
 )
-_TRUE = PromptTemplate("true", TRUE_PROMPT, one_line=True, reply="verdict")
-_KNOW = PromptTemplate("know", KNOW_PROMPT, one_line=True, reply="known")
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class _SelfGate(FlowGate):
         check_text("question", question, blank=False)
         if not draft.strip() and self.draft_tokens and self.drafter is not None:
             draft = yield from write_draft(question, self.drafter, self.draft_tokens)
-        prompt = (_TRUE if draft.strip() else _KNOW).render(Context(question, draft=draft))
+        prompt = (TRUE if draft.strip() else KNOW).render(Context(question, draft=draft))
         (answer,) = yield from self.port.ask([prompt])
         return self.verdict(answer)
 
@@ -231,15 +235,15 @@ class _DraftGate(FlowGate):
 
     numbers: ClassVar[str]
     """Field of a draft that is averaged over its tokens."""
-    sureness: ClassVar[Callable[[float], float]]
+    sureness: ClassVar[Callable[..., float]]
     """Number in [0, 1] that an average means; higher is surer."""
 
     drafter: Drafter
 
     def __post_init__(self) -> None:
-        if not (can(self.drafter, "draft") and can(self.drafter, "rescore")):
-            allowed = "an object with 'draft' and 'rescore' methods; AskGate needs none"
-            raise InputError.of("drafter", given=self.drafter, allowed=allowed)
+        wrong = not (can(self.drafter, "draft") and can(self.drafter, "rescore"))
+        allowed = "an object with 'draft' and 'rescore' methods; AskGate needs none"
+        refuse_if(wrong, "drafter", self.drafter, allowed)
         super().__post_init__()
 
     @property
@@ -259,11 +263,9 @@ class _DraftGate(FlowGate):
         numbers = attrgetter(self.numbers)(written := check_is("draft", answer, Draft))
         if not written.text.strip():
             return 0.0
-        if not numbers:
-            kind, name = type(self).__name__, type(self.drafter).__name__
-            raise PortError(
-                f"{name} returned no token probabilities, which {kind} requires; see AskGate"
-            )
+        kind, name = type(self).__name__, type(self.drafter).__name__
+        wrong = f"{name} returned no token probabilities, which {kind} requires; see AskGate"
+        raise_if(not numbers, PortError, wrong)
         return type(self).sureness(math.fsum(numbers) / len(numbers))
 
 

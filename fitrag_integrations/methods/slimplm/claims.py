@@ -21,7 +21,7 @@ from fitrag_integrations.methods.prompts import (
 from fitrag_integrations.text.replies import strip_thoughts
 from fitrag_integrations.values.excerpt import unique
 from fitrag_integrations.values.prompt import PromptTemplate
-from fitrag_integrations.values.slimplm import GRAMMARS, Lead, Leads, render
+from fitrag_integrations.values.slimplm import Lead, Leads
 
 REWRITES: Mapping[str, PromptTemplate] = MappingProxyType(
     {"instruct": REWRITE, "paper": REWRITE_PAPER, "released": REWRITE_RELEASED}
@@ -142,9 +142,6 @@ def _walked(value: object, member: str) -> Iterator[Event]:
 
 def _name(written: object) -> str:
     return re.sub(r"[^a-z]", "", str(written).casefold())
-
-
-__all__ = ["GRAMMARS", "Lead", "Leads", "parse_claims", "render"]
 
 
 MOST_CHARACTERS = 60_000  # of all that was written

@@ -15,19 +15,17 @@ from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import AnyPort
 from fitrag_integrations.methods.ik.decider import decide_by
-from fitrag_integrations.methods.ik.gates import TRUE_PROMPT, FlowGate, check_fitted
+from fitrag_integrations.methods.ik.gates import TRUE, FlowGate, check_fitted
 from fitrag_integrations.methods.prompts import JUDGE
 from fitrag_integrations.ports import pair_port, port_of
 from fitrag_integrations.text.replies import read_yes_no, strip_thoughts
 from fitrag_integrations.text.tokens import TokenCounter
 from fitrag_integrations.types import Context, RetrievalDecision
-from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.slimplm import read_verdict
 
 KNOWN = "the judge says that the model knows it"
 UNKNOWN = "the judge says that the model does not know it"
 UNREADABLE = "the judge's verdict could not be read: retrieving"
-ASK = PromptTemplate("slimplm_ask", TRUE_PROMPT, one_line=True, reply="verdict")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class NecessityCheck(Checked):
         """Return the flow that ends in a verdict for each pair of question and text."""
         items: list[object] = list(pairs)
         if self._kind == "generate":
-            prompt = ASK if self.instructed else JUDGE
+            prompt = TRUE if self.instructed else JUDGE
             items = [prompt.render(Context(question, draft=text)) for question, text in pairs]
         answers: list[object] = []
         if not self.is_own:

@@ -30,7 +30,7 @@ from fitrag_integrations.models.words import checked_pairs, filled, parting
 from fitrag_integrations.types import Draft
 from fitrag_integrations.values.slimplm import (
     JUDGE_PAPER,
-    RELEASED,
+    RELEASED_PROMPT,
     REWRITE_PAPER,
     read_verdict,
 )
@@ -62,9 +62,9 @@ class Template:
 
 JUDGES = {
     "paper": Template(JUDGE_PAPER, ("Known (True)", "Known (False)")),
-    "released": Template(RELEASED, ("<Known(True)>", "<Known(False)>"), raw=True),
+    "released": Template(RELEASED_PROMPT, ("<Known(True)>", "<Known(False)>"), raw=True),
 }
-REWRITERS = {"paper": Template(REWRITE_PAPER), "released": Template(RELEASED, raw=True)}
+REWRITERS = {"paper": Template(REWRITE_PAPER), "released": Template(RELEASED_PROMPT, raw=True)}
 RELEASED = {
     "necessity": "SlimPLM-Retrieval-Necessity-Judgment",
     "rewriter": "SlimPLM-Query-Rewriting",

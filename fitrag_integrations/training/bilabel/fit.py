@@ -54,9 +54,6 @@ from fitrag_integrations.training.trainer import (
     training_device,
 )
 
-__all__ = ["BilabelPlan", "Running", "fit_bilabel"]
-
-
 SHARE = 0.15
 
 

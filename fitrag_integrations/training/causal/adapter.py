@@ -185,44 +185,32 @@ def written(engine: CausalEngine, text: str, target: str, *, raw: bool) -> Examp
     return Example(whole[:at], [*whole[at:], *engine.eos_ids[:1]])
 
 
-def fit_adapter(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> str:
-    """Train an adapter; a stopped run in `folder` continues.
+def fit_words(
+    engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan, *, whole: bool = False
+) -> str:
+    """Train an adapter, or all weights; a stopped run in `folder` continues.
 
     Args:
-        engine: Base model.
+        engine: Base model, changed in place.
         lesson: Examples to train on and to validate on.
         folder: Folder of the run.
-        plan: Training settings.
+        plan: Training settings; without 4 bits if all weights are trained.
+        whole: Whether to train all weights.
 
     Returns:
-        Name of the adapter in the engine.
+        Name of the adapter in the engine; blank if all weights are trained.
     """
+    refuse_if(whole and plan.four_bit, "four_bit", True, "False where all weights are trained")
     torch.manual_seed(plan.seed)
-    config = causal_adapters.lora_config(
-        engine.model, rank=plan.rank, alpha=plan.alpha, dropout=plan.dropout
-    )
-    name = engine.attach(config, {})
-    causal_adapters.switch(engine.model, name)
-    _fit(engine, lesson, folder, plan)
-    return name
-
-
-def fit_whole(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> None:
-    """Train all weights of a model, as `fit_adapter` trains an adapter's.
-
-    Args:
-        engine: Model, changed in place.
-        lesson: Examples to train on and to validate on.
-        folder: Folder of the run.
-        plan: Training settings, without 4 bits.
-    """
-    refuse_if(plan.four_bit, "four_bit", True, "False where all weights are trained")
-    torch.manual_seed(plan.seed)
-    engine.model.requires_grad_(True)
-    _fit(engine, lesson, folder, plan)
-
-
-def _fit(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) -> None:
+    name = ""
+    if whole:
+        engine.model.requires_grad_(True)
+    else:
+        config = causal_adapters.lora_config(
+            engine.model, rank=plan.rank, alpha=plan.alpha, dropout=plan.dropout
+        )
+        name = engine.attach(config, {})
+        causal_adapters.switch(engine.model, name)
     for parameter in engine.model.parameters():
         if parameter.requires_grad:  # small steps are lost in half precision
             parameter.data = parameter.data.float()
@@ -246,6 +234,7 @@ def _fit(engine: CausalEngine, lesson: Lesson, folder: Path, plan: AdapterPlan) 
     )
     held_out = partial(mean_loss, module, lesson.held, plan.batch)
     fit_module(ModuleTrainer(module, batch, settings, folder, held_out))
+    return name
 
 
 def mean_loss(module: CausalModule, held: Sequence[Example], batch: int) -> float:

@@ -39,8 +39,7 @@ from fitrag_integrations.training.causal.adapter import (
     Example,
     Lesson,
     base_from,
-    fit_adapter,
-    fit_whole,
+    fit_words,
     own_engine,
 )
 from fitrag_integrations.training.options import (
@@ -225,14 +224,13 @@ def _fit_words(
         rate=1e-4 if plan.rate is None else plan.rate,
         **{spec.name: getattr(plan, spec.name) for spec in fields(CausalPlan)},
     )
+    name = fit_words(engine, lesson, out / "run", how, whole=plan.variant == "full")
     if plan.variant == "full":
-        fit_whole(engine, lesson, out / "run", how)
         if first_process():
             engine.model.save_pretrained(out / WHOLE)
             engine.tokenizer.save_pretrained(out / WHOLE)
         manifest |= {"base": f"./{WHOLE}", "weights": {}}
         return IKClassifier(engine, manifest=manifest)
-    name = fit_adapter(engine, lesson, out / "run", how)
     if first_process():
         manifest["weights"] = causal_adapters.save(engine.model, out, name, base=manifest["base"])
     return IKClassifier(engine, manifest=manifest, adapter=name)

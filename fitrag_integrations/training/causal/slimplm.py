@@ -30,7 +30,7 @@ from fitrag_integrations.training.causal.adapter import (
     Example,
     Lesson,
     base_from,
-    fit_adapter,
+    fit_words,
     mean_loss,
     own_engine,
     written,
@@ -112,7 +112,7 @@ def fit_necessity(
             return written(engine, text, verdict, raw=template.raw)
 
         lesson = Lesson.of([*map(example, train)], [*map(example, held)])
-        name = fit_adapter(engine, lesson, out / "run", plan)
+        name = fit_words(engine, lesson, out / "run", plan)
         manifest["weights"] = causal_adapters.save(engine.model, out, name, base=base)
         judge = NecessityJudge(engine, manifest=manifest, adapter=name)
         gaps = torch.tensor(finished(judge.gaps([(row.question, row.draft) for row in held])))
@@ -179,7 +179,7 @@ def fit_rewriter(
             return written(engine, text, render(row.leads, plan.template), raw=template.raw)
 
         taught, kept = [*map(example, train)], [*map(example, held)]
-        name = fit_adapter(engine, Lesson.of(taught, kept), out / "run", plan)
+        name = fit_words(engine, Lesson.of(taught, kept), out / "run", plan)
         fields = {
             "base": base,
             "template": plan.template,

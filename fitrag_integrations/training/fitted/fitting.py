@@ -74,15 +74,15 @@ def sentence(
     drop: float,
     confidence: float,
 ) -> str:
-    """Return one sentence: the chosen setting and its savings, or that none is better.
+    """Return a sentence on the chosen setting and its savings, or that no setting is better.
 
     Args:
         systems: Outcomes of the plain retriever and of what was fitted.
         choice: The chosen setting.
         test: Questions held out.
         skipped: Fraction of them that are answered without retrieval.
-        drop: Fraction of the right answers that may be lost.
-        confidence: Confidence in that.
+        drop: Maximum fraction of the right answers lost.
+        confidence: Confidence level of that bound.
     """
     right, cost = (
         [float(getattr(systems[name], each)[test].mean()) for name in (PLAIN, FITTED)]
@@ -153,8 +153,8 @@ class Wish(Checked):
     """Settings of `fitrag fit`.
 
     Args:
-        drop: Fraction of right answers that may be lost.
-        confidence: Confidence in that.
+        drop: Maximum fraction of the right answers lost.
+        confidence: Confidence level of that bound.
         count: Maximum number of questions.
         k: Passages retrieved for each question.
         depth: Passages of each question that are labeled.
@@ -308,19 +308,21 @@ def _fitted(
     systems = {PLAIN: tried[PLAIN], DEFAULT: tried[DEFAULT], FITTED: tried[choice.chosen]}
     known_by = table.p_known.get(chosen.gate)
     skipped = 0.0 if known_by is None else float((known_by[test] > chosen.threshold).mean())
-    own = {"drop": wish.drop, "confidence": wish.confidence}
-    told = sentence(systems, choice, test, skipped=skipped, **own)
+    told = sentence(
+        systems, choice, test, skipped=skipped, drop=wish.drop, confidence=wish.confidence
+    )
     notes += [f"trained of the scorer: {scorer.trained}; its weight is {scorer.weight:g}"]
-    flatters = ["chosen on these, so the figures flatter"]
-    parts = {"Held out": (test, notes), "Chosen on": (order, flatters)}
-    options = {"chosen": choice.chosen, "llm": oracle.name}
+    parts = {
+        "Held out": (test, notes),
+        "Chosen on": (order, ["chosen on these, so the figures flatter"]),
+    }
     write_page(
         folder / REPORT,
         systems,
         table.questions,
         parts,
         lead=told,
-        options=options,
+        options={"chosen": choice.chosen, "llm": oracle.name},
         prices=prices,
     )
     fitted = replace(fitted, promise={**promise, "told": told})

@@ -28,7 +28,6 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 WEIGHTS = (0.5, 0.25, 0.75, 0.0, 1.0)  # the first one stays where no other is better by MARGIN
 MARGIN = 0.01  # of the area under the ROC curve
 FOR_HEAD, FOR_ADAPTER = 500, 5000  # labelled passages
-CORRECT, INCORRECT = 0.85, 0.8  # as `fitrag calibrate evaluator`
 SCORER = "scorer"
 
 
@@ -48,7 +47,8 @@ class FittedScorer:
 def label(
     questions: Sequence[Asked], found: Mapping[str, Sequence[Passage]], oracle: Oracle, depth: int
 ) -> list[Labelled]:
-    """Label the first passages of each question: is the answer in it, and does the LLM find it?
+    """Label the first passages of each question: whether each holds the answer, and whether the
+    language model answers correctly from it.
 
     Args:
         questions: Questions with answers.
@@ -121,7 +121,8 @@ def fit_crag(rows: Sequence[Labelled]) -> ActionThresholds | None:
         return None
     evaluator = RetrievalEvaluator.embedded()
     best = [max(grades) for grades in in_lists(evaluator.evaluate, [row.pairs for row in rows])]
-    upper, lower = fit_actions(best, holds, correct=CORRECT, incorrect=INCORRECT)
+    # as `fitrag calibrate evaluator`
+    upper, lower = fit_actions(best, holds, correct=0.85, incorrect=0.8)
     own = evaluator.thresholds
     assert own is not None
     return replace(own, upper=upper, lower=lower, model=evaluator.name)

@@ -14,9 +14,9 @@ from operator import attrgetter
 from typing import Any
 
 from fitrag_integrations.core.checks import can
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import PortError, raise_if
 from fitrag_integrations.methods.compose.fitted import FittedTemplate
-from fitrag_integrations.methods.ik.gates import GATES, KNOW_PROMPT, TRUE_PROMPT
+from fitrag_integrations.methods.ik.gates import GATES, KNOW, TRUE
 from fitrag_integrations.training.asking_llm import Asker, AskLLM
 from fitrag_integrations.training.collecting import Told
 from fitrag_integrations.training.journal import AnswerCache, Heard, May, Send
@@ -97,11 +97,11 @@ class Oracle:
             PortError: If the language model answers none of them.
         """
         bare = [Context(question) for question in questions[:REACHED]]
-        if bare and all(answer is None for answer in self.answers(bare)):
-            raise PortError(f"the language model does not answer: {self.cache.last}")
+        silent = bare and all(answer is None for answer in self.answers(bare))
+        raise_if(silent, PortError, f"the language model does not answer: {self.cache.last}")
 
     def answers(self, contexts: Sequence[Context]) -> list[str | None]:
-        """Answer each context's question from its excerpts, without any from what is known."""
+        """Answer the question of each context from its excerpts, or without any if it has none."""
         pairs = []
         for one in contexts:  # parts are equal to any others with the same words
             parts = tuple(Passage("", each.text, each.passage.title) for each in one.excerpts)
@@ -161,8 +161,8 @@ def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float
     if can(llm, "p_yes"):
         asked = []
         for question, draft in zip(questions, drafts, strict=True):
-            prompt = TRUE_PROMPT if draft.text.strip() else KNOW_PROMPT
-            filled = prompt.format(question=question, draft=draft.text)
+            prompt = TRUE if draft.text.strip() else KNOW
+            filled = prompt.text.format(question=question, draft=draft.text)
             asked.append(LimitedPrompt(filled, one_line=True))
         replies = oracle.measured(YES, asked, llm.p_yes, str)
         sure[P_TRUE] = [float(text) if text else 0.0 for text in replies]

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from fitrag_integrations.core.checks import check_many, check_text
 from fitrag_integrations.core.jsonl import write_jsonl
-from fitrag_integrations.errors import InputError, PortError, refuse_if
+from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import is_correct, tokens
 from fitrag_integrations.evaluation.rows import ROW_KINDS, records_in
-from fitrag_integrations.methods.ik.gates import KNOW_PROMPT, AskGate
+from fitrag_integrations.methods.ik.gates import KNOW
 from fitrag_integrations.text.blocks import PROSE, blocks_of
+from fitrag_integrations.text.replies import read_yes_no
 from fitrag_integrations.text.sentences import split_sentences
 from fitrag_integrations.types import Context, Excerpt, Passage
 
@@ -71,14 +73,11 @@ def questions_in(file: Path, count: int) -> list[Asked]:
 
 def asked_of(row: Mapping[str, object], place: str) -> Asked:
     """Read a row with `question` and optionally `answers` or `answer`; errors name `place`."""
-    question, given = row.get("question"), row.get("answers", row.get("answer"))
-    if not isinstance(question, str) or not question.strip():
-        raise InputError.of(f"{place}: question", given=question, allowed="a text")
-    answers = [given] if isinstance(given, str) else given or []
-    if not isinstance(answers, list) or not all(isinstance(each, str) for each in answers):
-        raise InputError.of(f"{place}: answers", given=given, allowed="a text or a list of texts")
-    made_of = row.get("made_of", "")
-    return Asked(question, tuple(answers), made_of if isinstance(made_of, str) else "")
+    question = check_text(f"{place}: question", row.get("question"), blank=False)
+    given, made_of = row.get("answers", row.get("answer")), row.get("made_of", "")
+    answers = [given] if isinstance(given, str) else given or ()
+    found = check_many(f"{place}: answers", answers, str)
+    return Asked(question, found, made_of if isinstance(made_of, str) else "")
 
 
 def write_questions(file: Path, asked: Iterable[Asked]) -> None:
@@ -140,15 +139,8 @@ def refreshed(
 
 def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
     """Return 1.0 per question if the language model replies that it can answer it, else 0.0."""
-
-    def verdict(reply: str | None) -> float:
-        try:
-            return AskGate.verdict(reply or "")
-        except PortError:  # neither yes nor no: retrieved for
-            return 0.0
-
-    prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
-    return [verdict(reply) for reply in oracle.texts(prompts)]
+    prompts = [KNOW.text.format(question=each) for each in questions]
+    return [float(read_yes_no(reply or "") is True) for reply in oracle.texts(prompts)]
 
 
 def with_answers(

@@ -13,23 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from fitrag_integrations.errors import PortError
+from fitrag_integrations.errors import PortError, raise_if
 from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.outcomes import Floats, Places
 from fitrag_integrations.evaluation.thresholds.risk import Tried
 from fitrag_integrations.methods.compose.composing import method_from
 from fitrag_integrations.methods.compose.fitted import NEIGHBOURS
 from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
-from fitrag_integrations.methods.ik.gates import KNOW_PROMPT
+from fitrag_integrations.methods.ik.gates import KNOW
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.retrieval import QuestionBank
 from fitrag_integrations.text.tokens import approximate_tokens
-from fitrag_integrations.training.fitted.once import (
-    Found,
-    ScoredOnce,
-    SentencesScoredOnce,
-    run_over,
-)
 from fitrag_integrations.training.fitted.oracle import (
     AT_ONCE,
     P_TRUE,
@@ -38,6 +32,12 @@ from fitrag_integrations.training.fitted.oracle import (
     surenesses,
 )
 from fitrag_integrations.training.fitted.questions import Asked, says_it_knows
+from fitrag_integrations.training.fitted.savings import (
+    Found,
+    ScoredOnce,
+    SentencesScoredOnce,
+    run_over,
+)
 from fitrag_integrations.types import Context
 
 PLAIN, DEFAULT, BARE = "plain", "fitrag", "without passages"
@@ -122,8 +122,8 @@ def try_all(
     contexts[BARE] = [Context(text) for text in texts]
     answers = {name: oracle.answers(contexts[name]) for name in (BARE, *ways)}
     kept = [at for at in range(len(texts)) if all(own[at] is not None for own in answers.values())]
-    if not kept:
-        raise PortError("not one question was answered in all ways: see what the model returns")
+    wrong = "not one question was answered in all ways: see what the model returns"
+    raise_if(not kept, PortError, wrong)
     asked = [questions[at] for at in kept]
 
     def tried(name: str) -> Tried:
@@ -157,8 +157,8 @@ def ask_model(table: Trials, oracle: Oracle) -> None:
         return
     questions = [one.question for one in table.questions]
     table.p_known["ask"] = np.array(says_it_knows(questions, oracle))
-    prompts = [KNOW_PROMPT.format(question=each, draft="") for each in questions]
-    table.asked["ask"] = float(np.mean([approximate_tokens(each) for each in prompts]))
+    costs = [approximate_tokens(KNOW.text.format(question=each)) for each in questions]
+    table.asked["ask"] = float(np.mean(costs))
     for name, sure in surenesses(questions, oracle).items():
         table.p_known[name] = np.array(sure)
         table.asked[name] = table.asked["ask"] * (2 if name == P_TRUE else 1)

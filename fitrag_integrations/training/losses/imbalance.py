@@ -10,7 +10,7 @@ after each step on theta it moves down the gradient of the loss on held-out pair
 grad(w L_mat + (1 - w) L_mis) follows dL_v/dw = -eta * grad L_v(theta_k) . (grad L_mat - grad L_mis)
 with the last two at theta_{k-1}. `corrected` uses this, `literal` what is printed.
 
-The paper says nothing about what follows, chosen here. The weighted loss is twice equation 2, so
+The paper leaves the following open. The weighted loss is twice equation 2, so
 w = 1/2 is plain cross-entropy. A pair with a label that is not known is in neither group and weighs
 as w = 1/2 does. Held-out batches have as many matched as mismatched pairs, so their mean loss is
 the mean of equations 6 and 7 that equation 11 goes down. A training batch without mismatched pairs
@@ -34,8 +34,6 @@ from torch.nn import functional as F
 from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import InputError, refuse_if
-
-EXTRAS = ("nesterov", "dampening", "amsgrad")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +259,11 @@ def step_change(
         InputError: For other optimizers, and for Nesterov's momentum, dampening and amsgrad.
     """
     groups = {p: group for group in optimizer.param_groups for p in group["params"]}
-    extras = [name for name in EXTRAS if any(group.get(name) for group in groups.values())]
+    extras = [
+        name
+        for name in ("nesterov", "dampening", "amsgrad")
+        if any(group.get(name) for group in groups.values())
+    ]
     refuse_if(extras, "optimizer", extras, "SGD or AdamW without any of these")
     pairs = zip(parameters, change, strict=True)
     if isinstance(optimizer, torch.optim.SGD):

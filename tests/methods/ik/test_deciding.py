@@ -10,7 +10,7 @@ from gate_fakes import QUESTIONS, AsyncGate, DigitDrafter, LengthGate
 from fitrag_integrations.errors import InputError, PortError, ThresholdMismatchError
 from fitrag_integrations.flow import Port, arun, arun_many, run, run_many
 from fitrag_integrations.methods import Decided, Decider, FitRag, IKnow
-from fitrag_integrations.methods.ik.decider import decide
+from fitrag_integrations.methods.ik.decider import decide_by
 from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Draft, Passage, RetrievalDecision
 from fitrag_integrations.values.thresholds import FittedThreshold
@@ -269,5 +269,6 @@ def test_fitrag_asks_its_gate_the_same_way():
 
 
 def test_the_reason_names_the_model_that_was_judged():
-    assert decide(0.9, 0.5, "small-lm").why == "small-lm seems to know it"
-    assert decide(0.1, 0.5).why == "the model does not seem to know it"
+    gate = LengthGate(fitted=FittedThreshold(0.5, "small-lm"))
+    assert decide_by(gate, 0.9, 0.5).why == "small-lm seems to know it"
+    assert decide_by(None, 0.1, 0.5).why == "the model does not seem to know it"

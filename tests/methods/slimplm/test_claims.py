@@ -18,11 +18,9 @@ from fitrag_integrations.methods.slimplm.claims import (
     REPEATED,
     TOO_LONG,
     TOO_MANY,
-    Lead,
-    Leads,
     parse_claims,
-    render,
 )
+from fitrag_integrations.values.slimplm import Lead, Leads, render
 
 SCORE = Lead("Nino Rota wrote the score of Amarcord", "Amarcord score composer", True)
 COMMON = Lead("A score is music (mostly written down) for a film", "", False)

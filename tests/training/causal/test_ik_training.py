@@ -21,7 +21,7 @@ from fitrag_integrations.training.causal.adapter import (
     AdapterPlan,
     CausalModule,
     Example,
-    fit_whole,
+    fit_words,
     own_engine,
 )
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
@@ -224,7 +224,7 @@ def test_a_base_in_four_bits_is_loaded_for_a_gpu(base, tmp_path, monkeypatch):
 
 def test_what_four_bits_need_is_told(base, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="four_bit` must be .*where all weights are trained"):
-        fit_whole(None, None, tmp_path, AdapterPlan(four_bit=True))
+        fit_words(None, None, tmp_path, AdapterPlan(four_bit=True), whole=True)
     with pytest.raises(InputError, match="four_bit` must be a GPU, where gradients"):
         own_engine(base, "cpu", four_bit=True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)

@@ -7,18 +7,17 @@ import pytest
 from fitrag_integrations import BiLabelScore
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import EligibilityDetector
-from fitrag_integrations.training.eligibility.fit import (
-    EligibilityPlan,
-    choose_stop,
-    fit_eligibility,
-)
-from fitrag_integrations.training.eligibility.rows import (
+from fitrag_integrations.training.combinations import (
     Combination,
-    EligibilityRow,
     drawn,
     eligibility_rows,
     prefixes,
     skyline,
+)
+from fitrag_integrations.training.eligibility import (
+    EligibilityPlan,
+    choose_stop,
+    fit_eligibility,
 )
 
 FITTED = {"scorer": "mine", "window": 3, "stride": 1, "per_passage": 1}
@@ -74,12 +73,8 @@ def test_draws_are_unlike_each_other_and_repeatable():
 
 
 def test_the_threshold_is_the_lowest_that_loses_few_enough():
-    row = EligibilityRow(
-        "a", (judged(1, eligible=False, share=0.2), judged(2, eligible=True, share=0.4))
-    )
-    easy = EligibilityRow(
-        "b", (judged(1, eligible=True, share=0.2), judged(2, eligible=True, share=0.4))
-    )
+    row = [judged(1, eligible=False, share=0.2), judged(2, eligible=True, share=0.4)]
+    easy = [judged(1, eligible=True, share=0.2), judged(2, eligible=True, share=0.4)]
     chances = [[0.3, 0.8], [0.6, 0.9]]
     strict = choose_stop([row, easy], chances, keep=1.0)
     assert strict["threshold"] == pytest.approx(0.301)
@@ -93,7 +88,7 @@ def test_the_threshold_is_the_lowest_that_loses_few_enough():
     bounded = choose_stop([row, easy], chances, keep=0.5, max_share=0.3)
     assert bounded["share_kept"] == pytest.approx(0.2)
     with pytest.raises(InputError, match="--combinations prefixes or both"):
-        choose_stop([EligibilityRow("a", ())], [[]], keep=1.0)
+        choose_stop([[]], [[]], keep=1.0)
 
 
 def test_a_trained_detector_knows_its_lists_and_stops_early(tmp_path):
@@ -138,11 +133,8 @@ def test_rows_are_read_and_bad_ones_told():
     unheard = {**good["combinations"][0], "eligible": None}
     rows = [good, known, {"error": {}}, {**good, "combinations": [unheard]}]
     (found,) = eligibility_rows(rows)
-    assert [len(one.scores) for one in found.combinations] == [1, 2, 3, 4]
-    assert (
-        sum("random" in one.kinds for one in found.combinations) == 1
-        and found.combinations[0].left[0].has_answer == 0.1
-    )
+    assert [len(one.scores) for one in found] == [1, 2, 3, 4]
+    assert sum("random" in one.kinds for one in found) == 1 and found[0].left[0].has_answer == 0.1
     with pytest.raises(InputError, match=r"rows\[0\].combinations` must be"):
         eligibility_rows([{"question": "q"}])
     with pytest.raises(InputError, match="kinds, scores, left"):

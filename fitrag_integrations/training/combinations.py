@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.types import BiLabelScore
 
@@ -42,14 +41,6 @@ class Combination:
     eligible: bool
     has_answer: bool
     share: float
-
-
-@dataclass(frozen=True, slots=True)
-class EligibilityRow:
-    """Combinations of a question."""
-
-    question: str
-    combinations: tuple[Combination, ...]
 
 
 def drawn(count: int, *, draws: int, overlap: float, chance: random.Random) -> list[Places]:
@@ -89,8 +80,8 @@ def prefixes(count: int) -> list[Places]:
     return [tuple(range(length)) for length in range(1, count + 1)]
 
 
-def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[EligibilityRow]:
-    """Read rows of `fitrag label eligibility`.
+def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[list[Combination]]:
+    """Read the combinations of each question from rows of `fitrag label eligibility`.
 
     Rows with an error, questions known without retrieval, and combinations without an answer are
     skipped. Raises `InputError` naming an invalid field, or if no row is left.
@@ -102,11 +93,9 @@ def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[EligibilityRo
         count += 1
         given: Any = row.get("combinations")
         refuse_if(not isinstance(given, list), f"rows[{i}].combinations", given, "a list")
-        question = check_text(f"rows[{i}].question", row.get("question"), blank=False)
         own = [one for one in given if isinstance(one, dict) and one.get("eligible") is not None]
         if own:
-            combinations = tuple(_judged(f"rows[{i}].combinations", one) for one in own)
-            found.append(EligibilityRow(question, combinations))
+            found.append([_judged(f"rows[{i}].combinations", one) for one in own])
     refuse_if(not found, "rows", count, "rows of `fitrag label eligibility` with combinations")
     return found
 

@@ -35,11 +35,10 @@ from fitrag_integrations.models.eligibility import (
     score_row,
 )
 from fitrag_integrations.training.calibration import figures_of, fit_temperature
-from fitrag_integrations.training.eligibility.rows import (
+from fitrag_integrations.training.combinations import (
     BOTH,
     KINDS,
     Combination,
-    EligibilityRow,
     eligibility_rows,
 )
 from fitrag_integrations.training.options import Seed
@@ -152,15 +151,14 @@ def fit_eligibility(
         torch.tensor(
             [
                 score_row(one.scores, plan.max_pairs, rest=one.left if plan.sees_rest else None)
-                for one in row.combinations
+                for one in row
             ]
         )
         for row in known
     ]
-    labels = [torch.tensor([_label(row, one, plan) for one in row.combinations]) for row in known]
+    labels = [torch.tensor([_label(row, one, plan) for one in row]) for row in known]
     trained_on = [
-        torch.tensor([bool(set(plan.kinds) & set(one.kinds)) for one in row.combinations])
-        for row in known
+        torch.tensor([bool(set(plan.kinds) & set(one.kinds)) for one in row]) for row in known
     ]
 
     def table(places: Sequence[int]) -> Labeled:
@@ -205,7 +203,7 @@ def fit_eligibility(
 
 
 def choose_stop(
-    rows: Sequence[EligibilityRow],
+    rows: Sequence[Sequence[Combination]],
     chances: Sequence[Sequence[float]],
     *,
     keep: float,
@@ -214,7 +212,7 @@ def choose_stop(
     """Choose the lowest probability at which to stop, over the prefixes of held-out questions.
 
     Args:
-        rows: Questions with their combinations.
+        rows: Combinations of each question.
         chances: Probability of each combination.
         keep: Minimum fraction of the answers, and of the accuracy of the longest prefix within
             `max_share`, that stopping keeps.
@@ -225,7 +223,7 @@ def choose_stop(
     """
     lists = []
     for row, own in zip(rows, chances, strict=True):
-        pairs = [p for p in zip(own, row.combinations, strict=True) if "prefixes" in p[1].kinds]
+        pairs = [p for p in zip(own, row, strict=True) if "prefixes" in p[1].kinds]
         pairs.sort(key=lambda pair: len(pair[1].scores))  # shortest first
         most = float("inf") if max_share is None else max_share
         if pairs:
@@ -255,10 +253,10 @@ def choose_stop(
     }
 
 
-def _label(row: EligibilityRow, one: Combination, plan: EligibilityPlan) -> float:
+def _label(row: Sequence[Combination], one: Combination, plan: EligibilityPlan) -> float:
     if plan.label == "eligible":
         return float(one.eligible)
-    return float(one.has_answer or not any(other.has_answer for other in row.combinations))
+    return float(one.has_answer or not any(other.has_answer for other in row))
 
 
 def _trained(

@@ -1,1 +1,0 @@
-"""Fit the eligibility detector."""
