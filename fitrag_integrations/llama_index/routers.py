@@ -62,8 +62,6 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         template: Prompt of ``llm``: a template of this package, its name, or one of LlamaIndex's
             with ``{query_str}``; None is FIT-RAG's no-retrieval prompt.
         drafter: Model that writes the draft that the gate reads; may be a LlamaIndex LLM.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question and answer.
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
         on_error: "retrieve" retrieves if gate or drafter fails; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -237,8 +235,6 @@ class KnowledgeSelector(Deciding, BaseSelector):
         known: Index of the choice without retrieval, from 0.
         unknown: Index of the choice that retrieves.
         drafter: Model that writes the draft that the gate reads; may be a LlamaIndex LLM.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question and answer.
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
         on_error: "retrieve" retrieves if gate or drafter fails; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.

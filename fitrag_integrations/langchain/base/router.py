@@ -51,15 +51,9 @@ class Router(StreamedRunnable[Any, Any]):
 
     def explained(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig]
-    ) -> list[Flow[object]]:
+    ) -> list[Flow[Any]]:
         """Return the flows of ``inputs``, under ``configs``, that decide and call no branch."""
-        route = self.route()
-
-        def told(given: object, config: RunnableConfig) -> Flow[object]:
-            chosen = yield from route(given, config)
-            return {"branch": chosen.branch.name, **chosen.about}
-
-        return list(map(told, inputs, configs))
+        return _ends(self, inputs, configs, lambda one: {"branch": one.branch.name, **one.about})
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
@@ -88,10 +82,21 @@ class RouteKey(FlowRunnable[Any, dict[str, object]]):
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, object]]]:
         """Return one flow per input; the deciding model is called once."""
-        route = self.router.route()
+        return _ends(
+            self.router, inputs, configs, lambda one: {"key": one.branch.name, "input": one.given}
+        )
 
-        def chosen(given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
-            found = yield from route(given, config)
-            return {"key": found.branch.name, "input": found.given}
 
-        return list(map(chosen, inputs, configs))
+def _ends(
+    router: Router,
+    inputs: Sequence[object],
+    configs: Sequence[RunnableConfig],
+    end: Callable[[Chosen], dict[str, object]],
+) -> list[Flow[Any]]:
+    """Return the flows that choose a branch and return what ``end`` makes of the choice."""
+    route = router.route()
+
+    def told(given: object, config: RunnableConfig) -> Flow[dict[str, object]]:
+        return end((yield from route(given, config)))
+
+    return list(map(told, inputs, configs))
