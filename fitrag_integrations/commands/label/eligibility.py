@@ -24,7 +24,7 @@ from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader
 from fitrag_integrations.training.collecting import Outcome, Question, Told
-from fitrag_integrations.training.combinations import (
+from fitrag_integrations.training.rows import (
     BOTH,
     KINDS,
     Places,
