@@ -10,8 +10,9 @@ with how sure the model was of its words; those of sets without passages are in 
 well, for `fitrag train ik`. `gates` measures on the others, with trained gates (`--models`) beside
 those that need no training. `lists` writes OUT/lists.jsonl for `fitrag label bilabel`, whose output
 is OUT/pairs.jsonl, and half of what that has, by a hash of the question, to OUT/pairs-train.jsonl
-for `fitrag train bilabel`. `orders` has the other half answered from the first passage and the
-first three, in the order of each scorer (`--models`, beside the bundled one and the retriever).
+for `fitrag train bilabel`. `orders` has the other half (all of them without `--models`) answered
+from the first passage and the first three, in the order of each scorer (`--models`, beside the
+bundled one and the retriever); those of one passage are in OUT/pairs.jsonl (`--first 1`).
 All go on where they were stopped; examples and prompts are those of real_llm.py.
 """
 
@@ -169,7 +170,7 @@ def orders(args: argparse.Namespace) -> Iterator[str]:
     llm: Any = args.url and RemoteGenerator(args.url, args.model, timeout=600)
     path, template = args.out / "read.jsonl", PromptTemplate("read", opened(SHOTS), one_line=True)
     read = {(row["question"], *row["places"]): row["right"] for row in rows_of(path)}
-    rows = [row for row in rows_of(args.out / "pairs.jsonl") if not is_taught(row)][: args.n]
+    rows = [r for r in rows_of(args.out / "pairs.jsonl") if not (args.models and is_taught(r))]
     found = [[*map(passage_row, row["passages"])] for row in rows]
     ways = {"the retriever": [list(range(len(each))) for each in found]}
     for folder in (None, *args.models):
