@@ -4,14 +4,15 @@
 
 Lists: real questions by kind (DATA, as in `real_questions.py`), the files of `own_files.py`, with
 --documents the documentation that `packages.py` fetched, Wikipedia's retrieved lists of five, and
-the demo's questions with ten passages each. Where a list has an answer, it is measured with all
-passages that hold it, less as many others, and without them. Of Wikipedia's retrieved lists and the
-demo's those with and without an answer are measured as they are. Prints for each kind, on the
-reporting halves, AUC of `answerable`, of the best passage's and the best sentence's has_answer, of
-the evaluator's best grade and of the reader's best trust, and calibration error; in brackets 95 %
-of bootstrap samples of the questions, of the difference from `answerable` for the others. --fit
-prints the line fitted on the choosing halves whose license lets numbers ship, each set with the
-same weight, for `answerable` in the scorer's `model.json`. What FILE has is not measured again.
+24 of the demo's questions, half of them without an answer in its passages, with five each. Where a
+list has an answer, it is measured with all passages that hold it, less as many others, and without
+them. Of Wikipedia's retrieved lists and the demo's those with and without an answer are measured
+as they are. Prints for each kind, on the reporting halves, AUC of `answerable`, of the best
+passage's and the best sentence's has_answer, of the evaluator's best grade and of the reader's best
+trust, and calibration error; in brackets 95 % of bootstrap samples of the lists, of the difference
+from `answerable` for the others. --fit prints the line fitted on the choosing halves whose license
+lets numbers ship, each set with the same weight, for `answerable` in the scorer's `model.json`.
+What FILE has is not measured again.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from fitrag_integrations.evaluation.table import Measured, Table
 from fitrag_integrations.models.bundled import BundledEvaluator, BundledReader, BundledScorer
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.retrieval import Encoder
+from fitrag_integrations.text.bm25 import BM25
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.score import logit
@@ -45,7 +47,7 @@ from fitrag_integrations.values.windows import windows
 LICENSED = TRAINING | {
     "mtrag", "covidqa", "pubmedqa", "clapnq_dev", "qed_dev", "quoref", "timeqa_human",
 }  # fmt: skip
-OURS, DEPTH = "answerable", 10
+OURS, FIRST, ASKED = "answerable", 5, 12
 
 
 def main() -> None:
@@ -92,7 +94,7 @@ def given(args: Namespace) -> Iterator[tuple[str, str, str, Sequence[Passage], l
         yield f"{kind}: {question}", kind, question, asked.passages, gold
     if not args.fit:
         yield from retrieved(args.data, 6 * args.n)
-        yield from demo(vectors)
+        yield from demo()
 
 
 def retrieved(data: Path, count: int) -> Iterator[Any]:
@@ -106,17 +108,16 @@ def retrieved(data: Path, count: int) -> Iterator[Any]:
             yield f"{name}: {row['question']}", name, row["question"], passages, gold
 
 
-def demo(vectors: Vectors) -> Iterator[Any]:
-    """Yield questions of the package's demo, every fourth without an answer in its passages."""
+def demo() -> Iterator[Any]:
+    """Yield twelve of the demo's questions with an answer in its passages, and twelve without."""
     home = embedded_folder("demo")
     pool = [passage_row(row) for row in read_jsonl(home / "passages.jsonl")]
-    rows = [*read_jsonl(home / "questions.jsonl")]
-    without = [row for row in rows if not row["answerable"]][::4]
-    for row in [*without, *[row for row in rows if row["answerable"]][::12]]:
-        near = vectors.near(row["question"], [titled(each) for each in pool])
-        passages = [pool[i] for i in (-near).argsort(kind="stable")[:DEPTH]]
-        gold = [each.id in row["passage_ids"] for each in passages]
-        yield f"demo: {row['question']}", "demo", row["question"], passages, gold
+    rows, score = [*read_jsonl(home / "questions.jsonl")], BM25(map(titled, pool))
+    without = [row for row in rows if not row["answerable"]][::6][:ASKED]
+    for row in [*without, *[row for row in rows if row["answerable"]][::25][:ASKED]]:
+        question = row["question"]
+        passages = sorted(pool, key=lambda one: -score(question, titled(one)))[:FIRST]
+        yield f"demo: {question}", "demo", question, passages, [row["answerable"]] * FIRST
 
 
 def judged(question: str, passages: Sequence[Passage], models: Any) -> dict[str, list[float]]:

@@ -319,7 +319,8 @@ class _Leads:
 
 
 def identifiers(text: str, *, asked: bool = False) -> frozenset[str]:
-    """Return the words with a digit that may name one thing, such as tx4241 or 3.12.1.
+    """Return the words that may name one thing: with a digit, such as tx4241 or 3.12.1, with an
+    underscore, or behind two dashes.
 
     However a word is spelled apart, it is the same: TX-4241, tx4241 and TX 4241; 12,500 and 12500.
     Years and numbers below 100 name nothing in prose by themselves, but with the word before them
@@ -334,7 +335,11 @@ def identifiers(text: str, *, asked: bool = False) -> frozenset[str]:
     found, before, cells = set[str](), ("", 0), {*_FIELD.findall(plain)}
     for word in _JOINED.finditer(plain):
         key = _PARTED.sub("", word[0])
-        if any(map(str.isdigit, key)) and (asked or key in cells or not _SMALL.fullmatch(key)):
+        if (
+            "_" in word[0]
+            or plain[max(0, word.start() - 2) : word.start()] == "--"
+            or (any(map(str.isdigit, key)) and (asked or key in cells or not _SMALL.fullmatch(key)))
+        ):
             found.update((key, *(() if asked else _NUMBER.findall(key))))
         named = before[0].isalpha() and before[0][:STEM] not in _COMMON
         if named and key[0].isdigit() and _BETWEEN.fullmatch(plain, before[1], word.start()):

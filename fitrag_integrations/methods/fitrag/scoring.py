@@ -121,8 +121,8 @@ class Scoring:
         together with all from the innermost part of its lead on, and gets the mean of the two
         logits: a row of cells says little without the header. Of the windows that share a lead,
         those named by the question (``named_by``) score ``NAMED`` more: a key in a cell is no
-        sentence to be understood. A window that holds an identifier of the question scores
-        ``EXACT`` more where few others do. Labels stay without either.
+        sentence to be understood. A window that holds an identifier of the question, or whose
+        lead does, scores ``EXACT`` more where few others do. Labels stay without either.
         """
         led = [[w for w in own if w.lead and w.end - w.lead[-1][0] <= FAR] for _, own in cut]
         items = [
@@ -135,8 +135,12 @@ class Scoring:
         ]
         pairs = list(zip(cut, led, strict=True))
         able, answers = yield from self._ask(items, pairs, lambda pair: Excerpt.whole(pair[0][0]))
-        bodies = [window.body for (_, own), _ in able for window in own]
-        judged, exact = WindowsOf(), iter(named_exactly(self.question, bodies))
+        named_as = [  # what leads a value names it, as an option does its default
+            f"{one.passage.text[slice(*one.lead[-1])]}\n{one.body}" if one.lead else one.body
+            for (_, own), _ in able
+            for one in own
+        ]
+        judged, exact = WindowsOf(), iter(named_exactly(self.question, named_as))
         for ((passage, own), more), (_, spans) in zip(able, answers, strict=True):
             labels = labels_of(spans)
             both = dict(zip(map(SPAN, more), labels[len(own) :], strict=True))

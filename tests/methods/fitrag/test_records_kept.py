@@ -97,3 +97,50 @@ def test_years_and_small_numbers_name_nothing_in_prose():
     assert identifiers(prose) == {"pier4"}
     assert identifiers("Which of the 9 men met in 1974?", asked=True) == {"9", "1974"}
     assert identifiers("| 9 | 1974 |\nage: 12,\n7,8,red") == {"9", "1974", "12", "7", "8", "age12"}
+
+
+OPTIONS = {
+    "cache_size": ("128MB", "Memory for pages that were read."),
+    "login_timeout": ("61", "Seconds that a client may take to log in."),
+    "sort_memory": ("4MB", "Memory of one sort before it spills to disk."),
+    "max_clients": ("131", "Clients that may connect at once."),
+    "idle_timeout": ("7200", "Seconds before a silent client is dropped."),
+    "writer_delay": ("210ms", "Rest of the writer between two rounds."),
+    "log_age": ("24h", "Time after which a log file is replaced."),
+    "page_cost": ("4.0", "Estimate of reading a page out of order."),
+}
+PAGES = {
+    "reST": ("", ".. option:: {name}\n\n   {text}\n\n   *Default*: ``{value}``\n\n"),
+    "Markdown": ("", "`{name}`\n: {text}\n\n    Default: `{value}`\n\n"),
+    "man page": ("OPTIONS\n", "  {name}\n     {text}\n     The default is {value}.\n\n"),
+    "table": (
+        "| Option | Default | What it is |\n|---|---|---|\n",
+        "| {name} | {value} | {text} |\n",
+    ),
+    "flags": ("", "--{flag}\n: {text}\n\n    Default: `{value}`\n\n"),
+}
+
+
+@pytest.mark.parametrize(("head", "entry"), PAGES.values(), ids=PAGES)
+def test_the_default_of_the_option_asked_about_is_shown(head, entry):
+    def shape(name, text="", value=""):
+        return {"name": name, "flag": name.replace("_", "-"), "text": text, "value": value}
+
+    page = head + "".join(
+        entry.format(**shape(name, text, value)) for name, (value, text) in OPTIONS.items()
+    )
+    called = "--{flag}" if "flag" in entry else "{name}"
+    shown = []
+    for name, (value, _) in OPTIONS.items():
+        question = f"What is the default of {called.format(**shape(name))}?"
+        kept = compress(question, [page], max_tokens=40)
+        shown.append(any(value in one.text for one in kept))
+    assert sum(shown) >= len(OPTIONS) - 1, dict(zip(OPTIONS, shown, strict=True))
+
+
+def test_names_with_an_underscore_or_behind_dashes_are_identifiers():
+    assert identifiers("Set sort_memory, not --max-size or well-known.") == {
+        "sortmemory",
+        "maxsize",
+    }
+    assert identifiers("__init__ of a _note_") == frozenset()
