@@ -121,6 +121,7 @@ READ = PromptTemplate(
     "Answer the question from the passages below, as briefly as you can.\n"
     "Passages:\n{passages}\nQuestion: {question}\nAnswer:",
     one_line=True,
+    best_last=True,
 )
 _THINKING = (
     "Question: Which of the towns Arlow and Besk was founded first?\n"
