@@ -257,6 +257,7 @@ def methods(llm: Any, shots: Sequence[Row]) -> dict[str, Method]:
         "none": ClosedBook(llm),
         **{f"first {k}": Direct(k) for k in (1, 3)},
         ALL: Direct(),
+        f"{ALL}, {LAST}": Ordered(Direct(), LAST),
         **{f"ours {k}": Ranked(k) for k in (1, 3)},
         **{f"ours, cut at {most}": Ranked(None, most) for most in (100, 200, 400)},
         **ours,

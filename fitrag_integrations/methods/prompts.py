@@ -120,6 +120,7 @@ READ = PromptTemplate(
     "Answer the question from the passages below, as briefly as you can.\n"
     "Passages:\n{passages}\nQuestion: {question}\nAnswer:",
     one_line=True,
+    best_last=True,
 )
 _THINK = "Question: {question}\nAnswer: Let's think step by step."
 STEPS = PromptTemplate(

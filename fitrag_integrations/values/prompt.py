@@ -125,6 +125,8 @@ class PromptTemplate:
         reply: What the model writes, and so which field of a ``Shot`` ends an example: its
             "answer", "document" or "keywords"; "verdict", Yes or No, on the answer in {draft};
             "known", whether it knows the answer. Blank has no examples, as a prompt with its own.
+        best_last: Whether the excerpts stand in reverse, under their numbers, so that the best one
+            is next to the question; else in order.
 
     Raises:
         InputError: If ``text`` has another field or an open brace.
@@ -138,6 +140,7 @@ class PromptTemplate:
     text: str
     one_line: bool = False
     reply: Reply = "answer"
+    best_last: bool = False
 
     def __post_init__(self) -> None:
         check_text("PromptTemplate.name", self.name, blank=False)
@@ -154,7 +157,7 @@ class PromptTemplate:
         """Fill the fields from a context."""
         filled = self.text.format(
             question=context.question,
-            passages=render_passages(context),
+            passages=render_passages(context, best_last=self.best_last),
             draft=context.draft or "",
         )
         stop = PARAGRAPH if self.reply == "document" else ()
@@ -296,33 +299,37 @@ def unshown_note(prompt: str, shots: Sequence[Shot]) -> tuple[str, ...]:
     return (f"the prompt leaves out {left} of {len(shots)} examples: {lacks}",) if left else ()
 
 
-def render_passages(context: Promptable) -> str:
+def render_passages(context: Promptable, *, best_last: bool = False) -> str:
     """Return the text for {passages} in a prompt: the excerpts, or that nothing was found.
 
     A method that doubts its excerpts puts a sentence into ``details["warning"]``. Every prompt
-    shows it before the excerpts, and no budget counts it.
+    shows it before the excerpts, and no budget counts it. ``best_last`` is that of
+    ``render_excerpts``.
     """
-    shown = render_excerpts(context.excerpts) or NONE_FOUND
+    shown = render_excerpts(context.excerpts, best_last=best_last) or NONE_FOUND
     warning = context.details.get("warning") if context.excerpts else None
     return f"({warning})\n{shown}" if warning else shown
 
 
-def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
+def render_excerpts(
+    excerpts: Sequence[Excerpt], *, merged: bool = True, best_last: bool = False
+) -> str:
     """Number the passages in the order they first appear, as ``1. Title: text``.
 
     Excerpts of one passage are shown together in the order of its text. Overlapping or adjacent
     ones are joined, others are separated by an ellipsis. A lead of several excerpts (a heading, the
     header row of a table) is shown once. Without ``merged`` every excerpt has its own number, as a
-    document made of it does.
+    document made of it does. With ``best_last`` they stand in reverse, under the same numbers.
 
     Only a passage's number begins at the margin: further lines are indented like its text, as in
     Markdown, so that no text can pass for another passage. A passage from the web is fenced: it is
     on one line under a label that names its site, and a rule before the first passage explains the
     label.
     """
-    groups = by_number(excerpts) if merged else [[one] for one in excerpts]
     web, shown = {id(one.passage) for one in excerpts if is_web(one.passage)}, list[str]()
-    for number, group in enumerate(groups, start=1):
+    for number, group in enumerate(
+        by_number(excerpts) if merged else [[one] for one in excerpts], start=1
+    ):
         mark, line = f"{number}. ", _line(group)
         if not web.isdisjoint(id(one.passage) for one in group):
             metadata, source = group[0].passage.metadata, group[0].passage.source
@@ -333,7 +340,7 @@ def render_excerpts(excerpts: Sequence[Excerpt], *, merged: bool = True) -> str:
         first, *further = f"{mark}{line}".splitlines()
         below = (f"{' ' * len(mark)}{line}" if line.strip() else "" for line in further)
         shown.append("\n".join([first, *below]))
-    return WEB_RULE * bool(web) + "\n".join(shown)
+    return WEB_RULE * bool(web) + "\n".join(shown[::-1] if best_last else shown)
 
 
 def _whole(passages: Sequence[Passage]) -> str:
@@ -355,6 +362,7 @@ RETRIEVAL = PromptTemplate(
     "Then give the answer and explain why you choose this answer.\n"
     "Passages:\n{passages}\n"
     "Question: {question}\n",
+    best_last=True,
 )
 NO_RETRIEVAL = PromptTemplate(
     "no_retrieval",
@@ -381,7 +389,11 @@ def default_template(context: Promptable) -> PromptTemplate:
     own = context.details.get("template")
     if isinstance(own, Mapping):
         return PromptTemplate(
-            own["name"], own["text"], own.get("one_line", False), own.get("reply", "answer")
+            own["name"],
+            own["text"],
+            own.get("one_line", False),
+            own.get("reply", "answer"),
+            own.get("best_last", False),
         )
     if context.decision is not None and not context.decision.retrieve:
         return NO_RETRIEVAL
