@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 from fitrag_integrations.core.files import sha256_of
@@ -95,7 +96,9 @@ def offline_minilm() -> Path | None:
 def verify(path: Path, sha256: str) -> None:
     """Raise `ChecksumError` unless the file's SHA-256 digest is the expected one."""
     raise_if(not path.is_file(), ModelLoadError, f"{path.name} is missing from {path.parent}")
-    check_digest(path, sha256_of(path), sha256)
+    stat = path.stat()
+    state = stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    check_digest(path, _digest(path, state), sha256)
 
 
 def check_digest(path: Path, found: str, sha256: str) -> None:
@@ -105,3 +108,12 @@ def check_digest(path: Path, found: str, sha256: str) -> None:
         ChecksumError,
         f"{path}: SHA-256 is {found}, expected {sha256}; it was not loaded",
     )
+
+
+@cache
+def _digest(path: Path, state: tuple[int, ...]) -> str:
+    """Hash a file once, as long as its state stays the same.
+
+    The time of change of its entry (ctime) is part of it: that one cannot be set back.
+    """
+    return sha256_of(path)
