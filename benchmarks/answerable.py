@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file of what was measured, JSON Lines")
     args = parser.parse_args()
     told = read_jsonl(args.out) if args.out and args.out.exists() else ()
-    known = {each["name"]: each for each in told}
+    known = {each.pop("name"): each for each in map(dict, told)}
     models, found = (BundledScorer(), BundledEvaluator(), BundledReader()), []
     for name, kind, question, passages, gold in given(args):
         if name not in known:
