@@ -6,7 +6,7 @@ PYTHON ?= $(shell for name in python3.11 python3; do \
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-EXTRAS := agents,docs,faiss,langchain,llama-index,notebook,offline,onnx,openvino,pdf,plots,remote,serve,torch,web,dev
+EXTRAS := agents,docs,faiss,google,langchain,llama-index,notebook,offline,onnx,openvino,pdf,plots,remote,serve,torch,web,dev
 
 # Nothing below needs a network besides the package index.
 export HF_HUB_OFFLINE         := 1

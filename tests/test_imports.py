@@ -214,7 +214,7 @@ from fitrag_integrations.langchain import *
 RetrievalGateMiddleware(llm=str.upper, tools="search")
 """
 BELOW_LANGCHAIN = {"torch", "transformers", "faiss", "llama_index", "langchain_classic", "tiktoken"}
-CLIENTS = {"httpx", "trafilatura"}
+CLIENTS = {"httpx", "googleapiclient", "trafilatura"}
 
 
 def every_name(of):

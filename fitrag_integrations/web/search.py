@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import (
     Annotated,
@@ -28,13 +29,16 @@ from typing import (
 from fitrag_integrations.core.checks import (
     Checked,
     Count,
+    Seconds,
     Text,
     Texts,
     can,
     check_many,
+    check_number,
     check_text,
     trait,
 )
+from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
@@ -429,3 +433,44 @@ class WebSearch(Checked):
             raise error
         about["page_error"] = {"kind": error.kind, "message": str(error)}
         return web_passage(hit, about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchService(Checked):
+    """Base of the providers over a service; each is also a search port, as ``WebSearch`` is."""
+
+    timeout: Seconds = 10.0
+    tries: Count = 3
+    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
+    at_once: Count = 8
+
+    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
+        """Search for each query; also works inside a running event loop."""
+        return finish(lambda: self.ahits(queries))
+
+    async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
+        """Search for each query concurrently."""
+        raise NotImplementedError
+
+    def _retrying(self, *, extra: str) -> dict[str, Any]:
+        """Return tenacity's options; only temporary failures are retried.
+
+        The wait between two attempts is random, below ``wait`` seconds, then twice that, and so on.
+        """
+        tenacity = require_extra("tenacity", extra=extra, feature=type(self).__name__)
+        return {
+            "stop": tenacity.stop_after_attempt(self.tries),
+            "wait": tenacity.wait_random_exponential(multiplier=self.wait, max=30),
+            "retry": tenacity.retry_if_exception(
+                lambda error: isinstance(error, SearchError) and error.kind == "transient"
+            ),
+            "reraise": True,
+        }
+
+    def search(self, queries: Sequence[str], /) -> list[Answer]:
+        """Return passages, made of snippets, for each query, as ``WebSearch(self)`` does."""
+        return WebSearch(self).search(queries)
+
+    async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
+        """Async version of ``search``."""
+        return await WebSearch(self).asearch(queries)

@@ -9,31 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import (
-    Checked,
-    Count,
-    Seconds,
     Text,
     Texts,
-    check_number,
     check_text,
 )
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import (
     Limits,
     Meter,
-    finish,
     parse_reply,
     read_body,
     retry_after,
 )
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.passage import first_text
-from fitrag_integrations.web.search import Answer, SearchHit, WebSearch, spread
+from fitrag_integrations.web.search import SearchHit, SearchService, spread
 
 if TYPE_CHECKING:
     import httpx
@@ -46,7 +40,7 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class SearxngSearch(Checked):
+class SearxngSearch(SearchService):
     """Search provider for a SearXNG instance whose settings allow the format ``json``.
 
     Redirects are not followed.
@@ -59,7 +53,7 @@ class SearxngSearch(Checked):
         engines: SearXNG's names of engines.
         timeout: Seconds allowed for a whole response.
         tries: Maximum number of attempts for a temporary failure.
-        wait: Seconds before the first retry at most; doubles with each attempt.
+        wait: Seconds before the first retry; doubles with each attempt.
         at_once: Maximum number of concurrent calls.
 
     Raises:
@@ -74,10 +68,6 @@ class SearxngSearch(Checked):
     language: Text = ""
     categories: Texts = ()
     engines: Texts = ()
-    timeout: Seconds = 10.0
-    tries: Count = 3
-    wait: Annotated[float, partial(check_number, low=0.0)] = 0.5
-    at_once: Count = 8
     name = "searxng"
 
     def __post_init__(self) -> None:
@@ -95,10 +85,6 @@ class SearxngSearch(Checked):
         object.__setattr__(self, "base_url", text)
         super().__post_init__()
 
-    def hits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
-        """Search for each query; also works inside a running event loop."""
-        return finish(lambda: self.ahits(queries))
-
     async def ahits(self, queries: Sequence[str], /) -> list[list[SearchHit] | Exception]:
         """Search for each query concurrently.
 
@@ -108,29 +94,16 @@ class SearxngSearch(Checked):
             limits if no other engine found anything) or "transient".
         """
         httpx = require_extra("httpx", extra="web", feature="SearxngSearch")
-        tenacity = require_extra("tenacity", extra="web", feature="SearxngSearch")
-        retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(self.tries),
-            wait=tenacity.wait_random_exponential(multiplier=self.wait, max=30),
-            retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, SearchError) and error.kind == "transient"
-            ),
-            reraise=True,
-        )
+        options = self._retrying(extra="web")
+        from tenacity import AsyncRetrying
 
         # a client belongs to one event loop, so each call creates its own
         async with httpx.AsyncClient(timeout=self.timeout, follow_redirects=False) as client:
-            return await spread(
-                lambda query: retrying.copy()(self._ask, client, query), queries, self.at_once
-            )
 
-    def search(self, queries: Sequence[str], /) -> list[Answer]:
-        """Return passages, made of snippets, for each query, as ``WebSearch(self)`` does."""
-        return WebSearch(self).search(queries)
+            async def answer(query: str) -> list[SearchHit]:
+                return await AsyncRetrying(**options)(self._ask, client, query)
 
-    async def asearch(self, queries: Sequence[str], /) -> list[Answer]:
-        """Async version of ``search``."""
-        return await WebSearch(self).asearch(queries)
+            return await spread(answer, queries, self.at_once)
 
     async def _ask(self, client: httpx.AsyncClient, query: str) -> list[SearchHit]:
         import httpx

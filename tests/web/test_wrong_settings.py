@@ -6,6 +6,7 @@ import pytest
 
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.web import (
+    GoogleSearch,
     NetworkGuard,
     PageCache,
     PageReader,
@@ -19,7 +20,7 @@ class Provider:
         return [[] for _ in queries]
 
 
-SEARXNG = partial(SearxngSearch, "http://x.example")
+GOOGLE, SEARXNG = partial(GoogleSearch, "key", "engine"), partial(SearxngSearch, "http://x.example")
 SEARCH, TOOL = partial(WebSearch, Provider()), partial(WebSearch.from_tool, lambda query: [])
 WRONG = {
     NetworkGuard: [
@@ -46,10 +47,8 @@ WRONG = {
     WebSearch: [("provider", wrong) for wrong in (object(), Provider, lambda query: [])],
     TOOL: [("at_once", 0)],
     WebSearch.from_tool: [("tool", wrong) for wrong in (None, 3, "tavily", Provider, object())],
-    SEARXNG: [
-        *((name, 0) for name in ("timeout", "tries", "at_once")),
-        *(("wait", -1), ("engines", "bing"), ("language", 1)),
-    ],
+    GOOGLE: [("timeout", 0), ("tries", 0), ("at_once", 0), ("max_results", 11), ("wait", -1)],
+    SEARXNG: [("timeout", 0), ("tries", 0), ("at_once", 0), ("engines", "bing"), ("language", 1)],
 }
 
 
