@@ -24,6 +24,9 @@ class Lengths:
         self.seen.append(("score", len(pairs), threading.get_ident()))
         return [BiLabelScore(len(passage.text) / 10) for _, passage in pairs]
 
+    def answerable(self, labels):
+        return None
+
     async def ascore(self, pairs):
         self.seen.append(("ascore", len(pairs), threading.get_ident()))
         return [BiLabelScore(len(passage.text) / 10) for _, passage in pairs]
