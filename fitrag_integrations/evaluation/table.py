@@ -364,7 +364,11 @@ class Table:
         if not installed("scipy") or measure == SECONDS:
             return difference, None, None
         p = mcnemar(other, one) if _judges(measure, [*one, *other]) else None
-        return difference, mean_interval(np.subtract(other, one), **asdict(self.draws)), p
+        return (
+            difference,
+            mean_interval(np.subtract(other, one, dtype=float), **asdict(self.draws)),
+            p,
+        )
 
     def _bounds(self, measure: str, values: Sequence[float]) -> Interval | None:
         """Return the interval of a mean; seconds are the mean of a batch, which has no spread."""

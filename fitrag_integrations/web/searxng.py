@@ -139,18 +139,7 @@ class SearxngSearch(SearchService):
         if not isinstance(found, dict):
             message = f"{self.base_url} answered, but not in JSON: is it behind a login page?"
             raise SearchError(message, kind="auth")
-        hits = []
-        for item in (item for item in _list(found.get("results")) if isinstance(item, dict)):
-            title, url, snippet = (first_text(item, (key,)) for key in ("title", "url", "content"))
-            kept = {key: item[key] for key in ("engine", "score", "publishedDate") if item.get(key)}
-            hits.append(SearchHit(title, url, snippet, kept))
-        engines = _list(found.get("unresponsive_engines"))
-        failed = [" ".join(map(str, _list(engine) or [engine])) for engine in engines]
-        if failed and not hits:  # else another engine made up for them
-            message = f"nothing found, and these engines failed: {'; '.join(failed)}"
-            is_spent = any(word in message.lower() for word in _SPENT)
-            raise SearchError(message, kind="quota" if is_spent else "transient")
-        return hits
+        return _hits(found)
 
     def _check_status(self, reply: httpx.Response) -> None:
         status = reply.status_code
@@ -167,6 +156,22 @@ class SearxngSearch(SearchService):
             to = reply.headers.get("location", "")
             raise SearchError(f"{answer}: it redirects to {to!r}; pass that address", kind="auth")
         raise SearchError(f"{answer}: {_REFUSALS.get(status, 'it refuses the call')}", kind="auth")
+
+
+def _hits(found: dict[str, object]) -> list[SearchHit]:
+    """Parse the results; failed engines are an error only if no other engine found anything."""
+    hits = []
+    for item in (item for item in _list(found.get("results")) if isinstance(item, dict)):
+        title, url, snippet = (first_text(item, (key,)) for key in ("title", "url", "content"))
+        kept = {key: item[key] for key in ("engine", "score", "publishedDate") if item.get(key)}
+        hits.append(SearchHit(title, url, snippet, kept))
+    engines = _list(found.get("unresponsive_engines"))
+    failed = [" ".join(map(str, _list(engine) or [engine])) for engine in engines]
+    if failed and not hits:
+        message = f"nothing found, and these engines failed: {'; '.join(failed)}"
+        is_spent = any(word in message.lower() for word in _SPENT)
+        raise SearchError(message, kind="quota" if is_spent else "transient")
+    return hits
 
 
 def _list(value: object) -> list[object]:
