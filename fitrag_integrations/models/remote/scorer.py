@@ -21,7 +21,7 @@ from fitrag_integrations.errors import PortError, RefusedError, raise_if, refuse
 from fitrag_integrations.models.encoder.items import of_logits
 from fitrag_integrations.models.encoder.pairs import Pair, checked_pairs
 from fitrag_integrations.models.remote.client import OpenAIClient, RequestError
-from fitrag_integrations.types import BiLabelScore, Passage
+from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.excerpt import grouped
 from fitrag_integrations.values.score import logit
 
@@ -216,22 +216,66 @@ class RemoteScorer:
             for score in await self.ascore(pairs)
         ]
 
-    async def _rows(self, pairs: Sequence[Pair]) -> list[Row | Exception]:
+    def excerpts(
+        self, pairs: Sequence[Pair], *, threshold: float = 0.1
+    ) -> list[tuple[Excerpt, ...] | Exception]:
+        """Return the spans of each passage that a Cohere reranker (Rerank 5) finds relevant.
+
+        Args:
+            pairs: Pairs of a question and a `Passage`.
+            threshold: Minimum relevance of a span, in [0, 1].
+
+        Returns:
+            For each pair a tuple of excerpts in source order, possibly empty, or a `PortError`.
+
+        Raises:
+            InputError: For any other dialect.
+        """
+        return finish(lambda: self.aexcerpts(pairs, threshold=threshold))
+
+    async def aexcerpts(
+        self, pairs: Sequence[Pair], *, threshold: float = 0.1
+    ) -> list[tuple[Excerpt, ...] | Exception]:
+        """Async version of `excerpts`.
+
+        Args:
+            pairs: Pairs of a question and a `Passage`.
+            threshold: Minimum relevance of a span, in [0, 1].
+        """
+        path = self._dialect.path
+        refuse_if(path != DIALECTS["cohere"].path, "dialect", path, "'cohere' for excerpts")
+        low = check_number("threshold", threshold, low=0.0, high=1.0)
+        asked = checked_pairs(pairs)
+        extra: dict[str, object] = {"relevant_spans": {"mode": "enabled", "threshold": low}}
+        found: list[tuple[Excerpt, ...] | Exception] = []
+        for row, (_, passage) in zip(await self._rows(asked, extra), asked, strict=True):
+            if isinstance(row, Exception):
+                found.append(row)
+                continue
+            text = _text(passage)
+            before = len(text) - len(passage.text)  # the title
+            found.append(
+                tuple(
+                    Excerpt(passage, max(0, start - before), end - before, score)
+                    for start, end, score in spans(row, text)
+                    if end > before
+                )
+            )
+        return found
+
+    async def _rows(
+        self, pairs: Sequence[Pair], extra: Mapping[str, object] | None = None
+    ) -> list[Row | Exception]:
         """Return the server's result for each pair, or its error."""
         found: list[Any] = [None] * len(pairs)
         splits = SPLITS
 
         async def ask(places: Sequence[int]) -> None:
             nonlocal splits
-            named = {"model": self._model} if self._model and self._dialect.takes_model else {}
-            body = {
-                **named,
-                self._dialect.query: pairs[places[0]][0],
-                self._dialect.documents: [_text(pairs[at][1]) for at in places],
-                **self._dialect.always,
-            }
+            texts = [_text(pairs[at][1]) for at in places]
+            body = request(self._dialect, self._model, pairs[places[0]][0], texts)
             try:
-                reply = await self._client.post(self._dialect.path, body)
+                reply = await self._client.post(self._dialect.path, {**body, **(extra or {})})
                 rows: list[Any] = list(results(self._dialect, reply, len(places)))
                 for row in rows:
                     number(self._dialect, row)
@@ -251,19 +295,9 @@ class RemoteScorer:
             for at, row in zip(places, rows, strict=True):
                 found[at] = row
 
-        requests: list[list[int]] = []
-        for places in grouped(range(len(pairs)), lambda at: pairs[at][0]).values():
-            size = PAYLOAD
-            for at in places:
-                cost = 2 * len(_text(pairs[at][1]).encode())  # escapes may double it
-                if size + cost > PAYLOAD or len(requests[-1]) >= self._dialect.most:
-                    requests.append([])
-                    size = 0
-                requests[-1].append(at)
-                size += cost
         async with asyncio.TaskGroup() as group:  # canceling one cancels the others
-            for request in requests:
-                group.create_task(ask(request))
+            for places in _requests(pairs, self._dialect.most):
+                group.create_task(ask(places))
         return found
 
     def _label(self, value: float) -> BiLabelScore:
@@ -272,6 +306,18 @@ class RemoteScorer:
 
     def __repr__(self) -> str:
         return f"RemoteScorer({self._client.base_url!r}, model={self._model!r})"
+
+
+def request(
+    dialect: Dialect, model: str, query: str, documents: Sequence[str]
+) -> dict[str, object]:
+    """Build the body of a request for the scores of documents for one query."""
+    return {
+        **({"model": model} if model and dialect.takes_model else {}),
+        dialect.query: query,
+        dialect.documents: list(documents),
+        **dialect.always,
+    }
 
 
 def results(dialect: Dialect, reply: object, count: int) -> list[Row]:
@@ -303,27 +349,68 @@ def results(dialect: Dialect, reply: object, count: int) -> list[Row]:
 
 def number(dialect: Dialect, row: Row) -> float:
     """Return a score. Raises `PortError` unless it is finite, and in [0, 1] if not a logit."""
-    value = _field(row, dialect.score)
-    try:
-        found = math.nan if isinstance(value, bool | str) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        found = math.nan
+    value = _finite(_field(row, dialect.score))
     raise_if(
-        not math.isfinite(found),
+        not dialect.raw and not 0.0 <= value <= 1.0,
         PortError,
-        f"the response has the score {shortened(value)}, which is no finite number",
-    )
-    raise_if(
-        not dialect.raw and not 0.0 <= found <= 1.0,
-        PortError,
-        f"the response has the score {found!r}, expected a probability: "
+        f"the response has the score {value!r}, expected a probability: "
         "pass raw=True if the server returns logits",
     )
-    return found
+    return value
+
+
+def spans(row: Row, text: str) -> list[tuple[int, int, float]]:
+    """Parse a Cohere reranker's relevant spans: [start, end) in code points, and their scores.
+
+    Raises `PortError` for a span outside the text.
+    """
+    found = []
+    given = row.get("relevant_spans") or ()
+    raise_if(
+        not isinstance(given, list | tuple),
+        PortError,
+        f"the response's list of spans is {type(given).__name__}, not a list",
+    )
+    for span in given:
+        start, end, score = (_field(span, name) for name in ("start", "end", "score"))
+        whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end))
+        raise_if(
+            not whole or not 0 <= start < end <= len(text),
+            PortError,
+            f"the response has the span {shortened(span)} in a text of {len(text)}",
+        )
+        found.append((start, end, _finite(score)))
+    return sorted(found)
 
 
 def _text(passage: Passage) -> str:
     return f"{passage.title}. {passage.text}" if passage.title else passage.text
+
+
+def _requests(pairs: Sequence[Pair], most: int) -> list[list[int]]:
+    """Group the places of pairs by question, within the limits of a request."""
+    made: list[list[int]] = []
+    for places in grouped(range(len(pairs)), lambda at: pairs[at][0]).values():
+        size = PAYLOAD
+        for at in places:
+            cost = 2 * len(_text(pairs[at][1]).encode())  # escapes may double it
+            if size + cost > PAYLOAD or len(made[-1]) >= most:
+                made.append([])
+                size = 0
+            made[-1].append(at)
+            size += cost
+    return made
+
+
+def _finite(value: Any) -> float:
+    """Return a finite number; raise `PortError` for any other value."""
+    try:
+        found = math.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise PortError(f"the response has the score {shortened(value)}, which is no finite number")
+    return found
 
 
 def _field(row: object, name: str) -> Any:

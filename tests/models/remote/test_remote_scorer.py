@@ -169,6 +169,14 @@ async def test_cancelling_ends_the_requests(server):
     assert len(server.seen) <= 8  # those that were open
 
 
+def test_relevant_spans_become_excerpts_in_code_points(server):
+    passage = Passage("1", "score 2 🙂 the answer is here", title="Ein Titel 🙂")
+    ((excerpt,),) = scorer_of(server, "cohere").excerpts([("q?", passage)])
+    assert (excerpt.text, excerpt.score, excerpt.passage) == ("answer", 0.9, passage)
+    with pytest.raises(InputError, match="cohere"):
+        scorer_of(server, "jina").excerpts([("q?", passage)])
+
+
 def test_it_serves_where_a_scorer_or_an_evaluator_does(server):
     scorer = scorer_of(server, "infinity", scale=2.0, shift=-1.0)
     shelf = [Passage("a", "score -3 Nothing."), Passage("b", "score 3 All of it.")]
