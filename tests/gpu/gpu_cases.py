@@ -86,6 +86,12 @@ def saved(make, folder, base, **options):
     return folder / "model"
 
 
+def late_scorer(folder, on):
+    return BiLabelScorer.from_pretrained(
+        saved(make_scorer, folder, write_t5(folder / "t5"), evidence=True, hidden=5), **on
+    )
+
+
 def scorer(folder, on):
     base = write_bert(folder / "base")
     return BiLabelScorer.from_pretrained(saved(make_scorer, folder, base, hidden=5), **on)
@@ -172,6 +178,7 @@ def p_known(model, n):
 
 CASES = {
     "scorer": Case(scorer, lambda m, n: labels(m.score(pairs(n))), 104, 2, 1, half=True),
+    "scorer, late": Case(late_scorer, lambda m, n: labels(m.score(pairs(n))), 555, 4, 2, half=True),
     "scorer, ModernBERT": Case(
         modern, lambda m, n: labels(m.score(pairs(n))), 171, 2, 3, half=True
     ),

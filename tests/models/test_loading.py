@@ -39,6 +39,7 @@ PLAIN = {
 PLAIN["own_engine"] = "causal.own_engine(folder, 'cpu')"
 KINDS = ("BiLabelScorer", "ExtractiveReader", "IKClassifier", "NecessityJudge", "OnePassScorer")
 OVER_A_BASE = {name: f"models.{name}.from_pretrained(folder, device='cpu')" for name in KINDS}
+OVER_A_BASE["BiLabelScorer, late"] = OVER_A_BASE["BiLabelScorer"]
 OVER_A_BASE["own evaluator"] = PLAIN["RetrievalEvaluator"]
 DRIVER = """
 import json
@@ -102,6 +103,7 @@ def model_folders(home):
     """Write one folder of each kind of ours, each over a hostile base of its own."""
     bert, llama = write_bert(home / "bert"), write_llama(home / "llama")
     make_scorer(bert).save_pretrained(home / "BiLabelScorer")
+    make_scorer(bert, evidence=True).save_pretrained(home / "BiLabelScorer, late")
     make_reader(bert).save_pretrained(home / "ExtractiveReader")
     make_evaluator(bert).save_pretrained(home / "own evaluator")
     write_ik(home / "IKClassifier", llama)
@@ -110,6 +112,9 @@ def model_folders(home):
     for name in OVER_A_BASE:
         base = write_hostile(home / "bases" / name.replace(", ", "_"))
         over(home / name / "scorer" if name == "OnePassScorer" else home / name, base)
+    late = json.loads((home / "BiLabelScorer, late" / "encoder" / "encoder.json").read_text())
+    late["base"] = bert  # only the untouched base beside it is the hostile one
+    (home / "BiLabelScorer, late" / "encoder" / "encoder.json").write_text(json.dumps(late))
     return home
 
 

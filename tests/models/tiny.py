@@ -14,7 +14,8 @@ from fitrag_integrations.models import (
 )
 from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, ReaderHead
-from fitrag_integrations.models.encoder.lexical import COUNT, Clues
+from fitrag_integrations.models.encoder.late import LATE_COUNT, LateInteraction
+from fitrag_integrations.models.encoder.lexical import Clues
 from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.evaluator.head import EvaluatorHead, HeadGrader
@@ -101,12 +102,13 @@ def make_scorer(base, *, evidence=False, hidden=0, frozen=True):
     """Put a random scorer over a base; what is not frozen counts as tuned."""
     engine = _engine(base, frozen)
     rarity = [0.5 + i % 7 / 4 for i in range(engine.tokenizer.vocabulary)]  # exact in float16
-    clues = Clues.of(engine.tokenizer, rarity) if evidence else None
+    late = LateInteraction(load_base(base)[0], rarity, pad_id=engine.tokenizer.pad_id)
     torch.manual_seed(1)
-    head = BiLabelHead(engine.trunk.width, features=COUNT * evidence, hidden=hidden)
-    manifest = {"base": base, "head": {"hidden": hidden}}
+    head = BiLabelHead(engine.trunk.width, features=LATE_COUNT * evidence, hidden=hidden)
+    manifest = {"base": base, "head": {"hidden": hidden, "late": evidence}}
     temperatures = (0.8, 1.5)
     manifest["temperatures"] = list(temperatures)
+    clues = late if evidence else None
     return BiLabelScorer(engine, head, clues=clues, temperatures=temperatures, manifest=manifest)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ChecksumError, raise_if
+from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import (
     BiLabelHead,
     gathered,
@@ -31,6 +32,7 @@ from fitrag_integrations.models.encoder.items import (
     Correction,
     Lines,
 )
+from fitrag_integrations.models.encoder.late import LATE_COUNT, LateInteraction
 from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair
@@ -47,6 +49,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
     write_tensors,
 )
+from fitrag_integrations.models.runtime.placing import place
 from fitrag_integrations.models.runtime.saved import embedded_folder
 from fitrag_integrations.models.runtime.sources import scorer_name
 from fitrag_integrations.models.runtime.worker import Steps
@@ -66,7 +69,7 @@ class BiLabelScorer(ChunkScorer, PairModel):
     Args:
         engine: Encoder and tokenizer.
         head: Head with the two labels.
-        clues: Lexical features that the head reads, if any.
+        clues: Further features that the head reads, if any.
         temperatures: Divisors of the logits of both labels.
         lines: What the logits become by the kind of text, and with the untouched base's cosine.
         manifest: Fields saved with the scorer.
@@ -84,7 +87,7 @@ class BiLabelScorer(ChunkScorer, PairModel):
         engine: Engine,
         head: BiLabelHead,
         *,
-        clues: Clues | None = None,
+        clues: Clues | LateInteraction | None = None,
         temperatures: tuple[float, float] = (1.0, 1.0),
         lines: Lines | None = None,
         manifest: Row | None = None,
@@ -136,10 +139,17 @@ class BiLabelScorer(ChunkScorer, PairModel):
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         entry = manifest["head"]
         tensors, rarity = read_head(folder, entry, engine)
-        clues = None if rarity is None else Clues.of(engine.tokenizer, rarity)
+        clues: Clues | LateInteraction | None = None
+        count = 0
+        if rarity is not None and entry.get("late"):  # the untouched base, beside the tuned encoder
+            base = place(load_base(manifest["base"])[0], engine.device, engine.dtype)
+            pad_id, budget = engine.tokenizer.pad_id, engine.room.tokens
+            clues, count = LateInteraction(base, rarity, pad_id=pad_id, budget=budget), LATE_COUNT
+        elif rarity is not None:
+            clues, count = Clues.of(engine.tokenizer, rarity), COUNT
         spans = bool(entry.get("spans"))
         sizes = {
-            "features": (0 if clues is None else COUNT) + spans,
+            "features": count + spans,
             "hidden": check_whole("hidden", entry["hidden"], low=0),
             "units": check_whole("units", entry.get("units", 0), low=0),
         }

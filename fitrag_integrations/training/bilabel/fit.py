@@ -18,8 +18,9 @@ from torch.nn import functional as F
 from fitrag_integrations.core.checks import Checked
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.models.encoder.encoders import load_base
 from fitrag_integrations.models.encoder.heads import BiLabelHead, write_head
-from fitrag_integrations.models.encoder.lexical import COUNT, Clues
+from fitrag_integrations.models.encoder.late import LATE_COUNT, LateInteraction
 from fitrag_integrations.models.encoder.pairs import PairTokenizer
 from fitrag_integrations.models.runtime.engine import multiplies_bfloat16
 from fitrag_integrations.models.runtime.folder import write_manifest
@@ -70,7 +71,7 @@ class BilabelPlan(Checked):
     rate: Rate = 3e-4
     hidden: Annotated[int, Option("Units of the head's hidden layer, 0 for none.")] = 0
     evidence: Annotated[
-        bool, Option("Add the overlap with question and title to the head's features.")
+        bool, Option("Add lexical overlap and late interaction to the head's features.")
     ] = True
     validation: Annotated[
         str, Option("Fraction of the questions to hold out, or a file of rows.")
@@ -183,16 +184,18 @@ def fit_bilabel(
     torch.manual_seed(plan.seed)
     trunk, tokenizer, base = start_encoder(plan.base)
     train, weighed, kept = parts_of(rows, held, plan, tokenizer)
-    rarity = rarity_of(train.texts, tokenizer) if plan.evidence else None
-    clues = None if rarity is None else Clues.of(tokenizer, rarity)
-    head = BiLabelHead(trunk.width, features=COUNT * plan.evidence, hidden=plan.hidden)
+    rarity, late = rarity_of(train.texts, tokenizer) if plan.evidence else None, None
+    if rarity is not None:
+        untouched = load_base(base, attention="eager")[0].to(device)
+        late = LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id)
+    head = BiLabelHead(trunk.width, features=LATE_COUNT * plan.evidence, hidden=plan.hidden)
     learns = plan.imbalance.mode != "none"
     weigher = Weigher(plan.imbalance, train.labels) if learns else None
     module = BiLabelModule(
         trunk,
         head,
         tokenizer,
-        clues=clues,
+        clues=late,
         weigher=weigher,
         batch_tokens=plan.batch_tokens,
         listwise=plan.listwise,
@@ -207,7 +210,7 @@ def fit_bilabel(
     fields = {
         "base": base,
         "encoder": "encoder",
-        "head": {**entry, "hidden": plan.hidden},
+        "head": {**entry, "hidden": plan.hidden, "late": plan.evidence},
         "temperatures": list(temperatures),
         "trained": asdict(plan),
     }

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.models.encoder.heads import BiLabelHead
-from fitrag_integrations.models.encoder.lexical import Clues
+from fitrag_integrations.models.encoder.late import LateInteraction
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import Trunk
 from fitrag_integrations.training.encoder import trunk_passes
@@ -154,7 +154,7 @@ class BiLabelModule(nn.Module):
         head: BiLabelHead,
         tokenizer: PairTokenizer,
         *,
-        clues: Clues | None = None,
+        clues: LateInteraction | None = None,
         weigher: Weigher | None = None,
         batch_tokens: int | None = None,
         listwise: float = LISTWISE,

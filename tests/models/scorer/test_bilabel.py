@@ -60,7 +60,7 @@ def test_probabilities_are_the_sigmoid_of_scaled_logits(bert, tmp_path):
 
 def test_evidence_counts(bert):
     with_it, without = make_scorer(bert, evidence=True), make_scorer(bert)
-    assert with_it._head.out.in_features == 32 + 9
+    assert with_it._head.out.in_features == 32 + 5 + 3
     assert without._head.out.in_features == 32
     weight = with_it._head.out.weight.data
     before = logits(with_it)
