@@ -103,6 +103,10 @@ class Handler(BaseHTTPRequestHandler):
         value = logit_of if raw else lambda text: share(logit_of(text))
         rows = [{"index": i, name: value(text)} for i, text in enumerate(texts)]
         rows.sort(key=lambda row: -row[name])
+        if body.get("relevant_spans", {}).get("mode") == "enabled":
+            for row in rows:
+                at = texts[row["index"]].find("answer")
+                row["relevant_spans"] = [{"start": at, "end": at + 6, "score": 0.9}] * (at >= 0)
         return {"id": "1", list_in: rows, "usage": {}} if list_in else rows
 
     def reply(self, status, value):
