@@ -78,11 +78,9 @@ def check_whole(field: str, value: Any, *, low: int, high: int | None = None) ->
     return number
 
 
-def check_label(field: str, value: object) -> int:
-    """Require 0 or 1, booleans among them."""
-    refuse_if(
-        value is None or isinstance(value, str) or value not in (0, 1), field, value, "0 or 1"
-    )
+def check_label(field: str, value: object, *, allowed: str = "0 or 1") -> int:
+    """Require 0 or 1, booleans among them; errors call it ``allowed``."""
+    refuse_if(value is None or isinstance(value, str) or value not in (0, 1), field, value, allowed)
     return int(value == 1)
 
 

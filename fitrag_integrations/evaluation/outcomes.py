@@ -64,7 +64,10 @@ class Outcomes:
             return found
 
         scores = column(partial(check_number, low=0.0, high=1.0), "p_known", "score")
-        known = column(check_label, "known", "right_without")
+        known = column(
+            partial(check_label, allowed="0 or 1, as `fitrag label ik` adds it"),
+            *("known", "right_without"),
+        )
         without = column(check_label, "right_without", "known")
         tried = any(row.get("right_with") is not None for row in given)
         right = column(check_label, "right_with") if tried else None

@@ -109,7 +109,10 @@ def cut_note(text: object, what: str) -> tuple[str, ...]:
     if not isinstance(text, Completion) or text.cut is None:
         return ()
     at = f" at {text.cut} tokens" if text.cut else ""
-    return (f"the {what} was cut off{at}, all that the model was to write",)
+    return (
+        f"the {what} was cut off{at}, all that the model was to write: its `max_new_tokens`, or "
+        "what the prompt asks for if that is less",
+    )
 
 
 @dataclass(frozen=True, slots=True)

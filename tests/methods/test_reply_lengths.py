@@ -78,7 +78,8 @@ def test_a_reply_is_asked_for_as_long_as_it_is_read(made, text, asked):
 def test_what_was_cut_off_is_noted(method, noted):
     ended = run(method(QUESTION, Ports(retrieve, None, Model(9))))
     context = getattr(ended.value, "context", ended.value)
-    assert [note for note in context.notes if note.startswith(noted)], context.notes
+    told = [note for note in context.notes if note.startswith(noted)]
+    assert told and "`max_new_tokens`" in told[0], context.notes
     assert "cut off" in ended.explain()
     whole = run(method(QUESTION, Ports(retrieve, None, Model())))
     notes = getattr(whole.value, "context", whole.value).notes

@@ -44,8 +44,9 @@ def resume(path: Path, rows: Iterator[Line]) -> tuple[int, Counter[str]]:
             raise InputError.of(
                 "output",
                 given=str(path),
-                allowed=f"an output of the same input, but row {done + 1} is not that of the "
-                "input: delete it, choose another output, or give --overwrite",
+                allowed=f"an output of the same input and options, but row {done + 1} is not that "
+                "of the input, or --limit, --method or another option was different: give that, "
+                "delete the output, choose another one, or give --overwrite",
             )
         error = found.get("error")
         if error is not None and error != row.given.get("error"):

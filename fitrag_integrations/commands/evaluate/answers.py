@@ -70,11 +70,17 @@ class Answerer:
 
     method: Annotated[
         tuple[str, ...],
-        Option("Method that answers the questions; several compare with the first."),
+        Option(
+            "Method that answers the questions, such as vanilla (without passages) or direct (from "
+            "all of them); several compare with the first."
+        ),
     ] = ()
     answers: Annotated[
         Path,
-        Option("Rows that the methods answer: .jsonl or .jsonl.gz. A stopped run continues there."),
+        Option(
+            "Rows that the methods answer: .jsonl or .jsonl.gz. A stopped run continues there, "
+            "with the same --limit, methods and options; a method may be added last."
+        ),
     ] = Path("answers.jsonl")
     search: Searching = Searching(k=10)
     limit: Annotated[int | None, Option("Maximum number of questions.", min=1, default="all")] = (

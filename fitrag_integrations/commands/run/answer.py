@@ -29,11 +29,10 @@ from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
 from fitrag_integrations.methods.answering import Answered, Answering
-from fitrag_integrations.methods.compose.composing import method_from
+from fitrag_integrations.methods.compose.composing import NAMES, method_from
 from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemplate
 from fitrag_integrations.methods.prompts import OWN, instruction_named
 from fitrag_integrations.methods.settings import EMBEDDED
-from fitrag_integrations.ports import Retriever
 from fitrag_integrations.text.tokens import counter_for
 
 
@@ -60,7 +59,7 @@ class AnswerPlan(RowsPlan):
     method: Annotated[
         str | None,
         Option(
-            "Method, e.g. crag.",
+            "Method, e.g. crag, direct (all passages) or, with --llm, vanilla (none).",
             default="fitrag",
         ),
     ] = None
@@ -144,18 +143,24 @@ class AnswerPlan(RowsPlan):
         llm, method, alone = self.llm is not None, self.method is not None, self.target is None
         reader, url, model = self.reader, self.server.url, self.model.model
         is_rows = self.source == jsonl.STREAM or self.source.endswith((".jsonl", ".jsonl.gz"))
-        rows = "a .jsonl or .jsonl.gz file, or -"
         refuse_if(llm and reader is not None, "--reader", reader, "nothing, since --llm answers")
         refuse_if(url is not None and not llm, "--url", url, "with --llm")
-        named = "nothing with --method: give the method its models in Python"
-        refuse_if(method and model is not None, "--model", model, named)
-        refuse_if(alone and is_rows, "output", None, rows)
+        refuse_if(
+            method and model is not None,
+            "--model",
+            model,
+            "nothing with --method: give the method its models in Python",
+        )
+        refuse_if(alone and is_rows, "output", None, "a .jsonl or .jsonl.gz file, or -")
         templated = self.fitted is not None and self.template != OWN
         refuse_if(templated, "--template", self.template, "nothing, since --fitted sets the prompt")
         fitted = method and self.fitted is not None
         refuse_if(fitted, "--method", self.method, "nothing, since --fitted sets the method")
         refuse_if(
-            alone and self._index is None, "--index", None, "an index to answer the question from"
+            alone and self._index is None and not self._closed_book,
+            "--index",
+            None,
+            "an index to answer the question from (--method vanilla needs none)",
         )
 
     @property
@@ -166,13 +171,18 @@ class AnswerPlan(RowsPlan):
         return own if self.search.index is None and there else self.search.index
 
     @property
+    def _closed_book(self) -> bool:
+        """Whether the method never retrieves, and so needs neither passages nor an index."""
+        return NAMES.get((self.method or "").lower(), "").endswith("closed_book")
+
+    @property
     def _llm(self) -> str | None:
         """Return who answers; None is the reader, which a folder fitted to it calls embedded."""
         return None if self.fitted is not None and self.llm == EMBEDDED else self.llm
 
     def answers(self) -> Answers:
         """Load the method and what it asks."""
-        found: Retriever | None = None
+        found: Any = (lambda queries: [[] for _ in queries]) if self._closed_book else None
         generate: Any = None
         fitted = None if self.fitted is None else Fitted.read(self.fitted)
         if fitted is not None:

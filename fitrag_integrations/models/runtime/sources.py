@@ -37,7 +37,8 @@ def weights_source(name_or_dir: str) -> str:
     raise_if(
         looks_like_path and not (folder / "config.json").is_file(),
         ModelLoadError,
-        f"model folder {name_or_dir!r}: config.json is missing; name a folder written by "
+        f"model folder {name_or_dir!r}: config.json is missing"
+        f"{'' if folder.exists() else ', since there is no such folder'}; name a folder written by "
         "save_pretrained, or a hub name such as 'google-t5/t5-base'",
     )
     return str(folder) if looks_like_path else name_or_dir

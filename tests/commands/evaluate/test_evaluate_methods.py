@@ -129,7 +129,8 @@ def untimed(line):
 def test_other_settings_do_not_continue_a_run(questions, compete, arguments):
     compete(questions, "--method", "direct")
     given = arguments if arguments[0] == "--method" else ("--method", "direct", *arguments)
-    assert "output" in compete(questions, *given, code=2)
+    told = compete(questions, *given, code=2)
+    assert "output" in told and "--limit, --method or another option was different" in told
     compete(questions, *given, "--overwrite")
 
 

@@ -55,6 +55,15 @@ def test_a_method_that_writes_its_own_answer_keeps_it(one):
     assert got["context"][0]["passage"] is None
 
 
+def test_a_method_that_never_retrieves_needs_no_passages(one, fitrag):
+    got = one("--method", "vanilla", *LLM, row={"question": "who wrote it ?"})
+    assert got["answer"].startswith("Written for ") and got["context"] == []
+    code, told, _ = fitrag("answer", "who wrote it ?", "--method", "CoT", *LLM)
+    assert code == 0 and "nothing was retrieved" in told
+    code, _, told = fitrag("answer", "who wrote it ?", "--method", "direct", *LLM)
+    assert code == 2 and "`--index` must be an index" in told
+
+
 def test_options_that_were_given_are_the_methods_fields(one):
     assert one("--method", "itrg", *LLM)["trace"]["details"]["mode"] == "refine"
     told = one("--method", "direct", "--top-n", 1, code=2)

@@ -189,7 +189,7 @@ def test_calibrate_refuses_drafts_of_another_model(calibrate, loaded):
 @pytest.mark.parametrize(
     ("rows", "arguments", "said"),
     [
-        ([{"p_known": 0.5}], [], "rows[0].known"),
+        ([{"p_known": 0.5}], [], "rows[0].known` must be 0 or 1, as `fitrag label ik` adds it"),
         ([b"{"], [], "line 1"),
         (LABELLED, ["--target", "cheap"], "best accuracy, share, drop, conformal"),
         (LABELLED, ["--model", "nowhere"], "nowhere"),

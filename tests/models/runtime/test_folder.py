@@ -122,7 +122,9 @@ def test_a_folder_or_a_base_that_is_not_there_is_named(load, copy, tmp_path):
     with pytest.raises(ModelLoadError, match="absent: model.json is missing"):
         load(tmp_path / "absent")
     change(copy / "encoder" / "encoder.json", base=str(tmp_path / "gone"))
-    with pytest.raises(ModelLoadError, match="gone': config.json is missing"):
+    with pytest.raises(
+        ModelLoadError, match="gone': config.json is missing, since there is no such"
+    ):
         load(copy)
 
 
