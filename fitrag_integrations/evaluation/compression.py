@@ -46,9 +46,13 @@ class Compressed:
         return [Excerpt.whole(passage) for passage in self.passages]
 
     def holds(self, excerpts: Sequence[Excerpt]) -> bool:
-        """Return whether the titles and remaining texts contain an answer.
+        """Return whether the titles and texts of the excerpts contain a gold answer.
 
-        Adjacent excerpts of one passage are joined, with the title before each part.
+        Adjacent excerpts of a passage are joined first, and each joined text is searched with its
+        title.
+
+        Args:
+            excerpts: Excerpts to search.
         """
         texts = (
             f"{passage.title} {passage.text[start:end]}"

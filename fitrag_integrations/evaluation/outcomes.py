@@ -44,10 +44,16 @@ class Outcomes:
 
     @classmethod
     def of(cls, rows: Rows) -> Outcomes:
-        """Read rows with ``p_known`` or ``score``, ``known`` or ``right_without``, ``right_with``.
+        """Build outcomes from labeled rows.
 
-        Labels are 0, 1 or booleans; ``right_with`` is required in every row or in none. Raises
-        ``InputError`` naming the row and the field.
+        Args:
+            rows: Rows with ``p_known`` (or ``score``), ``known`` (or ``right_without``) and
+                optionally ``right_with``, in every row or in none; labels are 0, 1 or booleans.
+                `Outcomes` are returned unchanged.
+
+        Raises:
+            InputError: If there are no rows, or a field is missing or invalid; names the row and
+                the field.
         """
         if isinstance(rows, Outcomes):
             return rows
@@ -111,6 +117,12 @@ class Curve:
     Columns run from always retrieving (threshold 1) down to the minimum of retrieval. Thresholds
     are the midpoints between scores, and half of the lowest score. A question with a score of 0 is
     retrieved for at every threshold, because no threshold is below 0.
+
+    Args:
+        thresholds: Thresholds, falling, in [0, 1]. Shape: (points,).
+        share: Fraction of questions with retrieval at each, in [0, 1]. Shape: (points,).
+        accuracy: Fraction of right answers or, without `right_with`, of right decisions, in
+            [0, 1]. Shape: (points,).
     """
 
     thresholds: Floats

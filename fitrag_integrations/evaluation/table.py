@@ -426,11 +426,11 @@ class Table:
         }
 
     def json(self) -> str:
-        """Return one line of JSON; numbers that are not finite become their names."""
+        """Return the table as one line of JSON; non-finite numbers become strings, e.g. "nan"."""
         return json.dumps(plain(self.to_dict()))
 
     def html(self, lead: str = "") -> str:
-        """Return a page of its own: the table, the curve, every question; nothing is fetched.
+        """Return a standalone HTML page with the table, the curve and every question.
 
         Args:
             lead: First sentence of the page.

@@ -102,7 +102,7 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
         """Return a tool for agents that returns the numbered passages kept.
 
         Args:
-            name: Name of the tool; None is that of the class.
+            name: Name of the tool. Defaults to the name of the class.
             description: When an agent is to call it.
 
         Returns:

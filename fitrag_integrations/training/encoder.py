@@ -32,7 +32,14 @@ PAIRS = 16  # of like length, run together
 
 
 def start_encoder(base: str) -> tuple[Trunk, PairTokenizer, str]:
-    """Load an encoder by name, or that of a model folder; returns the base's name with it."""
+    """Load an encoder to train.
+
+    Args:
+        base: Hub name or folder of an encoder, or the folder of a reader.
+
+    Returns:
+        Trunk, tokenizer, and the name of the base.
+    """
     folder = Path(base)
     if (folder / "model.json").is_file():
         manifest = read_manifest(folder, "model.json", kind="reader", needs=("encoder", "base"))

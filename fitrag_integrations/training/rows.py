@@ -22,10 +22,15 @@ LABELS = ("has_answer", "llm_prefer")
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """A question with a passage that answers it.
+    """Question with a passage that answers it.
 
-    `answer_start` is the character offset of `answers[0]` in the passage's text, or None if every
-    occurrence counts. `negatives` contain no answer.
+    Args:
+        question: The question.
+        answers: Gold answers.
+        passage: Passage that contains the answer.
+        answer_start: Character offset of `answers[0]` in the passage's text; None if every
+            occurrence counts.
+        negatives: Passages that do not contain an answer.
     """
 
     question: str
@@ -52,8 +57,12 @@ class Listed:
 class Labelled(Listed):
     """Passages of a question with both labels, 0 or 1, in order.
 
-    An `llm_prefer` of None is unknown. `reader_scores` are the reader's confidences in each answer,
-    empty if they were not stored.
+    Args:
+        question: The question.
+        passages: Its passages.
+        has_answer: Whether each contains an answer, 0 or 1.
+        llm_prefer: Whether each helps the language model, 0 or 1; None is unknown.
+        reader_scores: The reader's confidence in each answer; empty if they were not stored.
     """
 
     question: str
@@ -66,7 +75,11 @@ class Labelled(Listed):
 def reading_row(row: Mapping[str, object]) -> ReadingRow:
     """Parse a training row from a JSON object with question, answers, passage and negatives.
 
-    Raises `InputError` naming the field that is missing or of another kind.
+    Args:
+        row: The object.
+
+    Raises:
+        InputError: If a field is missing or of another kind; names the field.
     """
     start = row.get("answer_start")
     return ReadingRow(

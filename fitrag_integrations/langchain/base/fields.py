@@ -169,5 +169,5 @@ class ReducerOptions(RankingOptions):
     the windows, False keeps all."""
     max_share: float | Literal["auto"] | None = "auto"
     """Fraction of the tokens of all documents given that is kept at most, in (0, 1]; None keeps
-    all; "auto" is 0.4 of those of the `top_n` best, where neither `window` nor `max_tokens` is
-    given."""
+    all; "auto" is the fraction in `DEFAULTS`, of the `top_n` best, if neither `window` nor
+    `max_tokens` is given."""

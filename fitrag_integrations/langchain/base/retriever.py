@@ -183,8 +183,8 @@ class Writing(MethodOverBase):
     llm: Kept[AnyRunnable | None] = None
     """Language model or chain for methods that generate text."""
     shots: Shots = ()
-    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
-    and passages[{title, text}]."""
+    """Examples for this package's prompts: `Shot` objects, or dicts with "question", "answer" and
+    "passages" (each with "title" and "text")."""
 
 
 class Searching(Writing):

@@ -65,11 +65,12 @@ class Gated(IKnow):
     """Method that runs another method behind a gate: `IKnow` under another name (IK, section 3).
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None is the one of the caller's language
-            model, as in `IKnow`.
-        drafter: Writes the draft that the gate reads; None is the gate's own.
+        gate: Gate with `p_known(questions, drafts)`. Defaults to `own_gate` of the caller's
+            language model, as in `IKnow`.
+        drafter: Model that writes the draft for the gate. Defaults to the gate's own.
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        on_error: "retrieve" retrieves if gate or drafter fails, "raise" raises the error.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank;
+            "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
         method: Method run for an unknown question; None is direct retrieval.
     """

@@ -173,8 +173,8 @@ def compress(
             and `id`. A string gets its index as id.
         max_tokens: Maximum number of tokens of the excerpts as a prompt shows them, numbers and
             titles included; None keeps a fraction of the input's tokens.
-        max_share: That fraction, in (0, 1]; None keeps all; "auto" is 0.4 without `max_tokens`
-            and `window`.
+        max_share: That fraction, in (0, 1]; None keeps all; "auto" is the fraction in `DEFAULTS`
+            without `max_tokens` and `window`.
         window: Sentences of an excerpt; None is one for a scorer that judges sentences, such as
             the bundled one, else three.
         count_tokens: Counts the tokens of a text; None estimates them.

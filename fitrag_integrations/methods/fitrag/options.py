@@ -172,11 +172,11 @@ class FitRagOptions(Counting, RankingOptions):
     | call | windows | how many | how much |
     | --- | --- | --- | --- |
     | `FitRag()` | single sentences, judged in the pass over their passage | any of a passage | \
-0.4 of the tokens of the `top_n` passages, 64 at least |
+the fraction `DEFAULTS.max_share` of the tokens of the `top_n` passages, 64 at least |
     | `FitRag(max_tokens=800)` | the same | the same | 800 tokens |
     | `FitRag(max_share=0.25)` | the same | the same | 0.25 of the tokens of all passages |
     | `FitRag(scorer)` without ``score_sentences`` | three sentences, each window read as a text \
-of its own | the best of a passage | as `FitRag()` |
+alone | the best of a passage | as `FitRag()` |
     | `FitRag(window=3)` | the same, with every scorer | the best of a passage, until the detector \
 agrees | all |
     | `FitRag.as_published()` | the same, without `prior` | the same | all |
@@ -187,8 +187,8 @@ agrees | all |
         max_tokens: Budget of tokens: the excerpts cost no more in a prompt, as numbered documents,
             and added up one by one; None is no limit.
         max_share: Fraction of the tokens of all passages given that is kept at most, in (0, 1];
-            None keeps all; "auto" is 0.4 of those of the `top_n` passages, where neither `window`
-            nor `max_tokens` is given.
+            None keeps all; "auto" is the fraction in `DEFAULTS`, of the `top_n` passages, if
+            neither `window` nor `max_tokens` is given.
         count_tokens: Counts the tokens of a text; None estimates them.
         detector: Decides when the excerpts are enough, at 0.5 or its own ``threshold``; None is the
             bundled one where it fits the scorer and the windows, False keeps all.

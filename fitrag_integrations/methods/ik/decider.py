@@ -144,14 +144,14 @@ class Decider(GateDecision):
     """Decision whether a question is known, from a gate and, if it needs one, the model's draft.
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None judges `llm` by its draft if it is a
-            local model, and else asks it (`own_gate`).
-        drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
-            callable, or a `Port`; None is the gate's own. It is called only if the gate's
+        gate: Gate with `p_known(questions, drafts)`. Defaults to `own_gate` of `llm`: a local model
+            is judged by its draft, any other is asked.
+        drafter: Model that writes the draft for the gate: a `Drafter`, an object with `generate`,
+            a callable, or a `Port`. Defaults to the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
-            `why` names the failure; "raise" raises it.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank, and
+            `why` names the failure; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
         llm: Language model that is judged if there is no gate.
 

@@ -20,17 +20,17 @@ class IKnow(GateDecision):
     A known question ends in a context without excerpts, whose prompt is the no-retrieval one.
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None judges the caller's language model by
-            its draft if it is a local one, and else asks it (`own_gate`).
-        drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
-            callable, or a `Port`; None is the gate's own. It is called only if the gate's
+        gate: Gate with `p_known(questions, drafts)`. Defaults to `own_gate` of the caller's
+            language model: a local model is judged by its draft, any other is asked.
+        drafter: Model that writes the draft for the gate: a `Drafter`, an object with `generate`,
+            a callable, or a `Port`. Defaults to the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
         threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
-            `why` names the failure; "raise" raises it.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank, and
+            `why` names the failure; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
-        method: Method run for an unknown question; None is `Direct()`: whatever is retrieved goes
-            into the prompt, as in the paper.
+        method: Method for unknown questions. Defaults to `Direct()`, which puts all retrieved
+            passages into the prompt, as in the paper.
 
     Example:
         >>> IKnow(threshold=0.7).threshold

@@ -295,14 +295,27 @@ def held_logits(module: BiLabelModule, given: Lists, bfloat16: bool) -> Tensor:
 
 
 def in_bfloat16(module: BiLabelModule, wanted: bool) -> torch.autocast:
-    """Run an encoder in bfloat16 if that is wanted and its device supports it."""
+    """Return a context that runs an encoder in bfloat16 if its device supports it.
+
+    Args:
+        module: Module whose device counts.
+        wanted: Whether to use bfloat16 at all.
+    """
     device = device_of(module)
     half = wanted and multiplies_bfloat16(device)
     return torch.autocast(device.type, torch.bfloat16, enabled=half)
 
 
 def figures(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the figures of each label over its known values. Shapes: (pairs, 2)."""
+    """Compute the count, positive fraction, accuracy, calibration error and AUC of each label.
+
+    Args:
+        logits: Logits. Shape: (pairs, 2).
+        labels: Labels, 0 or 1; NaN where unknown. Shape: (pairs, 2).
+
+    Returns:
+        Figures by name, such as "has_answer AUC"; none of a label without known values.
+    """
     found: dict[str, float] = {}
     for i, name in enumerate(LABELS):
         known = ~labels[:, i].isnan()

@@ -50,10 +50,10 @@ from fitrag_integrations.values.slimplm import Lead, Leads, render
 
 @dataclass(frozen=True, slots=True)
 class NecessityPlan(AdapterPlan):
-    """Settings for training a judge; see `fitrag train necessity --help`.
+    """Settings for training a necessity judge; see `fitrag train necessity --help`.
 
-    `theta` is the fraction of gold answers that a draft must exceed to count as known, for rows
-    with answers but no label.
+    A row without a label counts as known if its draft contains more than the fraction `theta` of
+    its gold answers.
     """
 
     base: CausalBase
