@@ -106,5 +106,10 @@ def kept_curves(
 
 
 def tokens_of(excerpts: Sequence[Excerpt], count_tokens: TokenCounter = approximate_tokens) -> int:
-    """Count the tokens of excerpts as a prompt shows them."""
+    """Count the tokens of excerpts as a prompt shows them.
+
+    Args:
+        excerpts: Excerpts.
+        count_tokens: Counter of tokens.
+    """
     return count_tokens(render_excerpts(excerpts)) if excerpts else 0

@@ -177,7 +177,12 @@ def calibration_error(scores: Sequence[float], labels: Sequence[int], *, bins: i
 
 
 def sweep_plot(outcomes: Outcomes, threshold: float) -> Plot:
-    """Build the plot of the sweep (IK, Figure 1), with the threshold in use marked."""
+    """Build the plot of the sweep (IK, Figure 1).
+
+    Args:
+        outcomes: Labeled questions.
+        threshold: Threshold in use, which is marked.
+    """
     curve, levels = Curve.of(outcomes), dict[str, float]()
     if outcomes.right_with is not None:
         lines = {

@@ -207,8 +207,11 @@ def question_id(row: Row) -> str:
 
 
 def content_id(content: object, digits: int | None = SHOWN) -> str:
-    """Return a hash of plain values, with the keys of objects in any order: SHA-256 in hex
-    `digits`.
+    """Return a hash of plain values: SHA-256 in hex, whatever the order of an object's keys.
+
+    Args:
+        content: Plain values.
+        digits: Number of hex digits; None is all.
     """
     text = json.dumps(plain(content), sort_keys=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:digits]

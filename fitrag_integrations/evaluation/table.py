@@ -163,7 +163,13 @@ def _stats() -> Any:
 
 
 def number(value: float | None, name: str = "", sign: str = "") -> str:
-    """Format a figure; None becomes a dash."""
+    """Format a figure.
+
+    Args:
+        value: Figure; None becomes a dash.
+        name: Name of the measure, by which decimals are chosen.
+        sign: Sign option of the format, such as "+".
+    """
     if value is None:
         return NOTHING
     size = abs(value)
@@ -173,7 +179,12 @@ def number(value: float | None, name: str = "", sign: str = "") -> str:
 
 
 def interval(bounds: Interval | None, sign: str = "") -> str:
-    """Format the bounds of an interval; None becomes a dash."""
+    """Format the bounds of an interval.
+
+    Args:
+        bounds: Bounds; None becomes a dash.
+        sign: Sign option of the format, such as "+".
+    """
     return NOTHING if bounds is None else " to ".join(number(end, sign=sign) for end in bounds)
 
 
@@ -527,6 +538,14 @@ def page(tables: Sequence[Table], title: str, lead: str = "", more: str = "") ->
 
 
 def check_result_name(option: str, path: Path | None) -> None:
-    """Raise `InputError` naming `option` unless a table can be written to the file."""
+    """Check that a table can be written to a file.
+
+    Args:
+        option: Name of the option in errors.
+        path: File; None passes.
+
+    Raises:
+        InputError: If the file's name has another suffix.
+    """
     wrong = path is not None and not path.name.endswith(SUFFIXES)
     refuse_if(wrong, option, str(path), f"a file in {', '.join(SUFFIXES)}")

@@ -76,7 +76,12 @@ class MethodQueryEngine(WritingRouter):
         return context_nodes(traced.value)
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``; if ``alone``, the answer may be a stream."""
+        """Return one flow per query.
+
+        Args:
+            bundles: Queries.
+            alone: Whether it is a single query, whose answer may be a stream.
+        """
         if alone and self._streams_tokens():
             return [*self._contexts(bundles, self._model())]
         ports = self._caller.ports(bundles, llm=self._model() if self.reader is None else None)

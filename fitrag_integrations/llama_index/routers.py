@@ -97,7 +97,12 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         return {"retrieve": self._engine}
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``; ``alone``, its answer may be a stream."""
+        """Return one flow per query.
+
+        Args:
+            bundles: Queries.
+            alone: Whether it is a single query, whose answer may be a stream.
+        """
         unknown = engine_port("unknown", self._engine, alone=alone)
         # one for all questions, and none where none is known: there may be no language model
         write = cache(
@@ -180,7 +185,12 @@ class CorrectiveRouterQueryEngine(Router):
         return {action.value: engine for action, engine in self._engines.items()}
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``: grade, decide, and query an engine."""
+        """Return one flow per query, which grades, decides, and queries an engine.
+
+        Args:
+            bundles: Queries.
+            alone: Whether it is a single query, whose answer may be a stream.
+        """
         ports = self._caller.ports(bundles)
         engines = {
             action: engine_port(action.value, engine, alone=alone)

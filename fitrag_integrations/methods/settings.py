@@ -120,7 +120,12 @@ def restored(option: str, value: object) -> object:
 
 
 def settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
-    """Return the outcomes; raise the first exception unless exceptions are to be returned."""
+    """Return the outcomes, or raise the first exception among them.
+
+    Args:
+        outcomes: Results and exceptions.
+        return_exceptions: Whether exceptions are returned in their places instead.
+    """
     for outcome in outcomes:
         is_error = isinstance(outcome, Exception)
         if isinstance(outcome, BaseException) and not (is_error and return_exceptions):

@@ -152,16 +152,29 @@ TEACHERS = ("match", "recall", "judge")
 
 
 def recall(answer: str, gold: Sequence[str]) -> float:
-    """Return the largest fraction of a gold answer's tokens in the answer, in [0, 1]."""
+    """Compute the largest fraction of a gold answer's tokens that is in the answer.
+
+    Args:
+        answer: Answer.
+        gold: Gold answers.
+
+    Returns:
+        The fraction, in [0, 1].
+    """
     given = Counter(tokens(answer))
     counted = [Counter(tokens(one)) for one in gold]
     return max(((given & one).total() / one.total() for one in counted if one), default=0.0)
 
 
 def matching_ratio(answer: str, gold: Gold) -> float:
-    """Return the fraction of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
+    """Compute the fraction of gold answers that an answer contains (SlimPLM, equation 2).
 
-    A gold answer is a text, or several wordings of it.
+    Args:
+        answer: Answer.
+        gold: Gold answers, each a text or several wordings of it.
+
+    Returns:
+        The fraction, in [0, 1].
     """
     found = [contains_answer(answer, wordings([one])) for one in gold]
     return sum(found) / len(found) if found else 0.0

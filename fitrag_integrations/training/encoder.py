@@ -84,7 +84,12 @@ def trunk_passes(
 
 
 def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:
-    """Compute the rarity of each token from the number of texts that contain it."""
+    """Compute the rarity of each token from the number of texts that contain it.
+
+    Args:
+        texts: Texts; repeated ones count once.
+        tokenizer: Tokenizer, whose vocabulary the result is for.
+    """
     sets = tokenizer.vocabularies(sorted(set(texts)))
     return inverse_document_frequency(sets, tokenizer.vocabulary)
 

@@ -107,8 +107,11 @@ def reading_json(row: ReadingRow) -> dict[str, object]:
 def labelled_row(row: Mapping[str, object]) -> Labelled:
     """Parse a labeled question from a JSON object whose passages have both labels.
 
-    Raises `InputError` naming what is missing: a field, or a label. `has_answer` is 0 or 1, and
-    `llm_prefer` is 0, 1 or null if unknown.
+    Args:
+        row: The object. `has_answer` is 0 or 1, and `llm_prefer` is 0, 1 or null if unknown.
+
+    Raises:
+        InputError: If a field or a label is missing or invalid; names it.
     """
     passages = check_many("passages", row.get("passages"), dict)
     scored = (passage["reader_score"] for passage in passages if "reader_score" in passage)
@@ -206,7 +209,15 @@ def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list
 
 
 def refuse_shared(train: Sequence[Listed], held: Sequence[Listed]) -> None:
-    """Raise `InputError` naming the questions in both parts, ignoring case and blanks."""
+    """Check that no question is in both parts, ignoring case and blanks.
+
+    Args:
+        train: Questions to train on.
+        held: Questions held out.
+
+    Raises:
+        InputError: If questions are in both; names the first three.
+    """
 
     def plain(row: Listed) -> str:
         return " ".join(row.question.split()).casefold()
@@ -251,7 +262,11 @@ class Judged(Listed):
 def judged_row(row: Mapping[str, object]) -> Judged:
     """Parse a judged question from a JSON object whose passages have `has_answer`.
 
-    Raises `InputError` naming the field that is missing or wrong.
+    Args:
+        row: The object.
+
+    Raises:
+        InputError: If a field is missing or invalid; names it.
     """
     passages = check_many("passages", row.get("passages"), dict)
     refuse_if(not passages, "passages", row.get("passages"), "at least one")
@@ -286,9 +301,13 @@ class KnownRow:
 
 
 def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
-    """Read rows of question, draft and known; error rows are skipped.
+    """Read rows of question, draft and known.
 
-    Raises `InputError` naming the first row with a missing field.
+    Args:
+        rows: Rows; those with an error are skipped.
+
+    Raises:
+        InputError: If a field is missing or invalid; names the first such row.
     """
     found = []
     for at, row in enumerate(rows):
@@ -306,8 +325,7 @@ def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
 def split_rows(
     rows: Sequence[KnownRow], *, validation: float, seed: int
 ) -> tuple[list[KnownRow], list[KnownRow]]:
-    """Split off a fraction of the questions for validation, with known and unknown ones on both
-    sides.
+    """Split off a fraction of the questions, with known and unknown ones on both sides.
 
     Args:
         rows: Rows.
@@ -407,8 +425,12 @@ def prefixes(count: int) -> list[Places]:
 def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[list[Combination]]:
     """Read the combinations of each question from rows of `fitrag label eligibility`.
 
-    Rows with an error, questions known without retrieval, and combinations without an answer are
-    skipped. Raises `InputError` naming an invalid field, or if no row is left.
+    Args:
+        rows: Rows. Those with an error, questions known without retrieval, and combinations without
+            an answer are skipped.
+
+    Raises:
+        InputError: If a field is invalid, which it names, or if no row is left.
     """
     found, count = [], 0
     for i, row in enumerate(rows):

@@ -94,11 +94,21 @@ class Backend:
     options: Mapping[str, object] = field(default_factory=dict)
 
     def port(self, config: RunnableConfig, name: str = "") -> OwnedPort:
-        """Build the port of one question; the ports of all questions are equal."""
+        """Build the port of one question; the ports of all questions are equal.
+
+        Args:
+            config: Config of the question's calls.
+            name: Name of the port. Defaults to the backend's.
+        """
         return OwnedPort(name or self.name, self.call, self.acall, owner=self, config=config)
 
     def ask(self, given: object, config: RunnableConfig) -> Flow[Any]:
-        """Request one answer; equal requests of one batch are joined."""
+        """Request one answer; equal requests of one batch are joined.
+
+        Args:
+            given: Input of the Runnable.
+            config: Config of the call.
+        """
         (answer,) = yield from self.port(config).ask([given])
         return answer
 
@@ -145,7 +155,15 @@ class Offer:
         title_keys: Sequence[str] | None = None,
         shots: tuple[Shot, ...] = (),
     ) -> Offer:
-        """Wrap the Runnables; a ``search`` object with a ``search`` method is not wrapped."""
+        """Build an offer from Runnables and callables.
+
+        Args:
+            retriever: Runnable from a question to documents.
+            search: Search tool or Runnable; an object with a ``search`` method is not wrapped.
+            llm: Runnable from a prompt to text.
+            title_keys: Metadata keys of a document's title.
+            shots: Examples to show the ``llm``.
+        """
         if search is not None and (isinstance(search, Runnable) or not hasattr(search, "search")):
             search = Backend(ToolSearch(tool=search) if is_tool(search) else search, to_pages)
         found = partial(to_passages, title_keys=title_keys)
@@ -203,10 +221,18 @@ class Writer:
 def role_ports(
     fields: Iterable[tuple[str, Any]], roles: Mapping[str, str], configs: Iterable[RunnableConfig]
 ) -> list[dict[str, object]]:
-    """Return, for each of ``configs``, ports of the fields in ``roles`` that are Runnables.
+    """Build ports of the fields that are Runnables.
 
-    The ports of a role, whose value is their name, are equal, so that their asks join. They show
-    the examples in the field ``shots``.
+    The ports of a role are equal, so that their requests join. They show the examples in the field
+    ``shots``.
+
+    Args:
+        fields: Names and values of fields.
+        roles: Names of fields, with the name of their port.
+        configs: Configs of the questions.
+
+    Returns:
+        The ports by field, for each config.
     """
     held = dict(fields)
     backends = {

@@ -232,7 +232,15 @@ def _chosen(step: Step, query: str, passages: Sequence[Passage]) -> Excerpts:
 
 
 def as_passages(texts: Iterable[Text], title_keys: Sequence[str] | None = None) -> list[Passage]:
-    """Convert each text to a passage; raise `InputError` naming the first that is invalid."""
+    """Convert each text to a passage.
+
+    Args:
+        texts: Strings, `Passage` objects or mappings.
+        title_keys: Metadata keys of the title; None keeps the passage's own.
+
+    Raises:
+        InputError: If a text is invalid; names the first one.
+    """
     if isinstance(texts, str | bytes | Mapping | Passage) or not isinstance(texts, Iterable):
         raise InputError.of("texts", given=texts, allowed="a list of texts, not a single one")
     return [retitled(_as_passage(at, text), title_keys) for at, text in enumerate(texts)]

@@ -169,7 +169,18 @@ class SelfKnowledgeRecognizer(Checked):
 
 
 def share_above(scores: Sequence[BiLabelScore], delta: float) -> float:
-    """Return the share of passages whose Has_Answer logit is above delta (equation 12)."""
+    """Compute the fraction of passages with a Has_Answer logit above delta (equation 12).
+
+    Args:
+        scores: Scores of the passages, with their logits.
+        delta: Threshold of the logit.
+
+    Returns:
+        The fraction, in [0, 1].
+
+    Raises:
+        InputError: If there are no scores, or one has no logit.
+    """
     logits = [check_is("scores", score, BiLabelScore).has_answer_logit for score in scores]
     allowed = "one score or more, each with a has_answer_logit"
     refuse_if(not logits or None in logits, "scores", scores, allowed)

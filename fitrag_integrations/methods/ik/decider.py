@@ -89,9 +89,14 @@ class GateDecision(Checked):
     def decided(self, question: str, llm: object = None) -> Flow[Decided]:
         """Return the flow that ends in the decision; it never retrieves.
 
-        Without a gate, `llm` is called. The flow raises `InputError` for a blank question or if
-        both are missing. It raises `ThresholdMismatchError`, whatever `on_error` is, if the gate's
-        threshold was fitted for a model other than the drafter's.
+        Args:
+            question: Question.
+            llm: Language model to judge if there is no gate.
+
+        Raises:
+            InputError: If the question is blank, or there is neither a gate nor a language model.
+            ThresholdMismatchError: If the gate's threshold was fitted for a model other than the
+                drafter's, whatever `on_error` is.
         """
         check_text("question", question, blank=False)
         gate = self._gate(llm)
@@ -176,8 +181,13 @@ class Decider(GateDecision):
 def limit_of(gate: object, given: float | None = None) -> float:
     """Return the threshold in use: the one given, else the gate's own, else 0.5.
 
-    Raises `ThresholdMismatchError` if the gate's was fitted while its model was shown others than
-    its examples.
+    Args:
+        gate: Gate.
+        given: Threshold of the caller, in [0, 1].
+
+    Raises:
+        ThresholdMismatchError: If the gate's threshold was fitted with other examples in the
+            model's prompt.
     """
     found = trait(gate, "threshold", object) if given is None else given
     fitted = (
@@ -196,11 +206,16 @@ def limit_of(gate: object, given: float | None = None) -> float:
 
 
 def decide_by(gate: object, p_known: object, given: float | None = None) -> RetrievalDecision:
-    """Compare a gate's number with the threshold in use, `given` or its own: known iff above.
+    """Decide by comparing a gate's number with the threshold in use; known means above.
 
-    The reason names the model that a threshold was fitted for, which may differ from the language
-    model that will answer, and the signal of a gate that was not trained, with a word where its
-    threshold was not fitted.
+    The reason names the model that the threshold was fitted for, which may differ from the language
+    model that will answer. For an untrained gate, it names the signal, and whether its threshold
+    was fitted.
+
+    Args:
+        gate: Gate.
+        p_known: Its number, in [0, 1].
+        given: Threshold of the caller. Defaults to the gate's own.
     """
     threshold, signal = limit_of(gate, given), trait(gate, "signal", str)
     fitted = trait(gate, "fitted", FittedThreshold)
@@ -215,9 +230,11 @@ def decide_by(gate: object, p_known: object, given: float | None = None) -> Retr
 
 
 def check_judged(decider: GateDecision, answers: str | None) -> None:
-    """Require that a gate's threshold was fitted for the model that `answers`.
+    """Check that a gate's threshold was fitted for the model that answers.
 
-    A model without a name passes, and so does a threshold that the caller gave.
+    Args:
+        decider: Decision with its gate; a threshold that the caller gave passes.
+        answers: Name of the model that answers; None passes.
     """
     if answers is not None and decider.threshold is None:
         check_fitted(decider.gate, answers, allow_other_model=decider.allow_other_model)

@@ -79,12 +79,23 @@ class FlowGate(Checked, ABC):
 
     @abstractmethod
     def known(self, question: str, draft: str) -> Flow[float]:
-        """Return the flow that ends in one question's number, in [0, 1]; writes a draft if it is
-        blank.
+        """Return the flow that ends in one question's probability of being known, in [0, 1].
+
+        Args:
+            question: Question.
+            draft: The model's draft; if it is blank, the flow writes one.
         """
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | Exception]:
-        """Return the model's confidence for each question, in [0, 1]."""
+        """Compute the probability that the model knows each answer.
+
+        Args:
+            questions: Questions.
+            drafts: The model's drafts, one per question, blank if there is none.
+
+        Returns:
+            Probabilities in [0, 1], in order, or the exception of a question that failed.
+        """
         return [trace.outcome for trace in run_many(self._flows(questions, drafts))]
 
     async def ap_known(
@@ -367,9 +378,15 @@ def own_gate(model: object, signal: str | None = None, *, drafts: bool = True) -
 
 
 def check_fitted(gate: object, judged: object, *, allow_other_model: bool = False) -> None:
-    """Refuse a gate's own threshold where it was fitted for another model than the one `judged`.
+    """Check that a gate's own threshold was fitted for a model.
 
-    That is a model, the port of one, or its name; where it has none there is nothing to refuse.
+    Args:
+        gate: Gate.
+        judged: Model, its port, or its name; a model without a name passes.
+        allow_other_model: Accept a threshold that was fitted for another model.
+
+    Raises:
+        ThresholdMismatchError: If the threshold was fitted for another model.
     """
     fitted = trait(gate, "fitted", FittedThreshold)
     if fitted is not None:
@@ -379,9 +396,15 @@ def check_fitted(gate: object, judged: object, *, allow_other_model: bool = Fals
 
 
 def write_draft(question: str, drafter: object, tokens: int | None = None) -> Flow[str]:
-    """Return the flow that ends in the model's first words, as many tokens as the gate reads.
+    """Return the flow that ends in the model's draft.
 
-    A blank draft raises `InputError`.
+    Args:
+        question: Question.
+        drafter: Model that writes the draft.
+        tokens: Number of tokens that the gate reads.
+
+    Raises:
+        InputError: If the draft is blank.
     """
     alone = PromptTemplate("draft", DRAFT_PROMPT).render(Context(question))
     item = question if can(drafter, "draft") else alone

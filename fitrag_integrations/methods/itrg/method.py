@@ -69,7 +69,12 @@ class Round:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Check whether answers are equal without case, punctuation, articles and extra blanks."""
+    """Check whether answers are equal without case, punctuation, articles and extra blanks.
+
+    Args:
+        one: Answer.
+        other: Answer to compare it with.
+    """
     words = [re.findall(r"\w+", answer.casefold()) for answer in (one, other)]
     left, right = ([word for word in each if word not in _ARTICLES] for each in words)
     return left == right and bool(left)

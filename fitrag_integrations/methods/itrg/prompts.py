@@ -40,7 +40,14 @@ def document_prompt(
     document: str = "",
     demonstrations: Sequence[Shot] = (),
 ) -> str:
-    """Return the prompt for a document: "refine" if there is an earlier one, else "refresh"."""
+    """Return the prompt for a document: "refine" if there is an earlier one, else "refresh".
+
+    Args:
+        question: Question.
+        passages: Passages to show.
+        document: Document of the round before; blank in the first.
+        demonstrations: Examples to show.
+    """
     context = Context(question, tuple(map(Excerpt.whole, passages)), draft=document)
     template = ITRG_REFINE if document else ITRG_REFRESH
     return with_shots(template.render(context), demonstrations)

@@ -103,7 +103,7 @@ class Lists:
         return self._starts[first], self._starts[last]
 
     def apart(self) -> Lists:
-        """Split the lists, so that each pair is a list of its own."""
+        """Split the lists into lists of a single pair each."""
         single = [
             replace(row, passages=(p,), has_answer=(has,), llm_prefer=(prefer,), reader_scores=())
             for row in self.rows

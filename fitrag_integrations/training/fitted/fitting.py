@@ -336,9 +336,7 @@ def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
 
 
 def passage_hashes(passages: Iterable[Passage]) -> list[str]:
-    """Return the distinct hashes of passages' titles and texts, in an order unrelated to the
-    corpus.
-    """
+    """Return the distinct hashes of passages, sorted, so that their order reveals nothing."""
     return sorted({_digest([one.title, one.text]) for one in passages})
 
 

@@ -148,7 +148,15 @@ DRAFT, YES = "draft", "p_yes"  # what is measured, in the cache
 
 
 def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float]]:
-    """Return the confidence in [0, 1] by each gate for which the replies suffice."""
+    """Compute the confidence of each gate in each question.
+
+    Args:
+        questions: Questions.
+        oracle: Language model; without token log-probabilities, it has no such gates.
+
+    Returns:
+        Confidences in [0, 1] by gate.
+    """
     llm = oracle.llm
     if not (can(llm, "draft") and can(llm, "rescore")):
         return {}
