@@ -92,7 +92,7 @@ class Outcomes:
         return check_is("right_with", self.right_with, np.ndarray, allowed) - self.without
 
     def share(self, threshold: float) -> float:
-        """Return the fraction of questions with retrieval: those not above the threshold."""
+        """Return the fraction in [0, 1] of questions with retrieval: not above the threshold."""
         return float(np.mean(self.p_known <= threshold))
 
     def accuracy(self, threshold: float) -> float:

@@ -75,7 +75,7 @@ class GateFields(FromFitted, Condensing):
     object with `generate`, a callable, or a `Port`. Defaults to the gate's own. It is called only
     if the gate's `draft_tokens` is not 0."""
     threshold: float | None = None
-    """A question is known above this number, in [0, 1]; None is the gate's, or 0.5."""
+    """A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5."""
     on_error: Literal["retrieve", "raise"] = "retrieve"
     """Action if the gate or the drafter fails or the draft is blank: "retrieve" retrieves, and
     `why` names the failure; "raise" raises the error."""
@@ -206,7 +206,7 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
 
 
 def _with_fields_of(kind: type[R], router: Router, **others: Any) -> R:
-    """Make the runnable that decides for a router, a run of its own under its plain name."""
+    """Build the runnable that decides for a router, traced as a run under its plain name."""
     own = {name: value for name, value in router if name in kind.model_fields}
     return kind(**{**own, "name": None, **others})
 

@@ -64,7 +64,7 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
             with ``{query_str}``; None is FIT-RAG's no-retrieval prompt.
         drafter: Model that writes the draft for the gate; may be a LlamaIndex LLM. Defaults to
             the gate's own.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
         on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank;
             "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -250,7 +250,7 @@ class KnowledgeSelector(Deciding, BaseSelector):
         unknown: Index of the choice that retrieves.
         drafter: Model that writes the draft for the gate; may be a LlamaIndex LLM. Defaults to
             the gate's own.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
         on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank;
             "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.

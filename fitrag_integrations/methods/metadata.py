@@ -164,7 +164,12 @@ def own_marks(passage: Passage) -> list[str]:
 
 
 def mark_name(passage: Passage, name: str) -> str:
-    """Return the key of a field; another key if the document already has a value under it."""
+    """Return the key of a field; another key if the document already has a value under it.
+
+    Args:
+        passage: Passage of the document.
+        name: Name of the field.
+    """
     return f"fitrag_{name}" if name in own_marks(passage) else name
 
 

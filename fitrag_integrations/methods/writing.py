@@ -389,7 +389,12 @@ def reasoned(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def check_template(field: str, template: object) -> object:
-    """Require an object that renders a context."""
+    """Check that an object renders a context, and return it.
+
+    Args:
+        field: Name of the field in errors.
+        template: Value to check.
+    """
     refuse_if(not can(template, "render"), field, template, "an object with a 'render' method")
     return template
 

@@ -249,8 +249,8 @@ def choose_threshold(
     Args:
         rows: Rows with `p_known` (or `score`), `known` or `right_without` (0 or 1), and for the
             targets "drop" and "conformal" `right_with`.
-        target: Target. "best accuracy" is that of the answers where the rows have `right_with`,
-            else of the gate about `known`; of equally good thresholds the one that retrieves least.
+        target: Target. "best accuracy" maximizes the accuracy of the answers if the rows have
+            `right_with`, else of the gate about `known`; ties go to the least retrieval.
             "share" retrieves for at most a fraction of the questions. "drop" loses at most
             `max_drop` of accuracy against always retrieving, with `confidence` for questions like
             these (Learn-then-Test). "conformal" does so on the average over calibration sets only

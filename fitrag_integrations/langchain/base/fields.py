@@ -40,7 +40,15 @@ CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
 
 def runnable_of(value: Any, name: str = "runnable") -> Runnable[Any, Any]:
-    """Return a Runnable unchanged and wrap a callable as one; errors call it by ``name``."""
+    """Return a Runnable unchanged, and wrap a callable.
+
+    Args:
+        value: Runnable or callable.
+        name: Name of the value in errors.
+
+    Raises:
+        InputError: For anything else.
+    """
     if isinstance(value, type) or not (isinstance(value, Runnable) or callable(value)):
         raise InputError.of(name, given=value, allowed="a Runnable or a callable")
     found: Runnable[Any, Any] = coerce_to_runnable(value)

@@ -264,13 +264,19 @@ class ToolSearch(RunnableSerializable[str, Any]):
     tool: Any  # a `BaseTool`, whose import would be the slowest of all
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: object) -> object:
-        """Search for one query."""
+        """Search for one query.
+
+        Args:
+            input: Query.
+            config: Config of the tool's run.
+            **kwargs: Not used.
+        """
         return self._found(self.tool.invoke(self._call(input), config))
 
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: object
     ) -> object:
-        """Search for one query without blocking the event loop."""
+        """Async version of ``invoke``."""
         return self._found(await self.tool.ainvoke(self._call(input), config))
 
     def _call(self, query: str) -> dict[str, object]:
@@ -324,7 +330,12 @@ def _is(value: object, module: str, name: str) -> bool:
 
 
 def check_model(decider: Decider, runnable: object) -> None:
-    """Require that a gate's threshold was fitted for the model behind a Runnable."""
+    """Check that a gate's threshold was fitted for the model behind a Runnable.
+
+    Args:
+        decider: Decision with its gate.
+        runnable: Runnable; one without a language model passes.
+    """
     if language_model(runnable) is not None:
         check_judged(decider, name_behind(runnable))
 

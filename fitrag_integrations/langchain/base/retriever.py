@@ -149,7 +149,7 @@ class MethodOverBase(FlowRetriever):
     base: Kept[Finder]
     """Retriever to start from: any Runnable or callable from a question to documents."""
     ids: Ids = "pieces"
-    """Id of a returned piece: one of its own, or the id of its "source" for evaluators that match
+    """Id of a returned piece: a new one, or the id of its "source" for evaluators that match
     by it."""
     title_keys: Sequence[str] | None = None
     """Metadata keys whose values are read as a document's title, in this order; None are those of

@@ -1,6 +1,6 @@
 """Build ports from the caller's retriever, search and language model.
 
-Each item is a call of its own, and async calls run concurrently. A failed item is answered with its
+Each item is a separate call, and async calls run concurrently. A failed item is answered with its
 exception, which is raised only for its own question. A component without its own async methods runs
 in a thread, because the framework would block the event loop.
 """

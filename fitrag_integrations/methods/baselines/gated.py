@@ -68,7 +68,7 @@ class Gated(IKnow):
         gate: Gate with `p_known(questions, drafts)`. Defaults to `own_gate` of the caller's
             language model, as in `IKnow`.
         drafter: Model that writes the draft for the gate. Defaults to the gate's own.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
         on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank;
             "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -179,7 +179,12 @@ class NeighbourGate:
     draft_tokens: int = field(init=False, default=0)
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | PortError]:
-        """Return the fraction of known neighbors per question, in [0, 1]; drafts are not used."""
+        """Compute the fraction of known questions among the neighbors of each, in [0, 1].
+
+        Args:
+            questions: Questions.
+            drafts: Not used.
+        """
         return [_share(known) for known in self.bank.neighbours(list(questions), self.k)]
 
     async def ap_known(

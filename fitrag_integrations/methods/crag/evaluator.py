@@ -152,7 +152,15 @@ def thresholds_of(
 
 
 def check_thresholds(field: str, given: ActionThresholds | str) -> ActionThresholds:
-    """Require thresholds, or the name of one of the paper's presets."""
+    """Return thresholds, or the preset of the paper with a name.
+
+    Args:
+        field: Name of the field in errors.
+        given: Thresholds or name.
+
+    Raises:
+        InputError: If there is no such preset.
+    """
     if isinstance(given, str):
         refuse_if(given not in PRESETS, field, given, ", ".join(PRESETS))
         return PRESETS[given]

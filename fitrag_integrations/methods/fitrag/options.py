@@ -89,14 +89,30 @@ class Plan:
 
 
 def check_part(field: str, value: Any) -> float:
-    """Require a fraction, in (0, 1]."""
+    """Check that a value is a fraction.
+
+    Args:
+        field: Name of the field in errors.
+        value: Value to check.
+
+    Returns:
+        The fraction, in (0, 1].
+
+    Raises:
+        InputError: If it is not above 0 and at most 1.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     refuse_if(not (is_number and 0 < value <= 1), field, value, "a number above 0 and at most 1")
     return float(value)
 
 
 def check_detector(field: str, detector: Detector) -> Detector:
-    """Require a detector."""
+    """Check that a value is a detector, and return it.
+
+    Args:
+        field: Name of the field in errors.
+        detector: Value to check.
+    """
     detect_port(detector)
     return detector
 

@@ -60,7 +60,15 @@ class RecognizerThresholds(Checked, Record):
     accuracy: float | None = None
 
     def check(self, role: str, name: str) -> None:
-        """Raise `ThresholdMismatchError` where `scorer` or `encoder` is not the one fitted for."""
+        """Check that the thresholds were fitted for a scorer or encoder.
+
+        Args:
+            role: "scorer" or "encoder".
+            name: Name of the model; blank passes.
+
+        Raises:
+            ThresholdMismatchError: If they were fitted for another one.
+        """
         fitted = {"scorer": self.scorer, "encoder": self.encoder}[role]
         if name:
             what = "the recognizer's thresholds were"
@@ -68,7 +76,12 @@ class RecognizerThresholds(Checked, Record):
 
 
 def check_bank(field: str, bank: object) -> object:
-    """Require an object that knows neighbours."""
+    """Check that a value is a bank with `neighbours`, and return it.
+
+    Args:
+        field: Name of the field in errors.
+        bank: Value to check.
+    """
     refuse_if(not can(bank, "neighbours"), field, bank, "an object with 'neighbours'")
     return bank
 
@@ -92,7 +105,7 @@ class SelfKnowledgeRecognizer(Checked):
         bank: Object with `neighbours(questions, k)`, such as a `QuestionBank`.
         thresholds: Those of `fit_recognizer`; the default are the paper's, and each decision then
             notes that they were not fitted.
-        scorer: Name of the scorer, where it has no `name` of its own.
+        scorer: Name of the scorer, if it has no `name`.
         allow_other_model: Accept thresholds that were fitted for another scorer or encoder.
 
     Raises:

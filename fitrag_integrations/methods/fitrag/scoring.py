@@ -1,6 +1,6 @@
 """Two ways to score passages and their windows (FIT-RAG, sections 4.2 and 4.4.2).
 
-The paper's reads every window as a text of its own, after the passages. The other judges the
+The paper's reads every window as a separate text, after the passages. The other judges the
 windows from the pass over the whole passages that reranking needs anyway, by a scorer with
 ``score_sentences``, such as the embedded one. That departs from the paper, and costs less than
 half.

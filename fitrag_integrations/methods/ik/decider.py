@@ -61,13 +61,16 @@ class Decided(Record, Checked):
 class GateDecision(Checked):
     """Gate with its inputs; base class of everything that calls a gate before retrieval.
 
-    `gate` None is `own_gate` of the caller's language model, and so is a local model that is given
-    as the gate. `drafter` is a `Drafter`, or writes
-    the draft from a prompt: an object with `generate`, a callable, a `Port`. It is called only if
-    the gate's `draft_tokens` is not 0; None is the gate's own `drafter`, if it has one. `threshold`
-    None is the gate's, or 0.5. With `on_error` "retrieve", a failing gate or drafter and a blank
-    draft lead to the decision to retrieve, and `why` names the failure; "raise" raises the error. A
-    threshold that was fitted for another model is rejected unless `allow_other_model` is set.
+    Args:
+        gate: Gate with `p_known(questions, drafts)`, or a local model, whose `own_gate` is used.
+            Defaults to `own_gate` of the caller's language model.
+        drafter: Model that writes the draft for the gate: a `Drafter`, an object with `generate`, a
+            callable, or a `Port`. Defaults to the gate's own. It is called only if the gate's
+            `draft_tokens` is not 0.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank, and
+            `why` names the failure; "raise" raises the error.
+        allow_other_model: Accept a threshold that was fitted for another model.
     """
 
     gate: Gate | None = None
@@ -154,7 +157,7 @@ class Decider(GateDecision):
         drafter: Model that writes the draft for the gate: a `Drafter`, an object with `generate`,
             a callable, or a `Port`. Defaults to the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
         on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank, and
             `why` names the failure; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.

@@ -51,10 +51,10 @@ DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompt
 class FlowGate(Checked, ABC):
     """Gate that runs one flow per question, all in lock step.
 
-    A question is known above `threshold`, in [0, 1]; None is that of `fitted`, which is rejected
-    for any model other than its own unless `allow_other_model` is set. With `draft_tokens` 0 no
-    draft is requested. A question that fails gets its exception in place of a number; the others
-    are answered.
+    A question is known above `threshold`, in [0, 1], which defaults to the one in `fitted`. A
+    fitted threshold is rejected for any other model unless `allow_other_model` is set. With
+    `draft_tokens` 0 no draft is requested. A question that fails gets its exception in place of a
+    number; the others are answered.
     """
 
     signal: ClassVar[str]
@@ -181,7 +181,7 @@ class PTrueGate(_SelfGate):
         model: Object with `p_yes(prompts)`, as `LocalGenerator` and `RemoteGenerator` are.
         drafter: Writes the answer that is judged; None is the model itself where it writes texts.
         draft_tokens: Tokens of that answer; 0 has the question judged alone.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         allow_other_model: Accept a threshold that was fitted for another model.
     """
@@ -213,7 +213,7 @@ class AskGate(_SelfGate):
             to replies, or a `Port`.
         drafter: Writes the answer that is judged; None is the model itself where it writes texts.
         draft_tokens: Tokens of that answer; 0 has the question judged alone.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         allow_other_model: Accept a threshold that was fitted for another model.
     """
@@ -285,7 +285,7 @@ class MarginGate(_DraftGate):
 
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         draft_tokens: Tokens of a draft that the caller writes; 0 for none.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -304,7 +304,7 @@ class EntropyGate(_DraftGate):
 
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         draft_tokens: Tokens of a draft that the caller writes; 0 for none.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -323,7 +323,7 @@ class LikelihoodGate(_DraftGate):
 
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         draft_tokens: Tokens of a draft that the caller writes; 0 for none.
         allow_other_model: Accept a threshold that was fitted for another model.

@@ -25,7 +25,7 @@ class IKnow(GateDecision):
         drafter: Model that writes the draft for the gate: a `Drafter`, an object with `generate`,
             a callable, or a `Port`. Defaults to the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
         on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank, and
             `why` names the failure; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -43,9 +43,14 @@ class IKnow(GateDecision):
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.
 
-        The flow raises `InputError` for a blank question, and without a gate where the caller has
-        no language model. Notes and excerpts of an unknown one are
-        those of `method`.
+        An unknown question has the notes and excerpts of `method`.
+
+        Args:
+            question: Question.
+            ports: Ports of the question.
+
+        Raises:
+            InputError: If the question is blank, or there is neither a gate nor a language model.
         """
         # does the model know it? (section 3)
         decided = yield from self.decided(question, ports.generate or None)

@@ -18,7 +18,15 @@ from fitrag_integrations.values.prompt import (
 
 
 def check_demonstrations(field: str, given: object) -> tuple[Shot, ...]:
-    """Accept shots or rows with a document, and (question, document, answer) triples."""
+    """Return demonstrations as shots with a document.
+
+    Args:
+        field: Name of the field in errors.
+        given: Shots, rows, or (question, document, answer) triples.
+
+    Raises:
+        InputError: If a demonstration is of another form or has no document.
+    """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InputError.of(field, given=given, allowed="a sequence of triples")
     rows = [

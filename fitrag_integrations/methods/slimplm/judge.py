@@ -85,7 +85,12 @@ class NecessityCheck(Checked):
         return [self._verdict(answer) for answer in answers]
 
     def reads(self, text: str, count: TokenCounter) -> tuple[str, ...]:
-        """Return a note if the judge reads only the first ``draft_tokens`` of a text."""
+        """Return a note if the judge reads only the first ``draft_tokens`` of a text.
+
+        Args:
+            text: Heuristic answer.
+            count: Counter of tokens.
+        """
         most = trait(self.judge, "draft_tokens", int) or 0
         if not 0 < most < (long := count(text)):
             return ()

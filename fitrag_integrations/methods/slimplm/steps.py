@@ -281,5 +281,10 @@ def different(queries: Sequence[str]) -> tuple[str, ...]:
 
 
 def failure(who: str, error: Exception | None) -> str:
-    """Return a sentence with the failed step and the error."""
+    """Return a sentence with the failed step and the error.
+
+    Args:
+        who: Name of the step.
+        error: Error; None returns a blank text.
+    """
     return f"the {who} failed ({error_line(error)})" if error else ""

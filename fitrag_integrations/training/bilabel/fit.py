@@ -138,13 +138,14 @@ def parts_of(
 ) -> tuple[Lists, Lists, Lists]:
     """Return the questions to train on, to learn w on (none if it is fixed), and held out.
 
-    Raises `InputError` naming questions in both parts.
-
     Args:
         rows: Labeled rows.
         held: Rows to hold out; a fraction of `rows` if empty.
         plan: Training settings.
         tokenizer: Tokenizer of pairs.
+
+    Raises:
+        InputError: If questions are in both parts; names some of them.
     """
     train, held = (list(rows), list(held)) if held else split(rows, plan.share, plan.seed)
     refuse_shared(train, held)

@@ -99,7 +99,12 @@ class Lists:
         return map(self.encoded, chunks(range(len(self)), AT_ONCE))
 
     def pairs_of(self, first: int, last: int) -> tuple[int, int]:
-        """Return the range of pairs of the questions from `first` to `last`."""
+        """Return the range of pairs of some questions.
+
+        Args:
+            first: Index of the first question.
+            last: Index after the last question.
+        """
         return self._starts[first], self._starts[last]
 
     def apart(self) -> Lists:

@@ -171,7 +171,12 @@ class Lesson:
 
     @classmethod
     def of(cls, taught: Sequence[Example], held: Sequence[Example]) -> Lesson:
-        """Build the training data from fixed examples."""
+        """Build the training data from fixed examples.
+
+        Args:
+            taught: Examples to train on.
+            held: Examples held out.
+        """
         lengths = [len(example.ids) + len(example.targets) for example in taught]
         return cls(lambda i, _: taught[i], held, lengths)
 

@@ -331,7 +331,12 @@ def _fitted(
 
 
 def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
-    """Store hashes of the corpus, to detect later changes."""
+    """Store hashes of the corpus, to detect later changes.
+
+    Args:
+        folder: Folder of the fitted settings.
+        passages: Passages of the corpus.
+    """
     write_whole(folder / CORPUS, json.dumps(passage_hashes(passages), indent=0) + "\n")
 
 
