@@ -28,10 +28,13 @@ NDCG_AT = 10
 class Candidates:
     """Passages of a question in the retriever's order: labels, scores, and answers.
 
-    `has_answer` and `llm_prefer` are labels, 0 or 1. `right` has for each passage whether the
-    answer read from it is right, and `trust` the reader's confidence in that answer. Unknown fields
-    are None; in `llm_prefer` and `right`, single passages may be None too. `set` names the
-    questions' data set.
+    Args:
+        has_answer: Label of each passage, 0 or 1.
+        scores: Scores of the passages.
+        llm_prefer: Label of each passage, 0 or 1; None if it is unknown.
+        right: Whether the answer read from each passage is right; None if that is unknown.
+        trust: Confidence of the reader in the answer of each passage.
+        set: Name of the questions' data set.
     """
 
     has_answer: tuple[int, ...]

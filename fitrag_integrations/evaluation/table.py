@@ -69,7 +69,12 @@ POOLED: dict[str, Callable[[NDArray[np.float64]], float | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Settings of the bootstrap: number of samples and seed."""
+    """Settings of the bootstrap.
+
+    Args:
+        resamples: Number of samples.
+        seed: Seed.
+    """
 
     resamples: Annotated[int, Option("Bootstrap samples.", min=1)] = 1000
     seed: Annotated[int, Option("Seed of the bootstrap.")] = 0

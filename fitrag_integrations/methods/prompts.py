@@ -262,6 +262,10 @@ class OneInstruction:
     The plain prompt is also the labeling prompt of closed-book answers, so known questions use the
     prompt they were labeled with. A document that the method wrote, as in ITRG, replaces the
     passages.
+
+    Args:
+        read: Prompt with passages.
+        plain: Prompt without passages.
     """
 
     read: Template = READ

@@ -34,7 +34,13 @@ FAILURES = ("error", "timeout", "empty", "refusal")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Answer with its cost in tokens (read, written), and a reader's score in [0, 1]."""
+    """Answer with its cost.
+
+    Args:
+        text: Answer.
+        tokens: Number of tokens read, and written.
+        score: Score of a reader, in [0, 1].
+    """
 
     text: str
     tokens: tuple[int, int] = (0, 0)
@@ -58,10 +64,14 @@ Outcome: TypeAlias = Told | Failed
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its gold answers and the passages to label.
+    """Question with its gold answers and the passages to label.
 
-    With `patterns`, the answers are regular expressions. `gold` is the text of a passage that is
-    known to hold the answer. Without answers, `gold` is required and no model is called.
+    Args:
+        text: The question.
+        answers: Gold answers. Without them, `gold` is required and no model is called.
+        passages: Passages to label.
+        patterns: Whether the answers are regular expressions.
+        gold: Text of a passage that is known to contain the answer.
     """
 
     text: str

@@ -248,9 +248,13 @@ def in_lists(
 
 @dataclass(frozen=True, slots=True)
 class Judged(Listed):
-    """Passages of a question, each labeled 1 if it contains the answer, else 0.
+    """Passages of a question, each with a label.
 
-    `answers` are its wordings, by which it is found; empty if they are unknown.
+    Args:
+        question: The question.
+        answers: Wordings of its answer, by which it is found; empty if they are unknown.
+        passages: Its passages.
+        holds: 1 for each passage that contains the answer, else 0.
     """
 
     question: str
@@ -292,7 +296,14 @@ def judged_json(row: Judged) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class KnownRow:
-    """Question, the model's own draft of an answer, and whether the model knew it."""
+    """Question, the model's own draft of an answer, and whether the model knew it.
+
+    Args:
+        question: The question.
+        draft: The model's draft.
+        known: Whether the model knew the answer.
+        llm: Name of the model; blank if unknown.
+    """
 
     question: str
     draft: str
@@ -369,9 +380,13 @@ class Combination:
     language model. At inference the detector sees prefixes of the list sorted by score, never such
     combinations: "prefixes" are those, labeled alike, and a threshold is chosen on them.
 
-    `left` are the scores of the representatives left out, and `kinds` how the combination was
-    drawn. `eligible` is whether the answer from it was right, `has_answer` whether it contains a
-    gold answer, and `share` its fraction of the passages' tokens, in [0, 1].
+    Args:
+        kinds: How the combination was drawn.
+        scores: Scores of its members.
+        left: Scores of the representatives left out.
+        eligible: Whether the answer from it was right.
+        has_answer: Whether it contains a gold answer.
+        share: Its fraction of the passages' tokens, in [0, 1].
     """
 
     kinds: tuple[str, ...]

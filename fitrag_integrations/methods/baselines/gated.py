@@ -169,9 +169,14 @@ class Targ(Gating):
 
 @dataclass(frozen=True)
 class NeighbourGate:
-    """Gate by the fraction of the `k` nearest questions of a bank that were known (SKR-kNN).
+    """Gate by the fraction of the nearest questions that were known (SKR-kNN).
 
     A question without neighbors gets a `PortError` in place of a number.
+
+    Args:
+        bank: Bank of labeled questions with `neighbours`.
+        k: Number of neighbors.
+        draft_tokens: Always 0: no draft is read.
     """
 
     bank: Bank

@@ -61,7 +61,12 @@ _EXAMPLES = frozenset(re.findall(r"(?m)^query: (\w.*)$", CRAG_KEYWORDS.text.case
 class Searched:
     """Result of a web search, its query, and how it went.
 
-    ``details["rewrite"]`` is how the query was found: by the "llm", or the "question" itself.
+    Args:
+        passages: Passages found.
+        queries: Queries sent.
+        notes: Notes on failures.
+        details: Details for the context; "rewrite" is how the query was found: by the "llm", or the
+            "question" itself.
     """
 
     passages: tuple[Passage, ...] = ()

@@ -46,8 +46,15 @@ class Bank(Protocol):
 class RecognizerThresholds(Checked, Record):
     """The four numbers of the recognizer, with what they were fitted for.
 
-    `delta` cuts a Has_Answer logit; `s_l` and `s_n` are shares in [0, 1]. `scorer` and `encoder`
-    are names, blank where unknown; `rows` and `accuracy` describe the fit.
+    Args:
+        delta: Threshold of a Has_Answer logit.
+        s_l: Threshold of the fraction of passages above `delta`, in [0, 1].
+        s_n: Threshold of the fraction of known neighbors, in [0, 1].
+        k: Number of neighbors.
+        scorer: Name of the scorer; blank if unknown.
+        encoder: Name of the encoder; blank if unknown.
+        rows: Number of rows of the fit; 0 if the numbers were not fitted.
+        accuracy: Accuracy of the fit on its rows, in [0, 1].
     """
 
     delta: Number = 4.5

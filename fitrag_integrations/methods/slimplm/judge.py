@@ -30,7 +30,12 @@ UNREADABLE = "the judge's verdict could not be read: retrieving"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Decision on one question, with the text that it was parsed from."""
+    """Decision on one question, with the text that it was parsed from.
+
+    Args:
+        decision: Whether to retrieve.
+        written: Text of a generating judge; blank for a gate.
+    """
 
     decision: RetrievalDecision
     written: str = ""
@@ -46,10 +51,14 @@ class Verdict:
 class NecessityCheck(Checked):
     """Judge of questions with texts that answer them, in one call.
 
-    `judge` is a gate with `p_known`, whose number is compared with `threshold`, else with its own,
-    else with 0.5; an object with `judge(questions, drafts)`, which returns True, False or None; or
-    an object with `generate`, a callable or a `Port`, which continues the paper's prompt or, if
-    `instructed`, replies Yes or No. `is_own` marks the gate of a model without a trained one.
+    Args:
+        judge: Gate with `p_known`; an object with `judge(questions, drafts)`, which returns True,
+            False or None; or an object with `generate`, a callable or a `Port`, which continues the
+            paper's prompt.
+        threshold: Threshold of a gate's number, in [0, 1]. Defaults to the gate's, or 0.5.
+        allow_other_model: Accept a threshold that was fitted for another model.
+        instructed: Whether a generating judge replies Yes or No instead.
+        is_own: Whether the judge is the gate of a model without a trained one.
     """
 
     judge: object

@@ -187,9 +187,11 @@ def answer_in(written: str) -> str:
 class Rewriter(Checked):
     """Generator of claims and queries, with their parser.
 
-    `model` None is the caller's language model, with an instruction prompt. A model with
-    `rewrite(questions, drafts)` has its own prompt. Any other model continues `prompt`, a template
-    or its name: paper (the default), released, or instruct.
+    Args:
+        model: Model that writes them; one with `rewrite(questions, drafts)` has its own prompt.
+            Defaults to the caller's language model, with an instruction prompt.
+        prompt: Template that any other model continues, or its name: paper (the default), released,
+            or instruct.
     """
 
     model: object = None

@@ -32,10 +32,13 @@ AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learn
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Encoded pairs of some questions, their labels, and the number of pairs per question.
+    """Encoded pairs of some questions with their labels.
 
-    Labels have the shape (pairs, 2), with the columns has_answer and llm_prefer; NaN is unknown. If
-    the inputs of the head were computed before, they are in `inputs`, and `pairs` is empty.
+    Args:
+        pairs: Encoded pairs; empty if `inputs` are given.
+        labels: Labels has_answer and llm_prefer; NaN where unknown. Shape: (pairs, 2).
+        sizes: Number of pairs of each question.
+        inputs: Inputs of the head, if they were computed before.
     """
 
     pairs: list[EncodedPair]

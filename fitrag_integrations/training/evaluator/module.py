@@ -45,7 +45,14 @@ from fitrag_integrations.types import Passage
 
 
 class EvaluatorModule(nn.Module):
-    """Trunk and evaluator head, with their losses over judged questions."""
+    """Trunk and evaluator head, with their losses over judged questions.
+
+    Args:
+        trunk: Encoder.
+        head: Head that `graded` runs.
+        tokenizer: Tokenizer of pairs.
+        clues: Computes the lexical features of a pair.
+    """
 
     def __init__(
         self,
@@ -185,7 +192,14 @@ def labelled_pairs(rows: Sequence[Judged]) -> list[LabelledPair]:
 class RegressionModule(nn.Module):
     """Classifier with one output, and its squared error from +1 and -1.
 
-    `trunk` and `head` are its parts; `tune` selects what is trained: full, lora or head.
+    Its parts are `trunk` and `head`.
+
+    Args:
+        model: Classifier.
+        tokenizer: Tokenizer of the classifier.
+        tune: Weights to train: full, lora or head.
+        rank: Rank of the LoRA adapter.
+        input_format: "plain" for the text, "titled" for title and text.
     """
 
     def __init__(

@@ -48,9 +48,12 @@ _FACT = re.compile(r"(?<=[a-z,;] )(?:\d[\d.,]*\d|[A-Z][\w'-]+(?: [A-Z][\w'-]+)*)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question and its answers, none if they are unknown.
+    """Question with its answers.
 
-    `passage` is the text a question was generated from; blank for a question from a person.
+    Args:
+        question: The question.
+        answers: Its answers; empty if they are unknown.
+        passage: Text that the question was generated from; blank for a question from a person.
     """
 
     question: str
