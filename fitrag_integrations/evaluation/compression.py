@@ -42,7 +42,7 @@ class Compressed:
 
     @property
     def whole(self) -> list[Excerpt]:
-        """Every passage as an excerpt of its whole text."""
+        """Return every passage as an excerpt of its whole text."""
         return [Excerpt.whole(passage) for passage in self.passages]
 
     def holds(self, excerpts: Sequence[Excerpt]) -> bool:

@@ -150,7 +150,7 @@ class Curve:
 
     @property
     def best(self) -> int:
-        """Index of the highest accuracy; of ties, the one with the least retrieval."""
+        """Return the index of the highest accuracy; of ties, the one with the least retrieval."""
         return int(np.flatnonzero(self.accuracy >= self.accuracy.max() - 1e-12)[-1])
 
     def within(self, share: float) -> int | None:

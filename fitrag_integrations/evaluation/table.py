@@ -242,7 +242,7 @@ class Figure:
 
     @property
     def count(self) -> str:
-        """Number of questions, and for a pooled figure also the number of pairs."""
+        """Return the number of questions, and for a pooled figure also the number of pairs."""
         pairs = "" if self.pairs is None else f" ({self.pairs[1]} of {self.pairs[0]} are 1)"
         return f"{self.questions}{pairs}"
 
@@ -331,7 +331,7 @@ class Table:
 
     @cached_property
     def figures(self) -> list[Figure]:
-        """Every figure: set by set, measure by measure, system by system."""
+        """Return every figure: set by set, measure by measure, system by system."""
         sets = grouped(self.rows, lambda row: row.set or NOTHING)
         return [
             figure
@@ -411,7 +411,7 @@ class Table:
 
     @property
     def remarks(self) -> list[str]:
-        """The notes, and one where intervals are missing."""
+        """Return the notes, and one where intervals are missing."""
         missing = 'no intervals: pip install "fitrag-integrations[evaluate]"'
         return [*self.notes, *([] if installed("scipy") else [missing])]
 

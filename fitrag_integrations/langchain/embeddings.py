@@ -31,7 +31,7 @@ class EncoderEmbeddings(Embeddings):
 
     @property
     def encoder(self) -> object:
-        """The encoder."""
+        """Return the encoder."""
         return self._vectors.encoder
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:

@@ -370,7 +370,7 @@ class Decided:
 
     @property
     def name(self) -> str:
-        """The model's name, which fitted thresholds are checked against."""
+        """Return the model's name, which fitted thresholds are checked against."""
         return str(self.model.model)
 
     def _nouls(self, states: Sequence[object]) -> list[float]:

@@ -46,7 +46,7 @@ class EncoderEmbedding(BaseEmbedding):
 
     @property
     def encoder(self) -> Any:
-        """The encoder."""
+        """Return the encoder."""
         return self._vectors.encoder
 
     def _get_text_embedding(self, text: str) -> list[float]:

@@ -93,7 +93,7 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
 
     @property
     def last_run(self) -> Traced[Context] | None:
-        """The trace of the last run of this object that ended, or None."""
+        """Return the trace of the last run of this object that ended, or None."""
         return cast("Traced[Context] | None", self._state.traced)
 
     def as_tool(

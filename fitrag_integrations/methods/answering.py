@@ -51,7 +51,7 @@ class Answered(Explains, Record):
 
     @property
     def question(self) -> str:
-        """The question that is answered."""
+        """Return the question that is answered."""
         return self.context.question
 
     def __str__(self) -> str:

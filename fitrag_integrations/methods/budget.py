@@ -52,7 +52,7 @@ class Counting:
 
     @property
     def counter(self) -> TokenCounter:
-        """The counter in use."""
+        """Return the counter in use."""
         return counter_for(self.count_tokens)
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:

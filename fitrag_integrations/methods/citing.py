@@ -121,7 +121,7 @@ class Citation(Record, Checked):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The places cited, as plain values."""
+        """Return the places cited, as plain values."""
         return tuple(map(Span.of, self.excerpts))
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Cited(Record, Checked):
 
     @property
     def uncited(self) -> tuple[int, ...]:
-        """The numbers shown that the answer does not cite."""
+        """Return the numbers shown that the answer does not cite."""
         cited = {citation.number for citation in self.citations}
         return tuple(n for n in range(1, self.shown + 1) if n not in cited)
 

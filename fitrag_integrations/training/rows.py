@@ -49,7 +49,7 @@ class Listed:
 
     @property
     def pairs(self) -> list[tuple[str, Passage]]:
-        """Each passage with the question."""
+        """Return each passage with the question."""
         return [(self.question, passage) for passage in self.passages]
 
 

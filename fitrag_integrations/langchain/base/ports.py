@@ -205,7 +205,7 @@ class Writer:
 
     @property
     def name(self) -> str | None:
-        """The model's name, which a fitted threshold is checked against; None if unknown."""
+        """Return the model's name, which a fitted threshold is checked against; None if unknown."""
         return name_behind(self.llm)
 
     def generate(self, prompts: Sequence[str]) -> list[object]:

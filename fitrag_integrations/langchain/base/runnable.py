@@ -68,7 +68,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
 
     @property
     def last_run(self) -> Traced[object] | None:
-        """The trace of the last run of this object that ended, or None."""
+        """Return the trace of the last run of this object that ended, or None."""
         return cast("Traced[object] | None", self._state.traced)
 
     def explain(self, input: Input | None = None, config: RunnableConfig | None = None) -> str:

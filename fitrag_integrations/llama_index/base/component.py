@@ -52,7 +52,7 @@ class Configured:
 
     @property
     def last_run(self) -> Traced[Any] | None:
-        """The trace of the last run of this object that ended, or None."""
+        """Return the trace of the last run of this object that ended, or None."""
         return self._last
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Any]]:

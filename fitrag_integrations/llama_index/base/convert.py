@@ -70,7 +70,7 @@ class NodePassage(Passage):
 
     @property
     def origin(self) -> tuple[Hashable, int] | None:
-        """The document that the node was cut from, and the node's start in it."""
+        """Return the document that the node was cut from, and the node's start in it."""
         if self.node is None or trait(self.node, "start_char_idx", int) is None:
             return super(NodePassage, self).origin
         source, start = _source(self.node, self.text)

@@ -165,7 +165,7 @@ class LLMDrafter:
 
     @property
     def name(self) -> str | None:
-        """The model's name, which a fitted threshold is checked against."""
+        """Return the model's name, which a fitted threshold is checked against."""
         name = self.llm.metadata.model_name
         return None if name == "unknown" else name  # what LlamaIndex calls one without a name
 

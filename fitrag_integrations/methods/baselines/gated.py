@@ -47,7 +47,7 @@ class Gating(Checked):
     @property
     @abstractmethod
     def inner(self) -> IKnow:
-        """The method that is run."""
+        """Return the method that is run."""
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.
@@ -162,7 +162,7 @@ class Targ(Gating):
 
     @cached_property
     def inner(self) -> IKnow:
-        """The method with the gate of this kind."""
+        """Return the method with the gate of this kind."""
         gate, given = GATES[self.kind](self.drafter), self.threshold
         return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
 
@@ -225,7 +225,7 @@ class SkrKnn(Gating):
 
     @cached_property
     def inner(self) -> IKnow:
-        """The method with the neighbours as its gate."""
+        """Return the method with the neighbors as its gate."""
         gate, given = NeighbourGate(self.bank, self.k), self.threshold
         return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
 

@@ -84,7 +84,7 @@ class Reflection(Record, Checked):
 
     @property
     def clean(self) -> str:
-        """The text without reflection tokens."""
+        """Return the text without reflection tokens."""
         return " ".join(_MARKS.sub(" ", self.text).split())
 
 

@@ -223,7 +223,7 @@ class GradedList(Record):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One note per passage that was refused."""
+        """Return one note per passage that was refused."""
         return tuple(
             f"passage {at} of {len(self.refused)} left out: the evaluator refused it ({why})"
             for at, why in enumerate(self.refused, start=1)

@@ -100,7 +100,7 @@ class Crag(Checked):
 
     @cached_property
     def refiner(self) -> Refiner:
-        """The refiner in use."""
+        """Return the refiner in use."""
         return Refiner(
             self.evaluator,
             top_n=self.top_n,

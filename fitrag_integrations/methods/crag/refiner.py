@@ -115,7 +115,7 @@ class StripSource:
 
     @property
     def passages(self) -> list[Passage]:
-        """The passages."""
+        """Return the passages."""
         return [whole.passage for whole in self.wholes]
 
 

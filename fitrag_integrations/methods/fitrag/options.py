@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def cut_so(self) -> dict[str, Any]:
-        """The scorer and the windows, which a detector must have been trained for."""
+        """Return the scorer and the windows, which a detector must have been trained for."""
         cutting = {"window": self.window, "stride": STRIDE, "per_passage": self.per_passage}
         return {"scorer": model_name(self.port), **cutting}
 
@@ -154,7 +154,7 @@ class RankingOptions(Checked):
 
     @cached_property
     def plan(self) -> Plan:
-        """The resolved options, computed once."""
+        """Return the resolved options, computed once."""
         return self.resolve()
 
     def resolve(self) -> Plan:

@@ -75,7 +75,7 @@ class FlowGate(Checked, ABC):
     @property
     @abstractmethod
     def judged(self) -> object:
-        """The model whose knowledge is judged."""
+        """Return the model whose knowledge is judged."""
 
     @abstractmethod
     def known(self, question: str, draft: str) -> Flow[float]:
@@ -151,7 +151,7 @@ class _SelfGate(FlowGate):
 
     @property
     def judged(self) -> object:
-        """The model, adapted where it is one of a framework."""
+        """Return the model, adapted if it is a framework's."""
         return writer_of(self.model)
 
     def known(self, question: str, draft: str) -> Flow[float]:
@@ -166,7 +166,7 @@ class _SelfGate(FlowGate):
     @property
     @abstractmethod
     def port(self) -> Port[str, object]:
-        """The port that is asked."""
+        """Return the port that is asked."""
 
     @staticmethod
     @abstractmethod
@@ -190,7 +190,7 @@ class PTrueGate(_SelfGate):
 
     @property
     def port(self) -> Port[str, object]:
-        """The port of `p_yes`."""
+        """Return the port of `p_yes`."""
         allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
         refuse_if(not can(self.judged, "p_yes"), "model", self.model, allowed)
         return port_of("p_yes", self.judged, "p_yes", argument="model")
@@ -222,7 +222,7 @@ class AskGate(_SelfGate):
 
     @property
     def port(self) -> Port[str, object]:
-        """The port of `generate`."""
+        """Return the port of `generate`."""
         return port_of("generate", self.model, "generate", argument="model")
 
     @staticmethod
@@ -259,7 +259,7 @@ class _DraftGate(FlowGate):
 
     @property
     def judged(self) -> Drafter:
-        """The drafter."""
+        """Return the drafter."""
         return self.drafter
 
     def known(self, question: str, draft: str) -> Flow[float]:

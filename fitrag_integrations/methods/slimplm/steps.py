@@ -203,7 +203,7 @@ class Rewriter(Checked):
 
     @cached_property
     def template(self) -> PromptTemplate:
-        """The prompt in use."""
+        """Return the prompt in use."""
         given = self.prompt
         if given is None:
             return REWRITES["instruct"] if self.model is None else REWRITE_PAPER

@@ -102,12 +102,12 @@ class BilabelPlan(Checked):
 
     @property
     def share(self) -> float:
-        """Fraction of the questions to hold out; the default fraction if `held` is a file."""
+        """Return the fraction of questions to hold out; the default one if `held` is a file."""
         return float(self.validation) if self.held_file is None else SHARE
 
     @property
     def held_file(self) -> Path | None:
-        """File of rows to hold out, if it is one."""
+        """Return the file of rows to hold out, if it is one."""
         try:
             float(self.validation)
         except ValueError:

@@ -66,7 +66,7 @@ class Lists:
 
     @property
     def lengths(self) -> list[int]:
-        """The length of each question's longest passage, in characters."""
+        """Return the length of each question's longest passage, in characters."""
         return [max(len(passage.text) for passage in row.passages) for row in self.rows]
 
     @property

@@ -222,7 +222,7 @@ class RegressionModule(nn.Module):
 
     @property
     def model(self) -> Any:
-        """The whole classifier."""
+        """Return the whole classifier."""
         return self._grader._model
 
     def forward(self, batch: Sequence[LabelledPair]) -> dict[str, Tensor]:

@@ -36,8 +36,13 @@ def prompt_of(context: Context) -> str:
 class Oracle:
     """Source of the language model's answers to contexts and prompts; a failed answer is None.
 
-    Raises `PortError` if the cache stops, at a price limit for example; the answers so far are
-    kept. `tell` is called with progress messages.
+    Args:
+        asker: Model that answers.
+        cache: Cache of its answers.
+        tell: Function that receives progress messages.
+
+    Raises:
+        PortError: If the cache stops, at a price limit for example; the answers so far are kept.
     """
 
     asker: Asker
@@ -46,17 +51,17 @@ class Oracle:
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Return the model's name."""
         return self.asker.name
 
     @property
     def writes(self) -> bool:
-        """Whether it can answer any prompt, and not only extract answers from passages."""
+        """Return whether it can answer any prompt, and not only extract answers from passages."""
         return isinstance(self.asker, AskLLM)
 
     @property
     def llm(self) -> Any:
-        """The language model itself; None for a reader."""
+        """Return the language model itself; None for a reader."""
         return self.asker.llm if isinstance(self.asker, AskLLM) else None
 
     def measured(
