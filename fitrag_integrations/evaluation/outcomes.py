@@ -87,7 +87,7 @@ class Outcomes:
 
     @property
     def drops(self) -> Floats:
-        """Accuracy that skipping retrieval loses on each question: 1, 0, or -1 if it helps."""
+        """Return the accuracy lost per question without retrieval: 1, 0, or -1 if that helps."""
         allowed = "rows with right_without and right_with"
         return check_is("right_with", self.right_with, np.ndarray, allowed) - self.without
 

@@ -69,7 +69,7 @@ class Answer(str):
 
     @property
     def score(self) -> float | None:
-        """Return the reader's score in [0, 1]; None for a generated answer."""
+        """Return the reader's score; None for a generated answer."""
         return self.traced.value.score
 
     def explain(self, *, dropped: bool = False) -> str:

@@ -38,7 +38,7 @@ class Answered(Explains, Record):
         context: Context that the method found.
         prompt: Prompt that the answer continues.
         source: Place of an extracted answer in its passage; None for a generated one.
-        score: Score of an extracted answer by the reader, in [0, 1]; None for a generated one.
+        score: Score of an extracted answer by the reader; None for a generated one.
     """
 
     _nested: ClassVar = {"context": Context, "source": Excerpt}

@@ -73,7 +73,7 @@ class Excerpts(list[Excerpt]):
 
     @property
     def answerable(self) -> float | None:
-        """The probability that some text answers the query; None if nothing can judge that."""
+        """Return the probability that some text answers the query, in [0, 1]; None if unknown."""
         return self.context.answerable
 
     def explain(self, *, dropped: bool = False) -> str:
