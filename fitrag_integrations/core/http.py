@@ -142,7 +142,7 @@ def retry_after(value: str | None) -> float | None:
 def finish(make: Callable[[], Coroutine[object, object, T]]) -> T:
     """Run a coroutine to its end from any thread, even if its event loop is running.
 
-    It gets an event loop and a thread of its own, and the caller's context; the caller's loop and
+    It gets a new event loop and thread, and the caller's context; the caller's loop and
     loop policy are not touched. An interruption of the wait cancels the coroutine.
     """
     outcome: Future[T] = Future()

@@ -33,9 +33,11 @@ def normalize(text: str) -> str:
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
-    """Return whether the text contains any answer as whole tokens.
+    """Return whether a text contains any answer as whole tokens.
 
-    An answer that folds to nothing (only punctuation and articles) never matches.
+    Args:
+        text: Text to search.
+        answers: Gold answers; one of only punctuation and articles never matches.
     """
     haystack = f" {normalize(text)} "
     return any(f" {normalize(each)} " in haystack for each in answers if _without_articles(each))
@@ -95,18 +97,36 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
 
 
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
-    """Return whether the prediction equals an answer, without articles; never if none is left."""
+    """Return whether a prediction equals an answer, without articles.
+
+    Args:
+        prediction: Prediction; if nothing is left of it, it never matches.
+        answers: Gold answers.
+    """
     given = _without_articles(prediction)
     return bool(given) and any(given == _without_articles(answer) for answer in answers)
 
 
 def is_correct(answer: str, gold: Sequence[str]) -> bool:
-    """Check whether an answer holds or equals a gold answer, articles left out."""
+    """Return whether an answer contains or equals a gold answer, without articles.
+
+    Args:
+        answer: Answer.
+        gold: Gold answers.
+    """
     return contains_answer(answer, gold) or exact_match(answer, gold)
 
 
 def token_f1(prediction: str, answers: Sequence[str]) -> float:
-    """Compute the best token F1 over the answers, in [0, 1], without articles (SQuAD)."""
+    """Compute the best token F1 over the answers, without articles (SQuAD).
+
+    Args:
+        prediction: Prediction.
+        answers: Gold answers.
+
+    Returns:
+        F1, in [0, 1].
+    """
     given, best = _without_articles(prediction), 0.0
     for gold in map(_without_articles, answers):
         common = (Counter(given) & Counter(gold)).total()
@@ -115,18 +135,33 @@ def token_f1(prediction: str, answers: Sequence[str]) -> float:
 
 
 def rouge_l(prediction: str, references: Sequence[str]) -> float:
-    """Compute the best ROUGE-L over long answers, in [0, 1]: F1 of the longest common subsequence.
+    """Compute the best ROUGE-L over long answers: F1 of the longest common subsequence.
 
     Lin (2004), section 3; tokens are those of this module, without stemming.
+
+    Args:
+        prediction: Prediction.
+        references: Gold answers.
+
+    Returns:
+        F1, in [0, 1].
     """
     given, golds = tokens(prediction), map(tokens, references)
     return max((2 * _common(given, g) / max(1, len(given) + len(g)) for g in golds), default=0.0)
 
 
 def rouge_n(prediction: str, references: Sequence[str], n: int) -> float:
-    """Compute the best ROUGE-N over long answers, in [0, 1]: F1 of the common runs of `n` tokens.
+    """Compute the best ROUGE-N over long answers: F1 of the common runs of tokens.
 
     Lin (2004), section 2; tokens are those of this module, without stemming.
+
+    Args:
+        prediction: Prediction.
+        references: Gold answers.
+        n: Number of tokens in a run.
+
+    Returns:
+        F1, in [0, 1].
     """
     given, *golds = (
         Counter(zip(*(said[at:] for at in range(n)), strict=False))

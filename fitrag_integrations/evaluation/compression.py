@@ -42,13 +42,17 @@ class Compressed:
 
     @property
     def whole(self) -> list[Excerpt]:
-        """Every passage as an excerpt of its whole text."""
+        """Return every passage as an excerpt of its whole text."""
         return [Excerpt.whole(passage) for passage in self.passages]
 
     def holds(self, excerpts: Sequence[Excerpt]) -> bool:
-        """Return whether the titles and remaining texts contain an answer.
+        """Return whether the titles and texts of the excerpts contain a gold answer.
 
-        Adjacent excerpts of one passage are joined, with the title before each part.
+        Adjacent excerpts of a passage are joined first, and each joined text is searched with its
+        title.
+
+        Args:
+            excerpts: Excerpts to search.
         """
         texts = (
             f"{passage.title} {passage.text[start:end]}"
@@ -102,5 +106,10 @@ def kept_curves(
 
 
 def tokens_of(excerpts: Sequence[Excerpt], count_tokens: TokenCounter = approximate_tokens) -> int:
-    """Count the tokens of excerpts as a prompt shows them."""
+    """Count the tokens of excerpts as a prompt shows them.
+
+    Args:
+        excerpts: Excerpts.
+        count_tokens: Counter of tokens.
+    """
     return count_tokens(render_excerpts(excerpts)) if excerpts else 0

@@ -99,7 +99,13 @@ def each_apart(row: Row) -> Row:
 
 
 def judge_prompt(question: str, answer: str, gold: Sequence[str]) -> str:
-    """Return the prompt that the judge of an answer continues with Yes or No."""
+    """Return the prompt that the judge of an answer continues with Yes or No.
+
+    Args:
+        question: Question.
+        answer: Answer to judge.
+        gold: Gold answers.
+    """
     return (
         f"Question: {question}\nRight answers: {'; '.join(gold)}\nAnswer given: {answer}\n"
         "Does the answer given say the same as one of the right answers? Yes or No:"

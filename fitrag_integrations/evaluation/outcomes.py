@@ -44,10 +44,16 @@ class Outcomes:
 
     @classmethod
     def of(cls, rows: Rows) -> Outcomes:
-        """Read rows with ``p_known`` or ``score``, ``known`` or ``right_without``, ``right_with``.
+        """Build outcomes from labeled rows.
 
-        Labels are 0, 1 or booleans; ``right_with`` is required in every row or in none. Raises
-        ``InputError`` naming the row and the field.
+        Args:
+            rows: Rows with ``p_known`` (or ``score``), ``known`` (or ``right_without``) and
+                optionally ``right_with``, in every row or in none; labels are 0, 1 or booleans.
+                `Outcomes` are returned unchanged.
+
+        Raises:
+            InputError: If there are no rows, or a field is missing or invalid; names the row and
+                the field.
         """
         if isinstance(rows, Outcomes):
             return rows
@@ -84,12 +90,12 @@ class Outcomes:
 
     @property
     def drops(self) -> Floats:
-        """Accuracy that skipping retrieval loses on each question: 1, 0, or -1 if it helps."""
+        """Return the accuracy lost per question without retrieval: 1, 0, or -1 if that helps."""
         allowed = "rows with right_without and right_with"
         return check_is("right_with", self.right_with, np.ndarray, allowed) - self.without
 
     def share(self, threshold: float) -> float:
-        """Return the fraction of questions with retrieval: those not above the threshold."""
+        """Return the fraction in [0, 1] of questions with retrieval: not above the threshold."""
         return float(np.mean(self.p_known <= threshold))
 
     def accuracy(self, threshold: float) -> float:
@@ -114,6 +120,12 @@ class Curve:
     Columns run from always retrieving (threshold 1) down to the minimum of retrieval. Thresholds
     are the midpoints between scores, and half of the lowest score. A question with a score of 0 is
     retrieved for at every threshold, because no threshold is below 0.
+
+    Args:
+        thresholds: Thresholds, falling, in [0, 1]. Shape: (points,).
+        share: Fraction of questions with retrieval at each, in [0, 1]. Shape: (points,).
+        accuracy: Fraction of right answers or, without `right_with`, of right decisions, in
+            [0, 1]. Shape: (points,).
     """
 
     thresholds: Floats
@@ -141,7 +153,7 @@ class Curve:
 
     @property
     def best(self) -> int:
-        """Index of the highest accuracy; of ties, the one with the least retrieval."""
+        """Return the index of the highest accuracy; of ties, the one with the least retrieval."""
         return int(np.flatnonzero(self.accuracy >= self.accuracy.max() - 1e-12)[-1])
 
     def within(self, share: float) -> int | None:
@@ -168,7 +180,12 @@ def calibration_error(scores: Sequence[float], labels: Sequence[int], *, bins: i
 
 
 def sweep_plot(outcomes: Outcomes, threshold: float) -> Plot:
-    """Build the plot of the sweep (IK, Figure 1), with the threshold in use marked."""
+    """Build the plot of the sweep (IK, Figure 1).
+
+    Args:
+        outcomes: Labeled questions.
+        threshold: Threshold in use, which is marked.
+    """
     curve, levels = Curve.of(outcomes), dict[str, float]()
     if outcomes.right_with is not None:
         lines = {

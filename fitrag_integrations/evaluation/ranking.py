@@ -28,10 +28,13 @@ NDCG_AT = 10
 class Candidates:
     """Passages of a question in the retriever's order: labels, scores, and answers.
 
-    `has_answer` and `llm_prefer` are labels, 0 or 1. `right` has for each passage whether the
-    answer read from it is right, and `trust` the reader's confidence in that answer. Unknown fields
-    are None; in `llm_prefer` and `right`, single passages may be None too. `set` names the
-    questions' data set.
+    Args:
+        has_answer: Label of each passage, 0 or 1.
+        scores: Scores of the passages.
+        llm_prefer: Label of each passage, 0 or 1; None if it is unknown.
+        right: Whether the answer read from each passage is right; None if that is unknown.
+        trust: Confidence of the reader in the answer of each passage.
+        set: Name of the questions' data set.
     """
 
     has_answer: tuple[int, ...]
@@ -76,10 +79,16 @@ class Candidates:
         return [self.has_answer[place] for place in self.order(by)]
 
     def answered(self, by: str, k: int) -> bool | None:
-        """Return whether the first `k` passages of an order lead to a right answer.
+        """Return whether the first passages of an order lead to a right answer.
 
-        The reader's answer is the one with the highest `trust`. Returns None if it is unknown
-        whether that answer is right, or which of several answers it is.
+        The reader's answer is the one with the highest `trust`.
+
+        Args:
+            by: Order of the passages, as in `order`.
+            k: Number of passages.
+
+        Returns:
+            None if it is unknown whether that answer is right, or which of several it is.
         """
         if self.right is None or (k > 1 and self.trust is None):
             return None
@@ -89,14 +98,23 @@ class Candidates:
 
 
 def recall_at(labels: Sequence[int], k: int) -> float:
-    """Compute R@k: 1.0 if one of the first `k` passages has an answer, else 0.0."""
+    """Compute R@k, also called hit@k: 1.0 if one of the first passages has an answer, else 0.0.
+
+    Args:
+        labels: Labels of the passages, best first, 0 or 1.
+        k: Number of passages, at least 1.
+    """
     return float(any(labels[: check_whole("k", k, low=1)]))
 
 
 def share_at(labels: Sequence[int], k: int) -> float:
-    """Compute the fraction of the first `k` passages that have an answer, in [0, 1].
+    """Compute the fraction of the first passages that have an answer, in [0, 1].
 
-    This is what FIT-RAG means by R@k (section 5.1.3); `recall_at`, also called hit@k, is DPR's.
+    This is FIT-RAG's R@k (section 5.1.3); `recall_at` is DPR's.
+
+    Args:
+        labels: Labels of the passages, best first, 0 or 1.
+        k: Number of passages, at least 1.
     """
     first = labels[: check_whole("k", k, low=1)]
     return sum(map(bool, first)) / len(first) if first else 0.0
@@ -108,9 +126,14 @@ def reciprocal_rank(labels: Sequence[int]) -> float:
 
 
 def ndcg(labels: Sequence[int], k: int = NDCG_AT) -> float:
-    """Compute nDCG at `k` for labels of 0 and 1, in [0, 1]; 0.0 if no label is 1.
+    """Compute nDCG for labels of 0 and 1; the ideal order has all ones first.
 
-    The ideal order is that of the same list with all its ones first.
+    Args:
+        labels: Labels of the passages, best first, 0 or 1.
+        k: Number of passages.
+
+    Returns:
+        nDCG, in [0, 1]; 0.0 if no label is 1.
     """
     count = sum(map(bool, labels))
     ideal = sum(map(_gain, range(min(k, count))))

@@ -55,9 +55,17 @@ def read_rows(source: str | Path, format: str = AUTO) -> list[Row]:
 
 
 def records_in(path: Path) -> list[Row]:
-    """Read the objects of a .jsonl, .json, .yaml, .csv or .tsv file unchanged.
+    """Read the objects of a file, unchanged.
 
-    A .json or .yaml file holds a list, or an object with one under any name.
+    A .json or .yaml file contains a list of objects, or an object whose first list is read. An
+    object without a list is itself the only row.
+
+    Args:
+        path: File in .jsonl, .jsonl.gz, .json, .yaml, .yml, .csv or .tsv.
+
+    Raises:
+        InputError: If the file is missing, is of another kind, cannot be parsed, or contains no
+            list of objects.
     """
     refuse_if(not path.is_file(), "rows", str(path), "a file that is there")
     name = path.name.lower()
@@ -199,8 +207,11 @@ def question_id(row: Row) -> str:
 
 
 def content_id(content: object, digits: int | None = SHOWN) -> str:
-    """Return a hash of plain values, with the keys of objects in any order: SHA-256 in hex
-    `digits`.
+    """Return a hash of plain values: SHA-256 in hex, whatever the order of an object's keys.
+
+    Args:
+        content: Plain values.
+        digits: Number of hex digits; None is all.
     """
     text = json.dumps(plain(content), sort_keys=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:digits]

@@ -69,7 +69,12 @@ POOLED: dict[str, Callable[[NDArray[np.float64]], float | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Settings of the bootstrap: number of samples and seed."""
+    """Settings of the bootstrap.
+
+    Args:
+        resamples: Number of samples.
+        seed: Seed.
+    """
 
     resamples: Annotated[int, Option("Bootstrap samples.", min=1)] = 1000
     seed: Annotated[int, Option("Seed of the bootstrap.")] = 0
@@ -163,7 +168,13 @@ def _stats() -> Any:
 
 
 def number(value: float | None, name: str = "", sign: str = "") -> str:
-    """Format a figure; None becomes a dash."""
+    """Format a figure.
+
+    Args:
+        value: Figure; None becomes a dash.
+        name: Name of the measure, by which decimals are chosen.
+        sign: Sign option of the format, such as "+".
+    """
     if value is None:
         return NOTHING
     size = abs(value)
@@ -173,7 +184,12 @@ def number(value: float | None, name: str = "", sign: str = "") -> str:
 
 
 def interval(bounds: Interval | None, sign: str = "") -> str:
-    """Format the bounds of an interval; None becomes a dash."""
+    """Format the bounds of an interval.
+
+    Args:
+        bounds: Bounds; None becomes a dash.
+        sign: Sign option of the format, such as "+".
+    """
     return NOTHING if bounds is None else " to ".join(number(end, sign=sign) for end in bounds)
 
 
@@ -226,7 +242,7 @@ class Figure:
 
     @property
     def count(self) -> str:
-        """Number of questions, and for a pooled figure also the number of pairs."""
+        """Return the number of questions, and for a pooled figure also the number of pairs."""
         pairs = "" if self.pairs is None else f" ({self.pairs[1]} of {self.pairs[0]} are 1)"
         return f"{self.questions}{pairs}"
 
@@ -315,7 +331,7 @@ class Table:
 
     @cached_property
     def figures(self) -> list[Figure]:
-        """Every figure: set by set, measure by measure, system by system."""
+        """Return every figure: set by set, measure by measure, system by system."""
         sets = grouped(self.rows, lambda row: row.set or NOTHING)
         return [
             figure
@@ -399,7 +415,7 @@ class Table:
 
     @property
     def remarks(self) -> list[str]:
-        """The notes, and one where intervals are missing."""
+        """Return the notes, and one where intervals are missing."""
         missing = 'no intervals: pip install "fitrag-integrations[evaluate]"'
         return [*self.notes, *([] if installed("scipy") else [missing])]
 
@@ -430,11 +446,11 @@ class Table:
         }
 
     def json(self) -> str:
-        """Return one line of JSON; numbers that are not finite become their names."""
+        """Return the table as one line of JSON; non-finite numbers become strings, e.g. "nan"."""
         return json.dumps(plain(self.to_dict()))
 
     def html(self, lead: str = "") -> str:
-        """Return a page of its own: the table, the curve, every question; nothing is fetched.
+        """Return a standalone HTML page with the table, the curve and every question.
 
         Args:
             lead: First sentence of the page.
@@ -531,6 +547,14 @@ def page(tables: Sequence[Table], title: str, lead: str = "", more: str = "") ->
 
 
 def check_result_name(option: str, path: Path | None) -> None:
-    """Raise `InputError` naming `option` unless a table can be written to the file."""
+    """Check that a table can be written to a file.
+
+    Args:
+        option: Name of the option in errors.
+        path: File; None passes.
+
+    Raises:
+        InputError: If the file's name has another suffix.
+    """
     wrong = path is not None and not path.name.endswith(SUFFIXES)
     refuse_if(wrong, option, str(path), f"a file in {', '.join(SUFFIXES)}")

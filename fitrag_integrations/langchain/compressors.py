@@ -57,9 +57,14 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
     `TITLE_KEYS`."""
 
     def explain(self, documents: Sequence[Document], query: str) -> Compression:
-        """Run on `query`, and return what was kept and dropped, with the reasons.
+        """Compress documents, and return what was kept and dropped, with the reasons.
 
-        The `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
+        Args:
+            documents: Documents, best first.
+            query: Question.
+
+        Returns:
+            A `Compression`, which prints with `explain()` and displays itself in a notebook.
         """
         return run(self._explained(documents, query)).value
 
@@ -74,9 +79,15 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Return new documents, best first; the input documents are not changed.
+        """Compress documents; the input documents are not changed.
 
-        A document with a blank text cannot be scored and is dropped.
+        Args:
+            documents: Documents, best first. One with a blank text cannot be scored and is dropped.
+            query: Question.
+            callbacks: Callbacks of the run.
+
+        Returns:
+            New documents, best first.
         """
         given = {"documents": documents, "query": query}
         return self.as_runnable().invoke(given, {"callbacks": callbacks})
@@ -92,10 +103,10 @@ class FlowCompressor(Brief, BaseDocumentCompressor):
         return await self.as_runnable().ainvoke(given, {"callbacks": callbacks})
 
     def as_runnable(self) -> Runnable[dict[str, Any], list[Document]]:
-        """Return a Runnable from ``{"documents", "question"}`` to documents; its batch is one
-        call.
+        """Return a Runnable from ``{"documents", "question"}`` to documents.
 
-        The question may be under any name that other Runnables here take, ``query`` among them.
+        A batch is one call. The question may be under any name that other Runnables here accept,
+        such as ``query``.
         """
         return CompressorRunnable(name=type(self).__name__, compressor=self)
 
@@ -112,7 +123,13 @@ class CompressorRunnable(FlowRunnable[dict[str, Any], list[Document]]):
         configs: Sequence[RunnableConfig],
         **options: object,
     ) -> list[Flow[Context]]:
-        """Return one flow per input of ``inputs``; ``configs`` and ``options`` are not used."""
+        """Return one flow per input.
+
+        Args:
+            inputs: Dicts with documents and a question.
+            configs: Not used.
+            **options: Not used.
+        """
         return list(map(self._flow, inputs))
 
     def result(self, traced: Traced[Context]) -> object:

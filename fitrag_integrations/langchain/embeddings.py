@@ -8,10 +8,11 @@ from fitrag_integrations.retrieval.encoder import EncoderVectors
 
 
 class EncoderEmbeddings(Embeddings):
-    """Embeddings of the bundled encoder, or of any object with ``encode(texts)``.
+    """Embeddings of the bundled encoder, a checkpoint, or any object with ``encode(texts)``.
 
     Args:
-        encoder: Object with ``encode(texts)``; None is the bundled one.
+        encoder: Object with ``encode(texts)``, or the name of a checkpoint. Defaults to the bundled
+            encoder.
 
     Example:
         >>> InMemoryVectorStore(EncoderEmbeddings())
@@ -30,7 +31,7 @@ class EncoderEmbeddings(Embeddings):
 
     @property
     def encoder(self) -> object:
-        """The encoder."""
+        """Return the encoder."""
         return self._vectors.encoder
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:

@@ -49,27 +49,27 @@ class Answer(str):
 
     @property
     def text(self) -> str:
-        """The text alone."""
+        """Return the answer as a plain ``str``."""
         return self.traced.value.text
 
     @property
     def context(self) -> Context:
-        """Return what the method found."""
+        """Return the context that the method found."""
         return self.traced.value.context
 
     @property
     def prompt(self) -> str:
-        """The prompt the answer continues."""
+        """Return the prompt that the answer continues."""
         return self.traced.value.prompt
 
     @property
     def source(self) -> Excerpt | None:
-        """The place of an extracted answer; None for a generated one."""
+        """Return the place of an extracted answer; None for a generated one."""
         return self.traced.value.source
 
     @property
     def score(self) -> float | None:
-        """The reader's score, None for a generated answer."""
+        """Return the reader's score; None for a generated answer."""
         return self.traced.value.score
 
     def explain(self, *, dropped: bool = False) -> str:
@@ -90,11 +90,11 @@ class Answer(str):
 
 
 class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
-    """Runnable that returns a question's ``Traced[Context]`` or, with an ``llm`` or ``reader``, its
-    ``Answer``.
+    """Runnable that runs a method for a question.
 
-    ``stream`` yields the model's words; an answer that the method wrote itself comes in one piece.
-    A batch calls retriever, scorer and model once for all questions.
+    It returns a ``Traced[Context]`` or, with an ``llm`` or ``reader``, an ``Answer``. ``stream``
+    yields the model's text as it arrives; an answer that the method wrote itself comes in one
+    piece. A batch calls the retriever, the scorer and the model once per round for all questions.
 
     Example:
         >>> chain = MethodRunnable(method=FitRag(), retriever=store.as_retriever(), llm=llm)
@@ -111,8 +111,8 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
     llm: Kept[AnyRunnable | None] = None
     """Language model or chain from a prompt to text; also the method's own writer."""
     shots: Shots = ()
-    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
-    and passages[{title, text}]."""
+    """Examples for this package's prompts: `Shot` objects, or dicts with "question", "answer" and
+    "passages" (each with "title" and "text")."""
     reader: Kept[Any] = None
     """Object with `read(pairs)` that finds the answer in the passages, before any `llm`."""
     template: Kept[Any] = None

@@ -47,7 +47,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     ``retrieval_decision``.
 
     Args:
-        gate: Object with ``p_known(questions, drafts)``; None is `AskGate(llm)`.
+        gate: Object with ``p_known(questions, drafts)``. Defaults to ``AskGate(llm)``.
         tools: Names of the retrieval tools, or the tools.
         message: Answer to a call of a hidden tool; None lets the call through.
         question: Function from the messages to the question; None is the text of the user's last

@@ -23,14 +23,19 @@ CONTEXT, QUESTION = ("context", "context_str"), ("question", "query_str", "input
 
 
 def prompt(name: str) -> ChatPromptTemplate:
-    """Return the prompt named ``name`` as one human message.
+    """Return a prompt as one human message.
 
-    Its variables are {context}, {question} and, in some prompts, {draft}; see ``prompt_named`` for
-    the names. Inserted text is never read as a template. Raises ``InputError`` for an unknown name.
-    ``numbered_documents`` writes documents as {context}::
+    Its variables are {context}, {question} and, in some prompts, {draft}. Inserted text is never
+    read as a template. ``numbered_documents`` writes documents as {context}::
 
         found = {"context": retriever | numbered_documents, "question": RunnablePassthrough()}
         chain = found | prompt("comprehensive") | llm
+
+    Args:
+        name: Name of the prompt; see ``prompt_named``.
+
+    Raises:
+        InputError: If the name is unknown.
     """
     return ChatPromptTemplate.from_messages([("human", prompt_named(name))])
 

@@ -462,8 +462,8 @@ class WebSearchRetriever(FlowRetriever):
     llm: Kept[AnyRunnable | None] = None
     """Language model that writes the keywords; None extracts them from the question."""
     shots: Shots = ()
-    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
-    and passages[{title, text}]."""
+    """Examples for this package's prompts: `Shot` objects, or dicts with "question", "answer" and
+    "passages" (each with "title" and "text")."""
 
     def documents(self, context: Context) -> list[Document]:
         """Convert the results to documents, marked as untrusted."""

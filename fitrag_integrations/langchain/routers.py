@@ -69,29 +69,33 @@ class GateFields(FromFitted, Condensing):
     made: ClassVar[type[Decider]] = Decider
 
     gate: Kept[Gate | None] = None
-    """Object with `p_known(questions, drafts)`; None is `AskGate(llm)`."""
+    """Object with `p_known(questions, drafts)`. Defaults to a gate that asks `llm`."""
     drafter: Kept[Any] = None
-    """Writes the draft that the gate reads: a chat model or another Runnable, a `Drafter`, an
-    object with `generate`, a callable, or a `Port`; None is the gate's own. It is called only if
-    the gate's `draft_tokens` is not 0."""
+    """Model that writes the draft for the gate: a chat model or another Runnable, a `Drafter`, an
+    object with `generate`, a callable, or a `Port`. Defaults to the gate's own. It is called only
+    if the gate's `draft_tokens` is not 0."""
     threshold: float | None = None
-    """A question is known above this number, in [0, 1]; None is the gate's, or 0.5."""
+    """A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5."""
     on_error: Literal["retrieve", "raise"] = "retrieve"
-    """Where gate or drafter fails or the draft is blank: "retrieve" decides to retrieve, and `why`
-    names the failure; "raise" raises it."""
+    """Action if the gate or the drafter fails or the draft is blank: "retrieve" retrieves, and
+    `why` names the failure; "raise" raises the error."""
     allow_other_model: bool = False
     """Accept a threshold that was fitted for another model."""
     llm: Kept[AnyRunnable | None] = None
     """Language model that is asked whether it knows the answer where there is no gate."""
 
     shots: Shots = ()
-    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
-    and passages[{title, text}]."""
+    """Examples for this package's prompts: `Shot` objects, or dicts with "question", "answer" and
+    "passages" (each with "title" and "text")."""
 
     def settings(self, **given: object) -> dict[str, Any]:
         """Return the current options, with ports for the fields that are Runnables.
 
-        Raises ``InputError`` if the gate is a language model.
+        Args:
+            **given: Options that replace the fields.
+
+        Raises:
+            InputError: If the gate is a language model.
         """
         asked = {**role_ports(self, ROLES, [RunnableConfig()])[0], **given}
         is_model = is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder)
@@ -202,18 +206,17 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
 
 
 def _with_fields_of(kind: type[R], router: Router, **others: Any) -> R:
-    """Make the runnable that decides for a router, a run of its own under its plain name."""
+    """Build the runnable that decides for a router, traced as a run under its plain name."""
     own = {name: value for name, value in router if name in kind.model_fields}
     return kind(**{**own, "name": None, **others})
 
 
 class KnowledgeRouter(GateFields, Router):
-    """Runnable that sends a known question to ``known`` and any other to ``unknown``, with
-    streaming (IK).
+    """Runnable that sends a known question to ``known`` and any other to ``unknown`` (IK).
 
-    The branch receives the input unchanged. The decision is a run of its own, ``RetrievalGate``,
-    and is in the metadata of the branch's runs as ``fitrag``. A batch calls gate and each branch
-    once.
+    It streams. The branch receives the input unchanged. The decision is traced as a separate run,
+    ``RetrievalGate``, and is in the metadata of the branch's runs under ``fitrag``. A batch calls
+    the gate and each branch once.
 
     Raises:
         ThresholdMismatchError: If the threshold was fitted for a model other than the one that
@@ -233,7 +236,12 @@ class KnowledgeRouter(GateFields, Router):
     `gate`."""
 
     def decide(self, question: object, config: RunnableConfig | None = None) -> RetrievalDecision:
-        """Decide whether to retrieve for a question, in any form, and return the reason."""
+        """Decide whether to retrieve for a question, and return the reason.
+
+        Args:
+            question: A question, a dict with one, or messages.
+            config: Config of the gate's run.
+        """
         gate = _with_fields_of(RetrievalGate, self)
         return RetrievalDecision.from_dict(gate.invoke(question, config))
 
@@ -279,12 +287,13 @@ class KnowledgeRouter(GateFields, Router):
 
 
 class CorrectiveRouter(Condensing, JudgeFields, Router):
-    """Runnable that grades documents and calls the branch of CRAG's action, with streaming.
+    """Runnable that grades documents and calls the branch of CRAG's action; it streams.
 
     The input is ``{"question", "documents"}`` or, with a ``base``, a question. The branch receives
-    it with ``question``, ``documents``, ``action`` and ``grades``; the documents are unchanged and
-    the grades in their order. The judgment is a run of its own, ``RetrievalJudge``, and is in the
-    metadata of the branch's runs as ``fitrag``. A batch calls evaluator and each branch once.
+    ``question``, ``documents`` (unchanged), ``action`` and ``grades`` (in the order of the
+    documents), and the other entries of the input. Grading is traced as a separate run,
+    ``RetrievalJudge``, and its result is in the metadata of the branch's runs under ``fitrag``. A
+    batch calls the evaluator and each branch once.
 
     Example:
         >>> router = CorrectiveRouter(correct=answer, incorrect=search_web, base=retriever)
@@ -361,7 +370,7 @@ class Decided:
 
     @property
     def name(self) -> str:
-        """The model's name, which fitted thresholds are checked against."""
+        """Return the model's name, which fitted thresholds are checked against."""
         return str(self.model.model)
 
     def _nouls(self, states: Sequence[object]) -> list[float]:
@@ -401,14 +410,20 @@ class DecisionGate(Decided):
         self.threshold = threshold
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Return how likely each of ``questions`` is known, in [0, 1], in one batch; ``drafts`` are
-        not read.
+        """Return how likely each question is known, in [0, 1], in one batch.
+
+        Args:
+            questions: Questions.
+            drafts: Not used.
         """
         return self._nouls(questions)
 
     async def ap_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float]:
-        """Return how likely each of ``questions`` is known, in [0, 1], without blocking the event
-        loop; ``drafts`` are not read.
+        """Async version of ``p_known``, in [0, 1].
+
+        Args:
+            questions: Questions.
+            drafts: Not used.
         """
         return await self._anouls(questions)
 

@@ -11,10 +11,11 @@ from fitrag_integrations.retrieval.encoder import EncoderVectors
 
 
 class EncoderEmbedding(BaseEmbedding):
-    """Embedding model of the bundled encoder, or of any object with ``encode(texts)``.
+    """Embedding model of the bundled encoder, a checkpoint, or any object with ``encode(texts)``.
 
     Args:
-        encoder: Object with ``encode(texts)``; None is the bundled one.
+        encoder: Object with ``encode(texts)``, or the name of a checkpoint. Defaults to the bundled
+            encoder.
         options: Options of LlamaIndex's ``BaseEmbedding``.
 
     Example:
@@ -45,7 +46,7 @@ class EncoderEmbedding(BaseEmbedding):
 
     @property
     def encoder(self) -> Any:
-        """The encoder."""
+        """Return the encoder."""
         return self._vectors.encoder
 
     def _get_text_embedding(self, text: str) -> list[float]:

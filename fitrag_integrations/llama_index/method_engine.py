@@ -31,8 +31,8 @@ class MethodQueryEngine(WritingRouter):
         retriever: Retriever that the method queries.
         search: Search provider, tool, retriever, or function, for a method that searches the web.
         llm: Language model that answers; ``Settings.llm`` if neither this nor ``reader`` is passed.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question, answer and passages[{title, text}].
+        shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
+            "answer" and "passages" (each with "title" and "text").
         reader: Object with ``read(pairs)`` that extracts the answer, in place of ``llm``. Its text
             is empty only if ``notes`` in the metadata have a reason.
         template: ``PromptTemplate`` of this package or the name of one, or one of LlamaIndex's or a
@@ -76,7 +76,12 @@ class MethodQueryEngine(WritingRouter):
         return context_nodes(traced.value)
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``; if ``alone``, the answer may be a stream."""
+        """Return one flow per query.
+
+        Args:
+            bundles: Queries.
+            alone: Whether it is a single query, whose answer may be a stream.
+        """
         if alone and self._streams_tokens():
             return [*self._contexts(bundles, self._model())]
         ports = self._caller.ports(bundles, llm=self._model() if self.reader is None else None)

@@ -75,8 +75,10 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the options in plain values, from which `from_dict` builds an equal component.
 
-        A bundled model is written as "embedded". Raises `InputError` for any other model and for
-        functions, which have no plain form.
+        A bundled model is written as "embedded".
+
+        Raises:
+            InputError: For any other model and for functions, which have no plain form.
         """
         values = super().to_dict(**kwargs)
         for name, value in self._given():
@@ -91,7 +93,7 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
 
     @property
     def last_run(self) -> Traced[Context] | None:
-        """The trace of the last run of this object that ended, or None."""
+        """Return the trace of the last run of this object that ended, or None."""
         return cast("Traced[Context] | None", self._state.traced)
 
     def as_tool(
@@ -102,7 +104,7 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
         """Return a tool for agents that returns the numbered passages kept.
 
         Args:
-            name: Name of the tool; None is that of the class.
+            name: Name of the tool. Defaults to the name of the class.
             description: When an agent is to call it.
 
         Returns:
@@ -180,10 +182,15 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
         query_bundle: QueryBundle | None = None,
         query_str: str | None = None,
     ) -> Compression:
-        """Run on `nodes` for a query, and return what was kept and dropped, with the reasons.
+        """Run on nodes, and return what was kept and dropped, with the reasons.
 
-        The query is `query_bundle` or, as in `postprocess_nodes`, a text `query_str`. The
-        `Compression` prints in a few lines with `explain()` and shows itself in a notebook.
+        Args:
+            nodes: Nodes with scores.
+            query_bundle: Query.
+            query_str: Query as a text, instead of `query_bundle`.
+
+        Returns:
+            A `Compression`, which prints with `explain()` and displays itself in a notebook.
         """
         return run(self._explained(nodes, query_bundle, query_str)).value
 

@@ -80,8 +80,8 @@ class CorrectiveRetriever(MethodOverBase):
         search: Search provider, tool, retriever, or function of a query; without one the web is not
             searched.
         llm: Language model that writes the keywords; None searches for the question itself.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question, answer and passages[{title, text}].
+        shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
+            "answer" and "passages" (each with "title" and "text").
 
     The other options are those of ``fitrag_integrations.methods.Crag``.
 
@@ -126,8 +126,8 @@ class SlimPLMRetriever(MethodOverBase):
             Yes or No.
         rewriter: Model that turns the answer into claims and queries; None is ``llm``.
         llm: Language model in place of a missing ``proxy``, ``judge`` or ``rewriter``.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question, answer and passages[{title, text}].
+        shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
+            "answer" and "passages" (each with "title" and "text").
 
     The other options are those of ``fitrag_integrations.methods.SlimPLM``.
 
@@ -173,8 +173,8 @@ class ITRGRetriever(MethodOverBase):
     Args:
         base: Retriever of every round.
         llm: Language model that writes between rounds.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question, answer and passages[{title, text}].
+        shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
+            "answer" and "passages" (each with "title" and "text").
 
     The other options are those of ``fitrag_integrations.methods.ITRG``.
 
@@ -209,8 +209,8 @@ class MethodRetriever(MethodOverBase):
         method: Method of this package or of your own: ``method(question, ports)`` returns a flow.
         search: Search provider, tool, retriever, or function, for a method that searches the web.
         llm: Language model, for a method that writes.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question, answer and passages[{title, text}].
+        shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
+            "answer" and "passages" (each with "title" and "text").
         ids: "pieces" for ids of their own, "source" for those of the nodes.
 
     Example:
@@ -336,8 +336,8 @@ class WebSearchRetriever(FlowRetriever):
             function of a query.
         rewrite: Search for keywords, as CRAG does, instead of the question.
         llm: Language model that writes the keywords; None searches for the question itself.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question, answer and passages[{title, text}].
+        shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
+            "answer" and "passages" (each with "title" and "text").
 
     Example:
         >>> search = WebSearch(SearxngSearch("https://search.example"))

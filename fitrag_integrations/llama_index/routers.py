@@ -48,22 +48,25 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
     """Query engine whose language model answers what it knows; ``retrieve`` answers the rest (IK).
 
-    The response to an unknown question is that of ``retrieve``, including streams.
-    ``metadata["fitrag"]`` has the decision and the steps.
+    An unknown question gets the response of ``retrieve``, which may be a stream.
+    ``metadata["fitrag"]`` contains the decision and the steps.
 
     Args:
-        gate: Object with ``p_known(questions, drafts)``; None is ``AskGate(llm)``.
+        gate: Object with ``p_known(questions, drafts)``. Defaults to ``own_gate`` of ``llm``: a
+            local model of this package is judged by its draft, any other is asked.
         retrieve: Query engine for unknown questions.
         llm: Language model that answers known questions and, without a gate, reports whether it
             knows the answer; None is ``Settings.llm``.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question, answer and passages[{title, text}].
+        shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
+            "answer" and "passages" (each with "title" and "text").
         streaming: Whether the answer of ``llm`` streams.
         template: Prompt of ``llm``: a template of this package, its name, or one of LlamaIndex's
             with ``{query_str}``; None is FIT-RAG's no-retrieval prompt.
-        drafter: Model that writes the draft that the gate reads; may be a LlamaIndex LLM.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        on_error: "retrieve" retrieves if gate or drafter fails; "raise" raises the error.
+        drafter: Model that writes the draft for the gate; may be a LlamaIndex LLM. Defaults to
+            the gate's own.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank;
+            "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
 
     Raises:
@@ -94,7 +97,12 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         return {"retrieve": self._engine}
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``; ``alone``, its answer may be a stream."""
+        """Return one flow per query.
+
+        Args:
+            bundles: Queries.
+            alone: Whether it is a single query, whose answer may be a stream.
+        """
         unknown = engine_port("unknown", self._engine, alone=alone)
         # one for all questions, and none where none is known: there may be no language model
         write = cache(
@@ -177,7 +185,12 @@ class CorrectiveRouterQueryEngine(Router):
         return {action.value: engine for action, engine in self._engines.items()}
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``: grade, decide, and query an engine."""
+        """Return one flow per query, which grades, decides, and queries an engine.
+
+        Args:
+            bundles: Queries.
+            alone: Whether it is a single query, whose answer may be a stream.
+        """
         ports = self._caller.ports(bundles)
         engines = {
             action: engine_port(action.value, engine, alone=alone)
@@ -231,17 +244,20 @@ class KnowledgeSelector(Deciding, BaseSelector):
     threshold and why.
 
     Args:
-        gate: Object with ``p_known(questions, drafts)``; None is ``AskGate(llm)``.
+        gate: Object with ``p_known(questions, drafts)``. Defaults to ``own_gate`` of ``llm``: a
+            local model of this package is judged by its draft, any other is asked.
         known: Index of the choice without retrieval, from 0.
         unknown: Index of the choice that retrieves.
-        drafter: Model that writes the draft that the gate reads; may be a LlamaIndex LLM.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        on_error: "retrieve" retrieves if gate or drafter fails; "raise" raises the error.
+        drafter: Model that writes the draft for the gate; may be a LlamaIndex LLM. Defaults to
+            the gate's own.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank;
+            "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
         llm: Language model that reports whether it knows the answer if there is no gate; None is
             ``Settings.llm``.
-        shots: Examples that the prompts of this package show the ``llm``: ``Shot``, or rows of
-            question, answer and passages[{title, text}].
+        shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
+            "answer" and "passages" (each with "title" and "text").
 
     Example:
         >>> tools = [model_tool, index_tool]
@@ -274,7 +290,7 @@ class KnowledgeSelector(Deciding, BaseSelector):
         """Return a tool for agents that returns the decision and its reason.
 
         Args:
-            name: Name of the tool; None is that of the class.
+            name: Name of the tool. Defaults to the name of the class.
             description: When an agent is to call it.
 
         Returns:

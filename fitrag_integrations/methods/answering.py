@@ -33,9 +33,12 @@ WROTE_NOTHING = "no answer: the language model wrote nothing after the prompt"
 class Answered(Explains, Record):
     """Answer with the context and the prompt it was generated from.
 
-    `source` is the place of an extracted answer in its passage and `score` its score by the reader;
-    both are None for a generated answer. `text` is empty only if a note in the context gives the
-    reason.
+    Args:
+        text: Answer; empty only if a note in the context gives the reason.
+        context: Context that the method found.
+        prompt: Prompt that the answer continues.
+        source: Place of an extracted answer in its passage; None for a generated one.
+        score: Score of an extracted answer by the reader; None for a generated one.
     """
 
     _nested: ClassVar = {"context": Context, "source": Excerpt}
@@ -48,7 +51,7 @@ class Answered(Explains, Record):
 
     @property
     def question(self) -> str:
-        """The question that is answered."""
+        """Return the question that is answered."""
         return self.context.question
 
     def __str__(self) -> str:
@@ -77,13 +80,16 @@ def read_port(reader: Reader) -> Port[Pair, AnswerLike]:
 class Answering:
     """Method that runs another method and then answers from its context.
 
-    An answer that the method wrote itself is returned unchanged. Otherwise, with a `reader`, the
-    answer is the best span over all excerpts; a reader may have `abstain_below`, a score below
-    which it does not answer. Without a reader, or if the method decided not to retrieve and there
-    is nothing to read, `ports.generate` continues the prompt. `template` None is the context's own
-    choice of prompt. A model without a chat template follows no instruction and runs on: its prompt
-    is one line that ends with "Answer:", and its answer ends where it begins to make up another
-    question or passage.
+    An answer that the method wrote itself is returned unchanged. Without a reader, or if the method
+    decided not to retrieve and there is nothing to read, `ports.generate` continues the prompt. A
+    model without a chat template follows no instruction and runs on: its prompt is one line that
+    ends with "Answer:", and its answer ends where it begins to make up another question or passage.
+
+    Args:
+        method: Method that finds the context.
+        reader: Reader, which answers with the best span over all excerpts. It may have
+            `abstain_below`, a score below which it does not answer.
+        template: Prompt. Defaults to the context's choice.
     """
 
     method: Method

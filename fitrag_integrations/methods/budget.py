@@ -52,7 +52,7 @@ class Counting:
 
     @property
     def counter(self) -> TokenCounter:
-        """The counter in use."""
+        """Return the counter in use."""
         return counter_for(self.count_tokens)
 
     def cost(self, excerpts: Sequence[Excerpt]) -> int:
@@ -66,7 +66,13 @@ class Counting:
 
 @dataclass(frozen=True)
 class BudgetFit:
-    """Excerpts that fit, notes, and the excerpts left out, best first."""
+    """Excerpts that fit a budget.
+
+    Args:
+        kept: Excerpts that fit, best first.
+        notes: Notes on what was shortened or left out.
+        left: Excerpts left out, best first.
+    """
 
     kept: list[Excerpt]
     notes: tuple[str, ...] = ()

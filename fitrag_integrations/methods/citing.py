@@ -121,7 +121,7 @@ class Citation(Record, Checked):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The places cited, as plain values."""
+        """Return the places cited, as plain values."""
         return tuple(map(Span.of, self.excerpts))
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Cited(Record, Checked):
 
     @property
     def uncited(self) -> tuple[int, ...]:
-        """The numbers shown that the answer does not cite."""
+        """Return the numbers shown that the answer does not cite."""
         cited = {citation.number for citation in self.citations}
         return tuple(n for n in range(1, self.shown + 1) if n not in cited)
 
@@ -270,8 +270,12 @@ def restored(
 ) -> Excerpt:
     """Return a passage's place in its source, or the whole passage if the place is unknown.
 
-    Looked up among `sources` by name: where this package cut it, then `places`, each the name of a
-    text and where in it the passage begins. Only a text that has the passage there is believed.
+    A place counts only if the text contains the passage there.
+
+    Args:
+        passage: Passage.
+        sources: Texts by name. The place where this package cut the passage is tried first.
+        places: Further places to try: the name of a text, and where the passage begins in it.
     """
     given = passage.metadata.get("relevance_score")
     score = given if isinstance(given, int | float) and math.isfinite(given) else 0.0

@@ -103,7 +103,7 @@ class EmbeddedScorer:
 
     @cached_property
     def name(self) -> str:
-        """The bundled scorer's name, which fitted thresholds are checked against."""
+        """Return the bundled scorer's name, which fitted thresholds are checked against."""
         from fitrag_integrations.models.runtime.sources import scorer_name
 
         file = resources.files("fitrag_integrations") / "embedded" / "bilabel" / "model.json"

@@ -113,6 +113,12 @@ class Compression(Explains, Record, Checked):
 
 
 def explained(step: Step, question: str, passages: Sequence[Passage]) -> Flow[Compression]:
-    """Return the flow that runs a step and ends in its `Compression`."""
+    """Return the flow that runs a step and ends in its `Compression`.
+
+    Args:
+        step: Step to run.
+        question: Question.
+        passages: Passages of the step.
+    """
     context = yield from step.context(question, passages)
     return Compression.of(context, passages)

@@ -69,7 +69,12 @@ def title_in(metadata: Mapping[str, object], keys: Iterable[str] | None = None) 
 
 
 def retitled(passage: Passage, keys: Iterable[str] | None) -> Passage:
-    """Return a passage with the title from these metadata keys; None keeps its own."""
+    """Return a passage with the title from metadata keys.
+
+    Args:
+        passage: Passage.
+        keys: Metadata keys; None keeps the passage's own title.
+    """
     if keys is None:
         return passage
     title = title_in(passage.metadata, keys)
@@ -140,6 +145,10 @@ def relevance_of(excerpt: Excerpt, method: str) -> float | None:
 
     Half of the weighted sum of the two labels, or a grade mapped from [-1, 1] to [0, 1]. Other
     ranking scores, such as reciprocal ranks, have no meaning for a single excerpt.
+
+    Args:
+        excerpt: Excerpt.
+        method: Name of the method that scored it.
     """
     if excerpt.labels is not None:
         return excerpt.score
@@ -155,7 +164,12 @@ def own_marks(passage: Passage) -> list[str]:
 
 
 def mark_name(passage: Passage, name: str) -> str:
-    """Return the key of a field; another key if the document already has a value under it."""
+    """Return the key of a field; another key if the document already has a value under it.
+
+    Args:
+        passage: Passage of the document.
+        name: Name of the field.
+    """
     return f"fitrag_{name}" if name in own_marks(passage) else name
 
 
@@ -181,10 +195,14 @@ def marks(excerpt: Excerpt, method: str, answerable: float | None = None) -> dic
     """Return the fields of an excerpt as flat plain values, without missing ones.
 
     A document's own value is never overwritten; ours is then under another name, `mark_name`.
-    `raw_score` is the score that `method` ranked by, `answerable` that of the whole list.
     `source_start` and `source_end` count in the text of the source that `source_id` names; for a
     piece of a piece, it is the source of the first. `source_lead` are the spans shown before the
     piece, such as a table's header row.
+
+    Args:
+        excerpt: Excerpt.
+        method: Name of the method; `raw_score` is the score that it ranked by.
+        answerable: Score of the whole list, if there is one.
     """
     labels = excerpt.labels
     source_id, begin = origin_of(excerpt.passage)

@@ -221,11 +221,16 @@ PROMPTS: Mapping[str, str] = MappingProxyType(
 
 
 def prompt_named(name: str) -> str:
-    """Return the text of the prompt called ``name``, a key of ``PROMPTS``; ``-`` equals ``_``.
+    """Return the text of a prompt.
 
     Its fields are {context} (the passages), {question} and, if it continues from an earlier text,
-    {draft}; not every prompt has all of them. Raises ``InputError``, which lists the names, for an
-    unknown name.
+    {draft}; not every prompt has all of them.
+
+    Args:
+        name: Key of ``PROMPTS``; ``-`` equals ``_``.
+
+    Raises:
+        InputError: If the name is unknown; lists the names.
     """
     own = name.strip().lower().replace("-", "_") if isinstance(name, str) else ""
     refuse_if(own not in PROMPTS, "prompt", name, ", ".join(PROMPTS))
@@ -257,6 +262,10 @@ class OneInstruction:
     The plain prompt is also the labeling prompt of closed-book answers, so known questions use the
     prompt they were labeled with. A document that the method wrote, as in ITRG, replaces the
     passages.
+
+    Args:
+        read: Prompt with passages.
+        plain: Prompt without passages.
     """
 
     read: Template = READ

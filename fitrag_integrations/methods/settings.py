@@ -97,9 +97,12 @@ def option_names(made: Any) -> list[str]:
 
 
 def saved(option: str, value: object) -> object:
-    """Serialize an option's value: a bundled model by name, thresholds as a dict.
+    """Serialize an option's value.
 
-    Anything else is returned unchanged.
+    Args:
+        option: Name of the option.
+        value: A bundled model becomes its name, thresholds become a dict; others are returned
+            unchanged.
     """
     if isinstance(value, ActionThresholds):
         return value.to_dict()
@@ -113,14 +116,24 @@ def saved(option: str, value: object) -> object:
 
 
 def restored(option: str, value: object) -> object:
-    """Return the value that `saved` serialized; any other value is returned unchanged."""
+    """Return the value that `saved` serialized.
+
+    Args:
+        option: Name of the option.
+        value: Serialized value; any other is returned unchanged.
+    """
     if option == "thresholds" and isinstance(value, Mapping):
         return ActionThresholds.from_dict(value)
     return BUNDLED.get(option, value) if isinstance(value, str) and value == EMBEDDED else value
 
 
 def settled(outcomes: list[Any], return_exceptions: bool = False) -> list[Any]:
-    """Return the outcomes; raise the first exception unless exceptions are to be returned."""
+    """Return the outcomes, or raise the first exception among them.
+
+    Args:
+        outcomes: Results and exceptions.
+        return_exceptions: Whether exceptions are returned in their places instead.
+    """
     for outcome in outcomes:
         is_error = isinstance(outcome, Exception)
         if isinstance(outcome, BaseException) and not (is_error and return_exceptions):

@@ -75,16 +75,27 @@ class Generating(Counting, Checked):
         """
 
     def write(self, prompt: str, ports: Ports, what: str, tokens: int = 0) -> Flow[Generated]:
-        """Generate one text with `ports.generate`; `what` names it in the notes."""
+        """Generate one text.
+
+        Args:
+            prompt: Prompt of `ports.generate`.
+            ports: Ports of the question.
+            what: Name of the text in the notes.
+            tokens: Maximum number of tokens; 0 is `answer_tokens`.
+        """
         (reply,) = yield from self.write_all([prompt], ports, what, tokens)
         return reply
 
     def write_all(
         self, prompts: Sequence[str], ports: Ports, what: str, tokens: int = 0
     ) -> Flow[list[Generated]]:
-        """Generate several texts with `ports.generate` in one call; all blank if it fails.
+        """Generate several texts in one call; all are blank if it fails.
 
-        `what` and `tokens` are those of `read`.
+        Args:
+            prompts: Prompts of `ports.generate`.
+            ports: Ports of the question.
+            what: Name of the texts in the notes.
+            tokens: Maximum number of tokens of each; 0 is `answer_tokens`.
         """
         wanted = [LimitedPrompt(prompt, tokens=tokens or self.answer_tokens) for prompt in prompts]
         failed = f"the language model wrote no {what}"
@@ -100,7 +111,17 @@ class Generating(Counting, Checked):
     def asked(
         self, port: Port[Q, A], items: Sequence[Q], failed: str, read: Callable[[A], B]
     ) -> Flow[tuple[list[B], Notes]]:
-        """Send `items` to `port` and `read` the answers; if that fails, only note `failed`."""
+        """Call a port and read its answers; a failure becomes a note unless `on_error` is "raise".
+
+        Args:
+            port: Port to call.
+            items: Items to send.
+            failed: Note for a failure.
+            read: Function that converts an answer.
+
+        Returns:
+            The answers, none after a failure, and the notes.
+        """
         asking = port.ask(items)  # a missing port raises here, at any on_error
 
         def answered() -> Flow[list[B]]:
@@ -110,7 +131,13 @@ class Generating(Counting, Checked):
         return (made or [], ()) if error is None else ([], (f"{failed} ({error_line(error)})",))
 
     def read(self, text: str, what: str, tokens: int = 0) -> Generated:
-        """Clean and cut a text; `tokens` 0 is `answer_tokens`, `what` names it in the notes."""
+        """Clean a generated text and shorten it.
+
+        Args:
+            text: Reply of the model.
+            what: Name of the text in the notes.
+            tokens: Maximum number of tokens; 0 is `answer_tokens`.
+        """
         most = tokens or self.answer_tokens
         kept, was_cut = read_document(text, most, self.counter)
         if not kept:
@@ -127,10 +154,18 @@ class Generating(Counting, Checked):
         deduplicate: bool = True,
         selection: Selection | None = None,
     ) -> Flow[tuple[list[Passage], Notes]]:
-        """Retrieve for `query` by `ports`, and keep the first `k` usable passages; None keeps all.
+        """Retrieve usable passages; a failure becomes a note unless `on_error` is "raise".
 
-        What fails, but the `first`, gives a note alone. `deduplicate` and `selection` are those of
-        `usable`.
+        Args:
+            query: Query.
+            ports: Ports of the question.
+            first: Whether this is the first retrieval, whose failure always raises.
+            k: Maximum number of passages; None keeps all.
+            deduplicate: As in `usable`.
+            selection: As in `usable`.
+
+        Returns:
+            The passages and the notes.
         """
         lists: Sequence[object]
         if first:
@@ -166,7 +201,13 @@ class Rounds:
         check_text("question", self.question, blank=False)
 
     def retrieve(self, query: str, k: int, *, first: bool = False) -> Flow[list[Passage]]:
-        """Return the first `k` usable passages; a failure gives none, but the `first` raises."""
+        """Retrieve usable passages; a failure returns none unless `on_error` is "raise".
+
+        Args:
+            query: Query.
+            k: Maximum number of passages.
+            first: Whether this is the first retrieval, whose failure always raises.
+        """
         found, notes = yield from self.method.look_up(
             query, self.ports, first=first, k=k, selection=self.selection
         )
@@ -174,7 +215,12 @@ class Rounds:
         return found
 
     def keep(self, found: object, k: int) -> list[Passage]:
-        """Keep the first `k` usable passages of what was retrieved, and return them."""
+        """Keep the first usable passages of a result, and return them.
+
+        Args:
+            found: Result of a retrieval.
+            k: Maximum number of passages.
+        """
         self.passages, notes = usable(found, k=k, selection=self.selection)
         self.notes += notes
         return self.passages
@@ -185,12 +231,24 @@ class Rounds:
         passages: Sequence[Passage] | None = None,
         draft: str | None = None,
     ) -> str:
-        """Write a prompt with the passages given, or with those kept so far."""
+        """Render a prompt.
+
+        Args:
+            template: Template of the prompt.
+            passages: Passages to show. Defaults to those kept so far.
+            draft: Text that the template continues from, if it does.
+        """
         excerpts = tuple(map(Excerpt.whole, self.passages if passages is None else passages))
         return Context(self.question, excerpts, draft=draft).prompt(template)
 
     def write(self, prompt: str, what: str = "answer", tokens: int = 0) -> Flow[str]:
-        """Generate a text, as `Generating.write` does; blank where a note says why."""
+        """Generate a text, as `Generating.write` does; if it is blank, a note has the reason.
+
+        Args:
+            prompt: Prompt.
+            what: Name of the text in the notes.
+            tokens: Maximum number of tokens; 0 is `answer_tokens`.
+        """
         reply = yield from self.method.write(prompt, self.ports, what, tokens)
         self.notes += reply.notes
         return reply.text
@@ -203,7 +261,14 @@ class Rounds:
         excerpts: Sequence[Excerpt] | None = None,
         decision: RetrievalDecision | None = None,
     ) -> Context:
-        """Return the context: `excerpts`, or the passages whole, and the answer as its draft."""
+        """Build the context of all rounds.
+
+        Args:
+            answer: Answer, stored as the context's draft.
+            details: Details of the context.
+            excerpts: Excerpts of the context. Defaults to the kept passages, whole.
+            decision: Decision whether to retrieve, if there was one.
+        """
         kept = tuple(map(Excerpt.whole, self.passages) if excerpts is None else excerpts)
         return Context(
             self.question,
@@ -224,27 +289,41 @@ def reply_text(reply: object) -> str:
 
 
 def expanded_query(question: str, document: str) -> str:
-    """Write the query of a round, ``[q; y]`` (section 2.2); the question alone without a document.
+    """Return the query of a round, ``[q; y]`` (section 2.2).
 
-    Line breaks become blanks.
+    Args:
+        question: Question; line breaks become blanks.
+        document: Generated document; if it is blank, the query is the question.
     """
     return " ".join(f"{question} {document}".split()) if document else question
 
 
 def update(found: Sequence[Passage], before: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Return ``R_update``, what is found and was not before, in order (equation 1).
+    """Return ``R_update``: what is found and was not before, in order (equation 1).
 
-    Passages are equal when title and text are: scores in their metadata change with the query.
+    Passages are equal if title and text are; scores in their metadata change with the query.
+
+    Args:
+        found: Passages of this round.
+        before: Passages of the rounds before.
     """
     known = {(passage.title, passage.text) for passage in before}
     return tuple(passage for passage in found if (passage.title, passage.text) not in known)
 
 
 def read_document(text: str, max_tokens: int, count_tokens: TokenCounter) -> tuple[str, bool]:
-    """Read a document, and whether it had to be cut to ``max_tokens``.
+    """Read a generated document from a reply.
 
-    Thoughts in tags and a leading label go, and so does what a model that runs on makes up as the
-    next passage or question.
+    Thoughts in tags, a leading label, and a next passage or question that the model makes up are
+    removed.
+
+    Args:
+        text: Reply of the model.
+        max_tokens: Maximum number of tokens.
+        count_tokens: Counter of tokens.
+
+    Returns:
+        The document, and whether it was shortened.
     """
     whole = bare_reply(text)
     kept = cut(whole, max_tokens, count_tokens)
@@ -259,13 +338,27 @@ def bare_reply(text: str) -> str:
 
 
 def read_answer(text: str, max_tokens: int, count_tokens: TokenCounter) -> str:
-    """Read the first line of an answer, cut to ``max_tokens``."""
+    """Return the first line of an answer, shortened to a number of tokens.
+
+    Args:
+        text: Reply of the model.
+        max_tokens: Maximum number of tokens.
+        count_tokens: Counter of tokens.
+    """
     lines = _bare(text).splitlines()
     return cut(lines[0].strip(), max_tokens, count_tokens) if lines else ""
 
 
 def cut(text: str, max_tokens: int, count_tokens: TokenCounter) -> str:
-    """Keep the longest beginning of at most ``max_tokens``, if it can be at the end of a word."""
+    """Return the longest beginning of a text within a number of tokens.
+
+    It ends at the end of a word unless the first word alone is too long.
+
+    Args:
+        text: Text.
+        max_tokens: Maximum number of tokens.
+        count_tokens: Counter of tokens.
+    """
     if count_tokens(text) <= max_tokens:
         return text
     ends = range(1, len(text) + 1)
@@ -296,7 +389,12 @@ def reasoned(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def check_template(field: str, template: object) -> object:
-    """Require an object that renders a context."""
+    """Check that an object renders a context, and return it.
+
+    Args:
+        field: Name of the field in errors.
+        template: Value to check.
+    """
     refuse_if(not can(template, "render"), field, template, "an object with a 'render' method")
     return template
 

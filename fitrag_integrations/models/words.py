@@ -99,7 +99,7 @@ def share(logits: Sequence[float], temperature: float = 1.0) -> float:
 def cut_at(text: str, stop: Sequence[str]) -> str:
     """Cut a text before the first stop text in it; one of blanks counts after a visible character.
 
-    A base model often begins its answer on a line of its own.
+    A base model often begins its answer on a new line.
     """
     begun = len(text) - len(text.lstrip())
     found = (text.find(mark, 0 if mark.strip() else begun) for mark in stop)

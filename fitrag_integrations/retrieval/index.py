@@ -176,11 +176,14 @@ class FaissIndex(Searched):
         return index
 
     def save(self, folder: str | Path) -> None:
-        """Save the index in a folder, replacing an older one.
+        """Save the index in a folder; an interrupted save leaves the older index.
 
-        An interrupted save leaves the older index. Raises `InputError` if another process is
-        writing there, or if the index was loaded from this folder and another one has been saved
-        there since.
+        Args:
+            folder: Folder to write.
+
+        Raises:
+            InputError: If another process is writing there, or if the index was loaded from this
+                folder and another one has been saved there since.
         """
         with self._adding:
             store, place = self._store, os.path.realpath(folder)

@@ -32,7 +32,7 @@ def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, 
 def joined(text: str, spans: Iterable[tuple[int, int]], *, layout: bool = True) -> str:
     """Join slices of a text in order; gaps between slices that do not touch are marked.
 
-    With ``layout`` the mark stands on a line of its own where lines were left out.
+    With ``layout`` the mark is on a separate line where lines were left out.
     """
     merged = merge_spans(text, spans)
     gaps = (gap_between(text, a, b) if layout else ELLIPSIS for (_, a), (b, _) in pairwise(merged))

@@ -55,12 +55,18 @@ def approximate_tokens(text: str) -> int:
 def counter_for(count_tokens: CountTokens = None) -> TokenCounter:
     """Return a token counter for the option ``count_tokens``.
 
-    None and "approximate" are the estimate, another text names a tiktoken encoding. A tiktoken
-    encoding and a Hugging Face tokenizer count the tokens of the text alone, without those that
-    begin or end a sequence; the tokenizer is copied, because one that a model uses at the same time
-    would change what both read. A callable is returned unchanged.
+    A tiktoken encoding and a Hugging Face tokenizer count the tokens of the text alone, without
+    those that begin or end a sequence. The tokenizer is copied, because one that a model uses at
+    the same time would change what both read.
 
-    Raises ``InputError`` for anything else, and what ``tiktoken_counter`` raises for a name.
+    Args:
+        count_tokens: None or "approximate" for the estimate, the name of a tiktoken encoding, a
+            tokenizer, or a callable, which is returned unchanged.
+
+    Raises:
+        InputError: For anything else.
+        ModelLoadError: If an encoding cannot be downloaded.
+        MissingExtraError: If an encoding is named and tiktoken is not installed.
     """
     given: Any = count_tokens
     if given is None or given == APPROXIMATE:
@@ -102,10 +108,15 @@ def counted(text: str, count_tokens: TokenCounter) -> int:
 
 
 def tiktoken_counter(encoding: str = "cl100k_base") -> TokenCounter:
-    """Return the exact counter of an OpenAI encoding.
+    """Return the exact counter of an OpenAI encoding, which is downloaded on first use.
 
-    tiktoken downloads an encoding on first use. Raises ``ModelLoadError`` where it cannot, and
-    ``MissingExtraError`` without tiktoken itself, ``InputError`` for an unknown encoding.
+    Args:
+        encoding: Name of the encoding.
+
+    Raises:
+        ModelLoadError: If the encoding cannot be downloaded.
+        MissingExtraError: If tiktoken is not installed.
+        InputError: If the encoding is unknown.
     """
     check_text("encoding", encoding, blank=False)
     tiktoken = require_extra("tiktoken", extra="tiktoken", feature="tiktoken_counter")

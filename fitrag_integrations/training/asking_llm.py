@@ -61,7 +61,12 @@ class AskReader:
     _read: dict[Pair, AnswerLike] = field(default_factory=dict, init=False, repr=False)
 
     def prompt(self, question: str, passage: Passage) -> str:
-        """Return the question and the passage."""
+        """Return the question and the passage as text.
+
+        Args:
+            question: Question.
+            passage: Passage.
+        """
         return f"{question}\n{_passage_text(passage)}"
 
     def send(self, asked: Mapping[str, Pair], may: May, heard: Heard) -> None:
@@ -142,7 +147,12 @@ class AskLLM:
         self.name = name or next(filter(None, names), type(llm).__name__)
 
     def prompt(self, question: str, passage: Passage) -> str:
-        """Fill the prompt, after the model's examples; inserted text is never read as a field."""
+        """Fill the prompt, after the model's examples; inserted text is never read as a field.
+
+        Args:
+            question: Question.
+            passage: Passage; a blank one is left out of the prompt.
+        """
         template = self.template if passage.title or passage.text else CLOSED_BOOK
         fields = {"question": question, "passage": _passage_text(passage)}
         filled = _FIELD.sub(lambda match: fields[match.group(1)], template)

@@ -33,7 +33,12 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
 
 def fit_temperatures(logits: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Fit one temperature for each of two labels. Shapes: (pairs, 2)."""
+    """Fit one temperature for each of two labels.
+
+    Args:
+        logits: Logits. Shape: (pairs, 2).
+        labels: Labels, 0 or 1. Shape: (pairs, 2).
+    """
     first, second = map(fit_temperature, logits.unbind(1), labels.unbind(1))
     return first, second
 

@@ -34,7 +34,13 @@ FAILURES = ("error", "timeout", "empty", "refusal")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Answer with its cost in tokens (read, written), and a reader's score in [0, 1]."""
+    """Answer with its cost.
+
+    Args:
+        text: Answer.
+        tokens: Number of tokens read, and written.
+        score: Score of a reader, in [0, 1].
+    """
 
     text: str
     tokens: tuple[int, int] = (0, 0)
@@ -58,10 +64,14 @@ Outcome: TypeAlias = Told | Failed
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its gold answers and the passages to label.
+    """Question with its gold answers and the passages to label.
 
-    With `patterns`, the answers are regular expressions. `gold` is the text of a passage that is
-    known to hold the answer. Without answers, `gold` is required and no model is called.
+    Args:
+        text: The question.
+        answers: Gold answers. Without them, `gold` is required and no model is called.
+        passages: Passages to label.
+        patterns: Whether the answers are regular expressions.
+        gold: Text of a passage that is known to contain the answer.
     """
 
     text: str
@@ -152,16 +162,29 @@ TEACHERS = ("match", "recall", "judge")
 
 
 def recall(answer: str, gold: Sequence[str]) -> float:
-    """Return the largest fraction of a gold answer's tokens in the answer, in [0, 1]."""
+    """Compute the largest fraction of a gold answer's tokens that is in the answer.
+
+    Args:
+        answer: Answer.
+        gold: Gold answers.
+
+    Returns:
+        The fraction, in [0, 1].
+    """
     given = Counter(tokens(answer))
     counted = [Counter(tokens(one)) for one in gold]
     return max(((given & one).total() / one.total() for one in counted if one), default=0.0)
 
 
 def matching_ratio(answer: str, gold: Gold) -> float:
-    """Return the fraction of gold answers in the answer, in [0, 1] (SlimPLM, equation 2).
+    """Compute the fraction of gold answers that an answer contains (SlimPLM, equation 2).
 
-    A gold answer is a text, or several wordings of it.
+    Args:
+        answer: Answer.
+        gold: Gold answers, each a text or several wordings of it.
+
+    Returns:
+        The fraction, in [0, 1].
     """
     found = [contains_answer(answer, wordings([one])) for one in gold]
     return sum(found) / len(found) if found else 0.0

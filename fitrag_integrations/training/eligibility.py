@@ -115,7 +115,7 @@ class EligibilityPlan(Checked):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of combinations to train on."""
+        """Return the kinds of combinations to train on."""
         return KINDS if self.combinations == BOTH else (self.combinations,)
 
 

@@ -32,7 +32,14 @@ PAIRS = 16  # of like length, run together
 
 
 def start_encoder(base: str) -> tuple[Trunk, PairTokenizer, str]:
-    """Load an encoder by name, or that of a model folder; returns the base's name with it."""
+    """Load an encoder to train.
+
+    Args:
+        base: Hub name or folder of an encoder, or the folder of a reader.
+
+    Returns:
+        Trunk, tokenizer, and the name of the base.
+    """
     folder = Path(base)
     if (folder / "model.json").is_file():
         manifest = read_manifest(folder, "model.json", kind="reader", needs=("encoder", "base"))
@@ -77,7 +84,12 @@ def trunk_passes(
 
 
 def rarity_of(texts: Iterable[str], tokenizer: PairTokenizer) -> list[float]:
-    """Compute the rarity of each token from the number of texts that contain it."""
+    """Compute the rarity of each token from the number of texts that contain it.
+
+    Args:
+        texts: Texts; repeated ones count once.
+        tokenizer: Tokenizer, whose vocabulary the result is for.
+    """
     sets = tokenizer.vocabularies(sorted(set(texts)))
     return inverse_document_frequency(sets, tokenizer.vocabulary)
 

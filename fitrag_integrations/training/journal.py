@@ -182,7 +182,12 @@ class AnswerCache:
 
 
 def added(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """Add up tokens read and written."""
+    """Add up tokens read and written.
+
+    Args:
+        one: Tokens read, and tokens written.
+        other: The same of another call.
+    """
     return one[0] + other[0], one[1] + other[1]
 
 

@@ -41,7 +41,8 @@ EvaluateEvery: TypeAlias = Annotated[
 ]
 Bfloat16: TypeAlias = Annotated[bool, Option("Run the encoder in bfloat16.")]
 EncoderBase: TypeAlias = Annotated[
-    str, Option("Base encoder: a hub name, a folder, or a model of this package.")
+    str,
+    Option("Base encoder: a hub name or a folder; for evaluators and scorers also a reader's."),
 ]
 CausalBase: TypeAlias = Annotated[str, Option("Causal language model: a hub name or a folder.")]
 Dropout: TypeAlias = Annotated[float, Option("Dropout of the LoRA adapter.", name="--lora-dropout")]

@@ -48,7 +48,13 @@ _WORD = re.compile(r"\S+")
 
 
 class ReaderModule(nn.Module):
-    """Trunk and reader head, with their loss over groups of passages."""
+    """Trunk and reader head, with their loss over groups of passages.
+
+    Args:
+        trunk: Encoder.
+        head: Reader head.
+        tokenizer: Tokenizer of pairs.
+    """
 
     def __init__(self, trunk: Trunk, head: ReaderHead, tokenizer: PairTokenizer) -> None:
         super().__init__()
@@ -56,7 +62,15 @@ class ReaderModule(nn.Module):
         self._tokenizer = tokenizer
 
     def forward(self, groups: Sequence[Group]) -> dict[str, Tensor]:
-        """Return the span, selection and pointwise losses; a group's right passage is first."""
+        """Compute the span, selection and pointwise losses.
+
+        Args:
+            groups: Rows with their passages, the positive first.
+
+        Returns:
+            Losses, shape () each: "span", of the answer's place in the positive passage; "select",
+            of the positive among its group; "point", 0.5 times the cross-entropy per passage.
+        """
         pairs = [(row.question, p) for row, passages in groups for p in passages]
         encoded = self._tokenizer.encode_cut(pairs)
         spans, selects = self.logits(encoded)
@@ -79,7 +93,15 @@ class ReaderModule(nn.Module):
         }
 
     def logits(self, encoded: Sequence[EncodedPair]) -> tuple[list[Tensor], list[Tensor]]:
-        """Run pairs in batches of like length; logits come back in the order given."""
+        """Compute the span and selection logits, in batches of similar length.
+
+        Args:
+            encoded: Encoded pairs.
+
+        Returns:
+            The span logits of each pair, shape (tokens, 2), and its selection logit, shape (), both
+            in the order of `encoded`.
+        """
 
         def run(batch: Batch, states: Tensor, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
             with full_precision(states.device):
@@ -105,13 +127,12 @@ def _places(row: ReadingRow) -> list[int]:
 
 
 def crop(row: ReadingRow, words: int, chance: random.Random) -> ReadingRow:
-    """Crop a long passage to a stretch of words around its answer, and negatives to their
-    beginning.
+    """Crop a passage to a stretch of words around its answer, and negatives to their beginning.
 
     Args:
         row: Row to crop.
         words: Maximum number of words.
-        chance: Source of randomness for the start of the stretch.
+        chance: Random generator, for the start of the stretch.
     """
     negatives = tuple(_head(p, words) for p in row.negatives)
     spans = [m.span() for m in _WORD.finditer(row.passage.text)]
@@ -136,15 +157,15 @@ def _head(passage: Passage, words: int) -> Passage:
 
 
 def group(row: ReadingRow, count: int, chance: random.Random) -> Group:
-    """Return a row's passage followed by some of its negatives, with or without their titles.
+    """Return a row's passage and a sample of its negatives, with or without titles.
 
-    If only some sources have titles, a title could reveal a negative. A group therefore keeps its
-    titles only if its positive has one, and drops them in 15 % of these cases.
+    A title could reveal a negative if only some passages have one. All titles are therefore removed
+    if the positive has none, and otherwise with a probability of 0.15.
 
     Args:
         row: Row with negatives.
         count: Maximum number of negatives.
-        chance: Source of randomness.
+        chance: Random generator.
     """
     negatives = chance.sample(row.negatives, min(count, len(row.negatives)))
     passages = (row.passage, *negatives)

@@ -22,10 +22,15 @@ LABELS = ("has_answer", "llm_prefer")
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """A question with a passage that answers it.
+    """Question with a passage that answers it.
 
-    `answer_start` is the character offset of `answers[0]` in the passage's text, or None if every
-    occurrence counts. `negatives` contain no answer.
+    Args:
+        question: The question.
+        answers: Gold answers.
+        passage: Passage that contains the answer.
+        answer_start: Character offset of `answers[0]` in the passage's text; None if every
+            occurrence counts.
+        negatives: Passages that do not contain an answer.
     """
 
     question: str
@@ -44,7 +49,7 @@ class Listed:
 
     @property
     def pairs(self) -> list[tuple[str, Passage]]:
-        """Each passage with the question."""
+        """Return each passage with the question."""
         return [(self.question, passage) for passage in self.passages]
 
 
@@ -52,8 +57,12 @@ class Listed:
 class Labelled(Listed):
     """Passages of a question with both labels, 0 or 1, in order.
 
-    An `llm_prefer` of None is unknown. `reader_scores` are the reader's confidences in each answer,
-    empty if they were not stored.
+    Args:
+        question: The question.
+        passages: Its passages.
+        has_answer: Whether each contains an answer, 0 or 1.
+        llm_prefer: Whether each helps the language model, 0 or 1; None is unknown.
+        reader_scores: The reader's confidence in each answer; empty if they were not stored.
     """
 
     question: str
@@ -66,7 +75,11 @@ class Labelled(Listed):
 def reading_row(row: Mapping[str, object]) -> ReadingRow:
     """Parse a training row from a JSON object with question, answers, passage and negatives.
 
-    Raises `InputError` naming the field that is missing or of another kind.
+    Args:
+        row: The object.
+
+    Raises:
+        InputError: If a field is missing or of another kind; names the field.
     """
     start = row.get("answer_start")
     return ReadingRow(
@@ -94,8 +107,11 @@ def reading_json(row: ReadingRow) -> dict[str, object]:
 def labelled_row(row: Mapping[str, object]) -> Labelled:
     """Parse a labeled question from a JSON object whose passages have both labels.
 
-    Raises `InputError` naming what is missing: a field, or a label. `has_answer` is 0 or 1, and
-    `llm_prefer` is 0, 1 or null if unknown.
+    Args:
+        row: The object. `has_answer` is 0 or 1, and `llm_prefer` is 0, 1 or null if unknown.
+
+    Raises:
+        InputError: If a field or a label is missing or invalid; names it.
     """
     passages = check_many("passages", row.get("passages"), dict)
     scored = (passage["reader_score"] for passage in passages if "reader_score" in passage)
@@ -193,7 +209,15 @@ def _parted(rows: Sequence[Row], held: Collection[str]) -> tuple[list[Row], list
 
 
 def refuse_shared(train: Sequence[Listed], held: Sequence[Listed]) -> None:
-    """Raise `InputError` naming the questions in both parts, ignoring case and blanks."""
+    """Check that no question is in both parts, ignoring case and blanks.
+
+    Args:
+        train: Questions to train on.
+        held: Questions held out.
+
+    Raises:
+        InputError: If questions are in both; names the first three.
+    """
 
     def plain(row: Listed) -> str:
         return " ".join(row.question.split()).casefold()
@@ -224,9 +248,13 @@ def in_lists(
 
 @dataclass(frozen=True, slots=True)
 class Judged(Listed):
-    """Passages of a question, each labeled 1 if it contains the answer, else 0.
+    """Passages of a question, each with a label.
 
-    `answers` are its wordings, by which it is found; empty if they are unknown.
+    Args:
+        question: The question.
+        answers: Wordings of its answer, by which it is found; empty if they are unknown.
+        passages: Its passages.
+        holds: 1 for each passage that contains the answer, else 0.
     """
 
     question: str
@@ -238,7 +266,11 @@ class Judged(Listed):
 def judged_row(row: Mapping[str, object]) -> Judged:
     """Parse a judged question from a JSON object whose passages have `has_answer`.
 
-    Raises `InputError` naming the field that is missing or wrong.
+    Args:
+        row: The object.
+
+    Raises:
+        InputError: If a field is missing or invalid; names it.
     """
     passages = check_many("passages", row.get("passages"), dict)
     refuse_if(not passages, "passages", row.get("passages"), "at least one")
@@ -264,7 +296,14 @@ def judged_json(row: Judged) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class KnownRow:
-    """Question, the model's own draft of an answer, and whether the model knew it."""
+    """Question, the model's own draft of an answer, and whether the model knew it.
+
+    Args:
+        question: The question.
+        draft: The model's draft.
+        known: Whether the model knew the answer.
+        llm: Name of the model; blank if unknown.
+    """
 
     question: str
     draft: str
@@ -273,9 +312,13 @@ class KnownRow:
 
 
 def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
-    """Read rows of question, draft and known; error rows are skipped.
+    """Read rows of question, draft and known.
 
-    Raises `InputError` naming the first row with a missing field.
+    Args:
+        rows: Rows; those with an error are skipped.
+
+    Raises:
+        InputError: If a field is missing or invalid; names the first such row.
     """
     found = []
     for at, row in enumerate(rows):
@@ -293,8 +336,7 @@ def known_rows(rows: Iterable[Mapping[str, object]]) -> list[KnownRow]:
 def split_rows(
     rows: Sequence[KnownRow], *, validation: float, seed: int
 ) -> tuple[list[KnownRow], list[KnownRow]]:
-    """Split off a fraction of the questions for validation, with known and unknown ones on both
-    sides.
+    """Split off a fraction of the questions, with known and unknown ones on both sides.
 
     Args:
         rows: Rows.
@@ -338,9 +380,13 @@ class Combination:
     language model. At inference the detector sees prefixes of the list sorted by score, never such
     combinations: "prefixes" are those, labeled alike, and a threshold is chosen on them.
 
-    `left` are the scores of the representatives left out, and `kinds` how the combination was
-    drawn. `eligible` is whether the answer from it was right, `has_answer` whether it contains a
-    gold answer, and `share` its fraction of the passages' tokens, in [0, 1].
+    Args:
+        kinds: How the combination was drawn.
+        scores: Scores of its members.
+        left: Scores of the representatives left out.
+        eligible: Whether the answer from it was right.
+        has_answer: Whether it contains a gold answer.
+        share: Its fraction of the passages' tokens, in [0, 1].
     """
 
     kinds: tuple[str, ...]
@@ -394,8 +440,12 @@ def prefixes(count: int) -> list[Places]:
 def eligibility_rows(rows: Iterable[Mapping[str, object]]) -> list[list[Combination]]:
     """Read the combinations of each question from rows of `fitrag label eligibility`.
 
-    Rows with an error, questions known without retrieval, and combinations without an answer are
-    skipped. Raises `InputError` naming an invalid field, or if no row is left.
+    Args:
+        rows: Rows. Those with an error, questions known without retrieval, and combinations without
+            an answer are skipped.
+
+    Raises:
+        InputError: If a field is invalid, which it names, or if no row is left.
     """
     found, count = [], 0
     for i, row in enumerate(rows):

@@ -175,7 +175,12 @@ class ModuleTrainer(Trainer):
         return [name for name, p in model.named_parameters() if p.ndim > 1]
 
     def losses(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
-        """Compute the named losses of a batch, and record them for the log."""
+        """Compute the named losses of a batch, and record them for the log.
+
+        Args:
+            model: Module that returns its losses.
+            batch: Batch of the module.
+        """
         with attending(self.args.device):
             parts: dict[str, Tensor] = model(batch)
         for name, value in parts.items():

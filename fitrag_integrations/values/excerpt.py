@@ -133,7 +133,10 @@ class Excerpt(Record):
         return remade(source, id=name, text=self.text, source="", metadata={})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every field, and ``text`` for readers; ``from_dict`` computes it anew."""
+        """Return the fields as plain values, and the excerpt's text.
+
+        An empty ``lead`` is left out. ``from_dict`` ignores ``text``.
+        """
         # not super(): a slotted dataclass is a second class, which the bare form does not find
         row = {**Record.to_dict(self), "text": self.text}
         return row if self.lead else {name: row[name] for name in row if name != "lead"}

@@ -149,10 +149,15 @@ def pages_of(
 ) -> list[Passage]:
     """Read the results of a search for one query.
 
-    Accepts passages, texts, or ``{title, url, snippet}`` dicts under the field names of the usual
-    providers: one or several, also under a key such as ``"results"``, or as JSON. ``convert`` reads
-    the framework's own ``kinds``. Raises ``InputError`` for anything else, and ``PortError`` for a
-    dict with only an ``error``.
+    Args:
+        found: Passages, texts, or ``{title, url, snippet}`` dicts under the field names of the
+            usual providers: one or several, also under a key such as ``"results"``, or as JSON.
+        kinds: Classes of the framework's documents.
+        convert: Function from a framework's document to a passage.
+
+    Raises:
+        InputError: For anything else.
+        PortError: For a dict with only an ``error``.
     """
     if isinstance(found, str):
         found = _decoded(found)

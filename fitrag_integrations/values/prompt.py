@@ -306,7 +306,7 @@ def render_passages(context: Promptable, *, best_last: bool = False) -> str:
     """Return the text for {passages} in a prompt: the excerpts, or that nothing was found.
 
     A method that doubts its excerpts puts a sentence into ``details["warning"]``. Every prompt
-    shows it before the excerpts, and no budget counts it. ``best_last`` is that of
+    shows it before the excerpts, and no budget counts it. ``best_last`` is passed to
     ``render_excerpts``.
     """
     shown = render_excerpts(context.excerpts, best_last=best_last) or NONE_FOUND

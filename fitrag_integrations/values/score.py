@@ -105,7 +105,11 @@ class BiLabelScore(Record):
     def grade(self, label: Label = "has_answer") -> float:
         """Return one label as an evaluator's grade, from -1 to 1: ``2 * probability - 1``.
 
-        Raises ``InputError`` if the scorer returned no such label.
+        Args:
+            label: Name of the label.
+
+        Raises:
+            InputError: If the scorer returned no such label.
         """
         probability = self.has_answer if label == "has_answer" else self.llm_prefer
         if probability is None:

@@ -17,7 +17,13 @@ SMALLEST = 0.02  # of the questions: too few for a fraction otherwise
 
 @dataclass(frozen=True, slots=True)
 class GradedStrip:
-    """Strip: its grade, its length in tokens, and whether it contains the answer."""
+    """Strip with its grade and label.
+
+    Args:
+        grade: Grade, in [-1, 1].
+        tokens: Length in tokens.
+        holds: Whether it contains the answer.
+    """
 
     grade: float
     tokens: int

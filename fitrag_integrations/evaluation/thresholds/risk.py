@@ -155,9 +155,13 @@ LEAST_SAVED = 0.05  # of the cost: a setting that saves less is not looked at
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """Outcomes of a setting, one entry per question: whether it was right, and its cost.
+    """Outcomes of a setting, one entry per question.
 
-    `answers` and `contexts` are the answers and contexts, or None if they were not kept.
+    Args:
+        right: 1.0 if the answer is right, else 0.0. Shape: (questions,).
+        cost: Cost of each question. Shape: (questions,).
+        answers: Answers; None if they were not kept.
+        contexts: Contexts; None if they were not kept.
     """
 
     right: Floats
@@ -168,9 +172,13 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Chosen setting, the tested settings in order, and the number that passed.
+    """Result of a test of settings in order.
 
-    `chosen` is the plain setting if none passed; `reason` then explains why.
+    Args:
+        chosen: Name of the chosen setting; the plain one if none passed.
+        path: Names of the tested settings, in order.
+        passed: Number of settings that passed.
+        reason: Reason if none passed.
     """
 
     chosen: str
@@ -249,8 +257,8 @@ def choose_threshold(
     Args:
         rows: Rows with `p_known` (or `score`), `known` or `right_without` (0 or 1), and for the
             targets "drop" and "conformal" `right_with`.
-        target: Target. "best accuracy" is that of the answers where the rows have `right_with`,
-            else of the gate about `known`; of equally good thresholds the one that retrieves least.
+        target: Target. "best accuracy" maximizes the accuracy of the answers if the rows have
+            `right_with`, else of the gate about `known`; ties go to the least retrieval.
             "share" retrieves for at most a fraction of the questions. "drop" loses at most
             `max_drop` of accuracy against always retrieving, with `confidence` for questions like
             these (Learn-then-Test). "conformal" does so on the average over calibration sets only

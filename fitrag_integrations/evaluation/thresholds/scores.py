@@ -114,7 +114,15 @@ def left_out(x: Sequence[Floats], y: Sequence[Floats]) -> tuple[Interval, Interv
 
 
 def fit_line(logits: Floats, labels: Floats) -> tuple[float, float]:
-    """Return the slope and shift with the highest posterior, by Newton's method."""
+    """Fit the line with the highest posterior, by Newton's method.
+
+    Args:
+        logits: Logits. Shape: (pairs,).
+        labels: Labels, 0 or 1. Shape: (pairs,).
+
+    Returns:
+        Slope and shift.
+    """
     inputs, prior = np.stack([logits, np.ones_like(logits)]), np.array([SLOPE, SHIFT]) ** -2
     line = np.array([1.0, 0.0])
     for _ in range(100):
@@ -145,7 +153,12 @@ def prior_shift(reference: Floats, logits: Floats) -> float:
 
 
 def log_loss(chance: Floats, labels: Floats) -> float:
-    """Return the mean negative log likelihood of labels."""
+    """Compute the mean negative log likelihood of labels.
+
+    Args:
+        chance: Probabilities in [0, 1].
+        labels: Labels, 0 or 1.
+    """
     return float(-np.log(np.clip(np.where(labels > 0.5, chance, 1 - chance), 1e-12, 1)).mean())
 
 

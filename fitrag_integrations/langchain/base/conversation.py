@@ -59,10 +59,17 @@ class DocumentsInput(QuestionInput):
 
 
 def question_of(given: object, key: str | None = None) -> str:
-    """Return the question, or raise ``InputError`` naming where it was looked for.
+    """Return the question of an input.
 
     The question is the text itself, the text of a message, the text of the user's last message in a
     conversation, or an entry of a dict, whose ``messages`` may be a conversation.
+
+    Args:
+        given: Input.
+        key: Key of the question in a dict. Defaults to the usual ones.
+
+    Raises:
+        InputError: If there is no question; names the places that were searched.
     """
     return _read(given, key)[0]
 
@@ -98,7 +105,12 @@ def _read(given: Any, key: str | None, name: str = "question") -> tuple[str, Seq
 
 
 def documents_of(given: Any, title_keys: Sequence[str] | None = None) -> list[Passage]:
-    """Return the documents of ``{"documents", "question"}`` as passages."""
+    """Return the documents of ``{"documents", "question"}`` as passages.
+
+    Args:
+        given: Dict with documents.
+        title_keys: Metadata keys of the title.
+    """
     has_documents = isinstance(given, Mapping) and "documents" in given
     refuse_if(not has_documents, "input", given, "a dict with 'documents' and 'question'")
     return to_passages(given["documents"], title_keys)
@@ -112,6 +124,13 @@ def standalone(
     The earlier messages are those before the user's last one, or ``chat_history`` beside a
     question. If the model fails or writes nothing, the last question is used unchanged, with a
     note.
+
+    Args:
+        given: Input.
+        key: Key of the question in a dict.
+        condense: Model that writes the standalone question; None leaves earlier messages out, with
+            a note.
+        config: Config of the model's run.
     """
     question, history = _read(given, key)
     if not history:

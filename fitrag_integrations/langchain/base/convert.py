@@ -76,10 +76,14 @@ class Documents(list[Document]):
 
 
 def to_passage(document: Document, title_keys: Iterable[str] | None = None) -> Passage:
-    """Convert a Document; if it has no id, the passage gets one made from the text.
+    """Convert a Document to a passage.
 
-    A text or metadata of None, as a store of nullable columns writes it, counts as empty.
-    `title_in` finds the title in the metadata.
+    A text or metadata of None, as a store of nullable columns writes it, counts as empty. A
+    document without an id gets one made from its text.
+
+    Args:
+        document: Document.
+        title_keys: Metadata keys of the title, as in `title_in`.
     """
     text, metadata = (getattr(document, name, None) for name in ("page_content", "metadata"))
     text = "" if text is None else check_text("Document.page_content", text)
@@ -94,7 +98,15 @@ def to_passage(document: Document, title_keys: Iterable[str] | None = None) -> P
 
 
 def to_passages(documents: object, title_keys: Iterable[str] | None = None) -> list[Passage]:
-    """Convert a retriever's result; raises ``InputError`` for an item that is not a Document."""
+    """Convert the result of a retriever.
+
+    Args:
+        documents: Documents.
+        title_keys: Metadata keys of the title.
+
+    Raises:
+        InputError: If an item is not a Document.
+    """
     given = check_many("documents", documents, Document)
     return [retitled(to_passage(one), title_keys) for one in given]
 
@@ -105,7 +117,12 @@ def to_pages(found: object) -> list[Passage]:
 
 
 def to_documents(context: Context, ids: Ids = "pieces") -> list[Document]:
-    """Convert the excerpts of a context to documents, in the order of the context."""
+    """Convert the excerpts of a context to documents, in the order of the context.
+
+    Args:
+        context: Context.
+        ids: As in `to_document`.
+    """
     return [
         to_document(excerpt, context.method, ids, context.answerable)
         for excerpt in context.excerpts
@@ -117,10 +134,16 @@ def to_document(
 ) -> Document:
     """Convert an excerpt to a document: the source's metadata, with scores and place added.
 
-    A piece has its own id, equal for equal pieces of equal documents; a document that was only
-    reranked keeps its id. With ``ids`` "source" every piece has its source's id, for evaluators
-    that match by id. ``start_index`` is, as in LangChain's splitters, the start of the text in the
-    source of the document. For a piece with a lead, it is the start of the lead.
+    ``start_index`` is, as in LangChain's splitters, the start of the text in the source of the
+    document. For a piece with a lead, it is the start of the lead.
+
+    Args:
+        excerpt: Excerpt.
+        method: Name of the method that returned it.
+        ids: "pieces" for an id of each piece, equal for equal pieces of equal documents; a document
+            that was only reranked keeps its id. "source" for the source's id, for evaluators that
+            match by id.
+        answerable: Score of the whole list, if there is one.
     """
     passage = excerpt.passage
     metadata = dict(passage.metadata)

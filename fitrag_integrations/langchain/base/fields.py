@@ -40,7 +40,15 @@ CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
 
 def runnable_of(value: Any, name: str = "runnable") -> Runnable[Any, Any]:
-    """Return a Runnable unchanged and wrap a callable as one; errors call it by ``name``."""
+    """Return a Runnable unchanged, and wrap a callable.
+
+    Args:
+        value: Runnable or callable.
+        name: Name of the value in errors.
+
+    Raises:
+        InputError: For anything else.
+    """
     if isinstance(value, type) or not (isinstance(value, Runnable) or callable(value)):
         raise InputError.of(name, given=value, allowed="a Runnable or a callable")
     found: Runnable[Any, Any] = coerce_to_runnable(value)
@@ -169,5 +177,5 @@ class ReducerOptions(RankingOptions):
     the windows, False keeps all."""
     max_share: float | Literal["auto"] | None = "auto"
     """Fraction of the tokens of all documents given that is kept at most, in (0, 1]; None keeps
-    all; "auto" is 0.4 of those of the `top_n` best, where neither `window` nor `max_tokens` is
-    given."""
+    all; "auto" is the fraction in `DEFAULTS`, of the `top_n` best, if neither `window` nor
+    `max_tokens` is given."""

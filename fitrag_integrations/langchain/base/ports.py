@@ -94,11 +94,21 @@ class Backend:
     options: Mapping[str, object] = field(default_factory=dict)
 
     def port(self, config: RunnableConfig, name: str = "") -> OwnedPort:
-        """Build the port of one question; the ports of all questions are equal."""
+        """Build the port of one question; the ports of all questions are equal.
+
+        Args:
+            config: Config of the question's calls.
+            name: Name of the port. Defaults to the backend's.
+        """
         return OwnedPort(name or self.name, self.call, self.acall, owner=self, config=config)
 
     def ask(self, given: object, config: RunnableConfig) -> Flow[Any]:
-        """Request one answer; equal requests of one batch are joined."""
+        """Request one answer; equal requests of one batch are joined.
+
+        Args:
+            given: Input of the Runnable.
+            config: Config of the call.
+        """
         (answer,) = yield from self.port(config).ask([given])
         return answer
 
@@ -145,7 +155,15 @@ class Offer:
         title_keys: Sequence[str] | None = None,
         shots: tuple[Shot, ...] = (),
     ) -> Offer:
-        """Wrap the Runnables; a ``search`` object with a ``search`` method is not wrapped."""
+        """Build an offer from Runnables and callables.
+
+        Args:
+            retriever: Runnable from a question to documents.
+            search: Search tool or Runnable; an object with a ``search`` method is not wrapped.
+            llm: Runnable from a prompt to text.
+            title_keys: Metadata keys of a document's title.
+            shots: Examples to show the ``llm``.
+        """
         if search is not None and (isinstance(search, Runnable) or not hasattr(search, "search")):
             search = Backend(ToolSearch(tool=search) if is_tool(search) else search, to_pages)
         found = partial(to_passages, title_keys=title_keys)
@@ -187,7 +205,7 @@ class Writer:
 
     @property
     def name(self) -> str | None:
-        """The model's name, which a fitted threshold is checked against; None if unknown."""
+        """Return the model's name, which a fitted threshold is checked against; None if unknown."""
         return name_behind(self.llm)
 
     def generate(self, prompts: Sequence[str]) -> list[object]:
@@ -203,10 +221,18 @@ class Writer:
 def role_ports(
     fields: Iterable[tuple[str, Any]], roles: Mapping[str, str], configs: Iterable[RunnableConfig]
 ) -> list[dict[str, object]]:
-    """Return, for each of ``configs``, ports of the fields in ``roles`` that are Runnables.
+    """Build ports of the fields that are Runnables.
 
-    The ports of a role, whose value is their name, are equal, so that their asks join. They show
-    the examples in the field ``shots``.
+    The ports of a role are equal, so that their requests join. They show the examples in the field
+    ``shots``.
+
+    Args:
+        fields: Names and values of fields.
+        roles: Names of fields, with the name of their port.
+        configs: Configs of the questions.
+
+    Returns:
+        The ports by field, for each config.
     """
     held = dict(fields)
     backends = {
@@ -238,13 +264,19 @@ class ToolSearch(RunnableSerializable[str, Any]):
     tool: Any  # a `BaseTool`, whose import would be the slowest of all
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: object) -> object:
-        """Search for one query."""
+        """Search for one query.
+
+        Args:
+            input: Query.
+            config: Config of the tool's run.
+            **kwargs: Not used.
+        """
         return self._found(self.tool.invoke(self._call(input), config))
 
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: object
     ) -> object:
-        """Search for one query without blocking the event loop."""
+        """Async version of ``invoke``."""
         return self._found(await self.tool.ainvoke(self._call(input), config))
 
     def _call(self, query: str) -> dict[str, object]:
@@ -298,7 +330,12 @@ def _is(value: object, module: str, name: str) -> bool:
 
 
 def check_model(decider: Decider, runnable: object) -> None:
-    """Require that a gate's threshold was fitted for the model behind a Runnable."""
+    """Check that a gate's threshold was fitted for the model behind a Runnable.
+
+    Args:
+        decider: Decision with its gate.
+        runnable: Runnable; one without a language model passes.
+    """
     if language_model(runnable) is not None:
         check_judged(decider, name_behind(runnable))
 

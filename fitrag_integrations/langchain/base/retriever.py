@@ -69,7 +69,13 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         return self.k if k is None else check_whole("k", k, low=1)
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Documents:
-        """Retrieve for one question, as `BaseRetriever` does, within the config."""
+        """Retrieve for one question, as `BaseRetriever` does, within the config.
+
+        Args:
+            input: Question.
+            config: Config of the run.
+            **kwargs: Options of the call, such as ``k``.
+        """
         config = ensure_config(config)
         given = {"run_id": config.get("run_id"), **kwargs}
         with set_config_context(config) as context:
@@ -143,7 +149,7 @@ class MethodOverBase(FlowRetriever):
     base: Kept[Finder]
     """Retriever to start from: any Runnable or callable from a question to documents."""
     ids: Ids = "pieces"
-    """Id of a returned piece: one of its own, or the id of its "source" for evaluators that match
+    """Id of a returned piece: a new one, or the id of its "source" for evaluators that match
     by it."""
     title_keys: Sequence[str] | None = None
     """Metadata keys whose values are read as a document's title, in this order; None are those of
@@ -161,7 +167,13 @@ class MethodOverBase(FlowRetriever):
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; equal requests of one call are joined."""
+        """Return one flow per question; equal requests of one call are joined.
+
+        Args:
+            inputs: Questions.
+            configs: The config of each question, in the same order.
+            **options: `k`, the maximum number of documents returned.
+        """
         offer = self._once("offer", self.offer)
         each = zip(self.methods(configs, **options), inputs, configs, strict=True)
         return [noted(method, query, offer.to(config)) for method, query, config in each]
@@ -183,8 +195,8 @@ class Writing(MethodOverBase):
     llm: Kept[AnyRunnable | None] = None
     """Language model or chain for methods that generate text."""
     shots: Shots = ()
-    """Examples that the prompts of this package show the `llm`: `Shot`, or rows of question, answer
-    and passages[{title, text}]."""
+    """Examples for this package's prompts: `Shot` objects, or dicts with "question", "answer" and
+    "passages" (each with "title" and "text")."""
 
 
 class Searching(Writing):

@@ -52,13 +52,24 @@ class Router(StreamedRunnable[Any, Any]):
     def explained(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig]
     ) -> list[Flow[Any]]:
-        """Return the flows of ``inputs``, under ``configs``, that decide and call no branch."""
+        """Return flows that decide and call no branch.
+
+        Args:
+            inputs: Inputs.
+            configs: The config of each input, in the same order.
+        """
         return _ends(self, inputs, configs, lambda one: {"branch": one.branch.name, **one.about})
 
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[object]]:
-        """Return one flow per input; the deciding model is called once, then each branch."""
+        """Return one flow per input; the deciding model is called once, then each branch.
+
+        Args:
+            inputs: Inputs.
+            configs: The config of each input, in the same order.
+            **options: Keyword arguments of the branches.
+        """
 
         def through(given: object, config: RunnableConfig) -> Flow[object]:
             chosen = yield from route(given, config)
@@ -68,7 +79,13 @@ class Router(StreamedRunnable[Any, Any]):
         return list(map(through, inputs, configs))
 
     def source(self, given: object, config: RunnableConfig, **options: Any) -> Flow[Source | Any]:
-        """Return the flow that chooses the branch for the input ``given``, under ``config``."""
+        """Return the flow that chooses the branch to stream.
+
+        Args:
+            given: Input of ``stream``.
+            config: Config of ``stream``.
+            **options: Not used.
+        """
         chosen = yield from self.route()(given, config)
         return Source(chosen.branch, chosen.given, chosen.config(config))
 
@@ -81,7 +98,13 @@ class RouteKey(FlowRunnable[Any, dict[str, object]]):
     def flows(
         self, inputs: Sequence[object], configs: Sequence[RunnableConfig], **options: object
     ) -> list[Flow[dict[str, object]]]:
-        """Return one flow per input; the deciding model is called once."""
+        """Return one flow per input; the deciding model is called once.
+
+        Args:
+            inputs: Inputs.
+            configs: The config of each input, in the same order.
+            **options: Not used.
+        """
         return _ends(
             self.router, inputs, configs, lambda one: {"key": one.branch.name, "input": one.given}
         )

@@ -47,21 +47,40 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     def flows(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Any]]:
-        """Return one flow per item of ``inputs``, each under its own item of ``configs``."""
+        """Return one flow per input.
+
+        Args:
+            inputs: Inputs.
+            configs: The config of each input, in the same order.
+            **options: Keyword arguments of the call.
+        """
 
     def explained(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig]
     ) -> list[Flow[object]]:
-        """Return the flows that ``explain`` runs for ``inputs``, under ``configs``."""
+        """Return the flows that ``explain`` runs.
+
+        Args:
+            inputs: Inputs.
+            configs: The config of each input, in the same order.
+        """
         return self.flows(inputs, configs)
 
     @property
     def last_run(self) -> Traced[object] | None:
-        """The trace of the last run of this object that ended, or None."""
+        """Return the trace of the last run of this object that ended, or None."""
         return cast("Traced[object] | None", self._state.traced)
 
     def explain(self, input: Input | None = None, config: RunnableConfig | None = None) -> str:
-        """Run ``input``, or take the last run, and return its requests, answers and decision."""
+        """Return the requests, answers and decision of a run as text.
+
+        Args:
+            input: Input to run. Defaults to the last run.
+            config: Config of the run.
+
+        Raises:
+            InputError: If there is neither an input nor a last run.
+        """
         if input is not None:
             self._ended(run_many(self.explained([input], [ensure_config(config)])))
         refuse_if(self.last_run is None, "nothing was run so far: pass an input")
@@ -85,7 +104,16 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         config: RunnableConfig | list[RunnableConfig] | None = None,
         **kwargs: Any,
     ) -> list[Any]:
-        """Run several inputs with joined calls; results in the order of the inputs."""
+        """Run several inputs with joined calls.
+
+        Args:
+            inputs: Inputs.
+            config: Config of all inputs, or one for each.
+            **kwargs: Options of the calls, and ``return_exceptions``.
+
+        Returns:
+            Results in the order of the inputs.
+        """
         joined = is_own(type(self), *self._alone["batch"])
         return (self._joined if joined else super().batch)(inputs, config, **kwargs)
 
@@ -95,7 +123,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
         config: RunnableConfig | list[RunnableConfig] | None = None,
         **kwargs: Any,
     ) -> list[Any]:
-        """Run several inputs with joined calls; results in the order of the inputs."""
+        """Async version of ``batch``."""
         joined = is_own(type(self), *self._alone["batch"], *self._alone["abatch"])
         return await (self._ajoined if joined else super().abatch)(inputs, config, **kwargs)
 
@@ -185,7 +213,13 @@ class FlowRunnable(FlowBatches[Input, Output], Generic[Input, Output]):
         return self._gives or cast(type[BaseModel], super().get_output_schema(config))
 
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
-        """Run one input."""
+        """Run one input.
+
+        Args:
+            input: Input.
+            config: Config of the run.
+            **kwargs: Options of the call.
+        """
         return cast(Output, self._joined([input], config, **kwargs)[0])
 
     async def ainvoke(
@@ -213,7 +247,7 @@ class Source:
         return map(self.backend.convert, pieces)
 
     async def apieces(self, options: Mapping[str, object]) -> AsyncIterator[object]:
-        """Yield the pieces as they arrive; a language model's reasoning is removed."""
+        """Async version of ``pieces``."""
         writes = self.backend.convert is text_of
         read = piece_of if writes else self.backend.convert
         pieces = self.backend.runnable.astream(self.given, self.config, **options)
@@ -229,19 +263,28 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
     def source(self, given: Input, config: RunnableConfig, **options: Any) -> Flow[Source | Output]:
         """Return the flow that ends in the source to stream, or in a whole answer.
 
-        ``given``, ``config`` and ``options`` are those of ``stream``.
+        Args:
+            given: Input of ``stream``.
+            config: Config of ``stream``.
+            **options: Options of ``stream``.
         """
 
     def stream(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Output]:
-        """Decide, then yield the pieces of the answer as they arrive."""
+        """Decide, then yield the pieces of the answer as they arrive.
+
+        Args:
+            input: Input.
+            config: Config of the run.
+            **kwargs: Options of the model or branch that answers.
+        """
         yield from self._streamed().stream(input, config, **kwargs)
 
     async def astream(
         self, input: Input, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Output]:
-        """Decide, then yield the pieces of the answer as they arrive."""
+        """Async version of ``stream``."""
         async for piece in self._streamed().astream(input, config, **kwargs):
             yield piece
 
@@ -271,7 +314,12 @@ class StreamedRunnable(FlowRunnable[Input, Output], Generic[Input, Output]):
 
 
 def watched(flow: Flow[T], config: RunnableConfig) -> Flow[T]:
-    """Trace a flow's calls of models as child runs under ``config``; Runnables trace themselves."""
+    """Trace a flow's calls of models as child runs; Runnables trace themselves.
+
+    Args:
+        flow: Flow to run.
+        config: Config of the parent run.
+    """
     manager = CallbackManager.configure(config.get("callbacks"))
     if not manager.handlers:
         return (yield from flow)

@@ -52,7 +52,7 @@ class Configured:
 
     @property
     def last_run(self) -> Traced[Any] | None:
-        """The trace of the last run of this object that ended, or None."""
+        """Return the trace of the last run of this object that ended, or None."""
         return self._last
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Any]]:
@@ -107,11 +107,23 @@ def bundles_of(queries: Sequence[QueryType]) -> list[QueryBundle]:
 
 
 def has_own(instance: object, name: str, base: type) -> bool:
-    """Check whether a class overrides a method of ``base``."""
+    """Check whether a class overrides a method of a base class.
+
+    Args:
+        instance: Object of the class.
+        name: Name of the method.
+        base: Base class.
+    """
     # static, because the framework's decorators give another object at each look
     return getattr_static(type(instance), name, None) is not getattr_static(base, name)
 
 
 def is_sync_only(instance: object, name: str, base: type) -> bool:
-    """Check whether a class overrides only the sync version of a method of ``base``."""
+    """Check whether a class overrides only the sync version of a method of a base class.
+
+    Args:
+        instance: Object of the class.
+        name: Name of the sync method.
+        base: Base class.
+    """
     return has_own(instance, name, base) and not has_own(instance, f"_a{name[1:]}", base)

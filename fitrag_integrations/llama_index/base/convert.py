@@ -70,7 +70,7 @@ class NodePassage(Passage):
 
     @property
     def origin(self) -> tuple[Hashable, int] | None:
-        """The document that the node was cut from, and the node's start in it."""
+        """Return the document that the node was cut from, and the node's start in it."""
         if self.node is None or trait(self.node, "start_char_idx", int) is None:
             return super(NodePassage, self).origin
         source, start = _source(self.node, self.text)
@@ -85,7 +85,10 @@ class NodePassage(Passage):
 def passages_of(nodes: Any, title_keys: Iterable[str] | None = None) -> list[Passage]:
     """Convert each node to a passage, in order; a node without text becomes a blank one.
 
-    The title is the metadata that the node shows to an embedder (`MetadataMode.EMBED`).
+    Args:
+        nodes: Nodes with scores.
+        title_keys: Metadata keys of the title. Defaults to the metadata that the node shows to an
+            embedder (`MetadataMode.EMBED`).
     """
     given = check_many("nodes", nodes, NodeWithScore)
     return [retitled(_passage(found), title_keys) for found in given]
@@ -156,14 +159,25 @@ def scored_nodes(passages: Iterable[Passage]) -> list[NodeWithScore]:
 
 
 def whole_node(excerpt: Excerpt, method: str, answerable: float | None = None) -> NodeWithScore:
-    """Copy the node of an excerpt that covers it, with scores added."""
+    """Copy the node of an excerpt that covers it, with scores added.
+
+    Args:
+        excerpt: Excerpt.
+        method: Name of the method that returned it.
+        answerable: Score of the whole list, if there is one.
+    """
     node = node_of(excerpt.passage)
     copied = _copied(node, _metadata(node, excerpt, method, answerable))
     return NodeWithScore(node=copied, score=_score(excerpt, method))
 
 
 def web_node(passage: Passage, method: str) -> NodeWithScore:
-    """Copy the node of an ungraded passage from the web."""
+    """Copy the node of an ungraded passage from the web.
+
+    Args:
+        passage: Passage.
+        method: Name of the method that returned it.
+    """
     node, marked = node_of(passage), _present(passage.metadata, _ADDED)
     copied = _copied(node, {**node.metadata, **marked, "fitrag": method})
     return NodeWithScore(node=copied, score=marked.get("retrieval_score"))
@@ -172,7 +186,14 @@ def web_node(passage: Passage, method: str) -> NodeWithScore:
 def piece_node(
     excerpt: Excerpt, method: str, ids: Ids = "pieces", answerable: float | None = None
 ) -> NodeWithScore:
-    """Build a new node from an excerpt."""
+    """Build a new node from an excerpt.
+
+    Args:
+        excerpt: Excerpt.
+        method: Name of the method that returned it.
+        ids: "pieces" for an id of each piece, "source" for the source's id.
+        answerable: Score of the whole list, if there is one.
+    """
     node = node_of(excerpt.passage)
     source, base = _source(node, excerpt.passage.text)
     metadata = _metadata(node, excerpt, method, answerable)
@@ -197,10 +218,15 @@ def piece_node(
 def media_nodes(
     given: Sequence[NodeWithScore], context: Context, kept: Iterable[NodeWithScore]
 ) -> Iterator[NodeWithScore]:
-    """Return the images, audios and videos of ``given`` that ``kept`` does not contain, in order.
+    """Yield the images, audios and videos that were not kept, in order.
 
     Nodes without text are returned unchanged, because they were not scored. If a piece of a node's
     text was kept, the node is returned as a copy without text.
+
+    Args:
+        given: Input nodes.
+        context: Context that was made of them.
+        kept: Nodes that were made of the context.
     """
     shown = {node.node_id for node in kept}
     cut = {excerpt.passage.id for excerpt in context.excerpts}
@@ -218,7 +244,12 @@ def media_nodes(
 
 
 def context_nodes(context: Context, ids: Ids = "pieces") -> list[NodeWithScore]:
-    """Build a new node from each excerpt of a context, in its order."""
+    """Build a new node from each excerpt of a context, in its order.
+
+    Args:
+        context: Context.
+        ids: As in `piece_node`.
+    """
     return [
         piece_node(excerpt, context.method, ids, context.answerable) for excerpt in context.excerpts
     ]
@@ -284,7 +315,7 @@ def _unread(keys: Iterable[str], metadata: Row) -> list[str]:
 
 
 def _hidden(node: BaseNode) -> BaseNode:
-    """Keep the bookkeeping of a node made here from its readers, by lists of its own."""
+    """Hide the bookkeeping of a node made here from its readers, with new lists."""
     embed = node.excluded_embed_metadata_keys
     node.excluded_embed_metadata_keys = _excluded(embed, node.metadata)
     node.excluded_llm_metadata_keys = _unread(node.excluded_llm_metadata_keys, node.metadata)

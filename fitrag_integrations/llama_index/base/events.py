@@ -120,6 +120,11 @@ def emit_reduced(traced: Traced[Context], method: Any, nodes: Sequence[NodeWithS
     The start event has the scored nodes with the retriever's scores; the end event has the best of
     them, before any was shortened. If all nodes are kept, a custom scorer scores only their
     windows, and no reranking is reported.
+
+    Args:
+        traced: The run.
+        method: Method that ran; others than FIT-RAG are not reported.
+        nodes: Input nodes.
     """
     values = traced.value.details
     if not isinstance(method, FitRag) or "reranked" not in values or not _heard():

@@ -1,6 +1,6 @@
 """Build ports from the caller's retriever, search and language model.
 
-Each item is a call of its own, and async calls run concurrently. A failed item is answered with its
+Each item is a separate call, and async calls run concurrently. A failed item is answered with its
 exception, which is raised only for its own question. A component without its own async methods runs
 in a thread, because the framework would block the event loop.
 """
@@ -48,7 +48,14 @@ def retrieve_port(
     name: str = "retrieve",
     title_keys: Sequence[str] | None = None,
 ) -> Port[str, Any]:
-    """Build the port of a retriever; ``retrieve_many``, if any, gets all queries at once."""
+    """Build the port of a retriever.
+
+    Args:
+        base: Retriever; its ``retrieve_many``, if any, gets all queries at once.
+        bundles: Queries, whose embeddings are passed on.
+        name: Name of the port.
+        title_keys: Metadata keys of a node's title.
+    """
     if isinstance(base, Port):
         return base
     known: dict[str, QueryType] = {bundle.query_str: bundle for bundle in bundles}
@@ -158,7 +165,7 @@ class LLMDrafter:
 
     @property
     def name(self) -> str | None:
-        """The model's name, which a fitted threshold is checked against."""
+        """Return the model's name, which a fitted threshold is checked against."""
         name = self.llm.metadata.model_name
         return None if name == "unknown" else name  # what LlamaIndex calls one without a name
 
@@ -175,7 +182,12 @@ class LLMDrafter:
 
 
 def check_model(decider: GateDecision, llm: Any) -> None:
-    """Require that a gate's threshold was fitted for the model that answers."""
+    """Check that a gate's threshold was fitted for the model that answers.
+
+    Args:
+        decider: Decision with its gate.
+        llm: Language model; None passes.
+    """
     if isinstance(llm, LLM):
         check_judged(decider, LLMDrafter(llm).name)
     elif llm is not None:
@@ -183,7 +195,12 @@ def check_model(decider: GateDecision, llm: Any) -> None:
 
 
 def stream(llm: LLM, prompt: str) -> Iterator[str]:
-    """Stream the continuation of a prompt, without the model's reasoning."""
+    """Stream the continuation of a prompt, without the model's reasoning.
+
+    Args:
+        llm: Language model.
+        prompt: Prompt.
+    """
     return streamed(llm.stream(_WRITTEN, text=prompt))
 
 
@@ -229,7 +246,9 @@ class Caller:
     def ports(self, bundles: Sequence[QueryBundle], *, llm: object = None) -> Ports:
         """Build the ports of one call, so that its questions share them.
 
-        ``llm`` is used if the caller has no language model.
+        Args:
+            bundles: Queries of the call.
+            llm: Language model that is used if the caller has none.
         """
         chosen = llm if self.llm is None else self.llm
         return Ports(

@@ -26,11 +26,16 @@ NAMES = {"context_str": "context", "query_str": "question"}
 
 
 def prompt(name: str) -> PromptTemplate:
-    """Return the prompt named ``name``, for example as a synthesizer's ``text_qa_template``.
+    """Return a prompt, for example as a synthesizer's ``text_qa_template``.
 
     Its variables are ``context_str`` and ``query_str``, as in LlamaIndex, or ``context`` and
-    ``question``, and in some prompts ``draft``; see ``prompt_named`` for the names. Inserted text
-    is never read as a template. Raises ``InputError`` for an unknown name.
+    ``question``, and in some prompts ``draft``. Inserted text is never read as a template.
+
+    Args:
+        name: Name of the prompt; see ``prompt_named``.
+
+    Raises:
+        InputError: If the name is unknown.
     """
     return PromptTemplate(prompt_named(name), template_var_mappings=dict(NAMES))
 
@@ -44,9 +49,7 @@ class Written:
     """Whether the question stands by itself, and no passages are shown."""
 
     def render(self, context: Context) -> str:
-        """Fill ``{context_str}`` and ``{query_str}``, or the variables that the prompt maps them
-        to.
-        """
+        """Fill the prompt's variables for ``context_str`` and ``query_str`` with a context."""
         if not (context.excerpts or self.alone):
             return context.prompt()
         passages = render_passages(context)
@@ -56,8 +59,9 @@ class Written:
 def as_template(template: Any, *, alone: bool = False) -> Template | None:
     """Accept a LlamaIndex prompt, a template of this package, its name, or a text with fields.
 
-    A text has {context_str} and {query_str}, or {context} and {question}; with ``alone``, the
-    question only.
+    Args:
+        template: Template. A text has {context_str} and {query_str}, or {context} and {question}.
+        alone: Whether no passages are shown; a text then has the question only.
     """
     if isinstance(template, str) and "{" in template:
         names = set(PromptTemplate(template).template_vars)

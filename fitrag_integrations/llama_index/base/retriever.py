@@ -81,8 +81,13 @@ class FlowRetriever(Configured, BaseRetriever):
     ) -> list[Any]:
         """Retrieve for all queries in lock step, with one batch per model.
 
-        Returns a list of nodes per query. The first error is raised or, with ``return_exceptions``,
-        each error is returned in place of its query's nodes.
+        Args:
+            queries: Queries.
+            return_exceptions: Whether an error is returned in place of its query's nodes; otherwise
+                the first error is raised.
+
+        Returns:
+            A list of nodes per query, in order.
         """
         bundles = bundles_of(queries)
         if has_own(self, "_retrieve", FlowRetriever):

@@ -80,7 +80,12 @@ class Router(FromFitted, Configured, BaseQueryEngine):
         super().__post_init__()
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
-        """Return one flow per query of ``bundles``; if ``alone``, the answer may be a stream."""
+        """Return one flow per query.
+
+        Args:
+            bundles: Queries.
+            alone: Whether it is a single query, whose answer may be a stream.
+        """
         raise NotImplementedError
 
     def _response(self, traced: Traced[Any], *, alone: bool = False) -> RESPONSE_TYPE:
@@ -97,8 +102,13 @@ class Router(FromFitted, Configured, BaseQueryEngine):
     ) -> list[Any]:
         """Decide for all queries in lock step, in one batch per model, and answer each query.
 
-        Returns a response per query, in order. The first error is raised or, with
-        ``return_exceptions``, each error is returned in place of its query's response.
+        Args:
+            queries: Queries.
+            return_exceptions: Whether an error is returned in place of its query's response;
+                otherwise the first error is raised.
+
+        Returns:
+            A response per query, in order.
         """
         bundles = bundles_of(queries)
         if has_own(self, "_query", Router):
@@ -262,11 +272,14 @@ class Deciding(FromFitted, Configured):
 
 
 def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
-    """Build the response; ``tokens``, a sync or async generator, makes it a streaming one.
+    """Build the response of a run; an error that ended its flow is raised.
 
     The response of another engine is returned with only the decision added; that engine's own
-    metadata under ``fitrag`` moves to ``fitrag["engine"]``. Raises the error that ended the flow,
-    if any.
+    metadata under ``fitrag`` moves to ``fitrag["engine"]``.
+
+    Args:
+        traced: The run.
+        tokens: Sync or async generator of the answer; the response is then a streaming one.
     """
     outcome = traced.value
     context = outcome if isinstance(outcome, Context) else outcome.context
@@ -288,7 +301,12 @@ def response_of(traced: Traced[Any], tokens: Any = None) -> RESPONSE_TYPE:
 
 
 def report(traced: Traced[Any], context: Context) -> dict[str, Any]:
-    """Return the decision, the notes and the steps as plain values."""
+    """Return the decision, the notes and the steps as plain values.
+
+    Args:
+        traced: The run.
+        context: Its context.
+    """
     context = own_noted(context)
     values: dict[str, Any] = summary(context)
     values["queries"] = list(context.queries)
@@ -316,21 +334,35 @@ class Handed:
 
 
 def check_engine(field: str, engine: object) -> BaseQueryEngine:
-    """Require a query engine."""
+    """Check that a value is a query engine.
+
+    Args:
+        field: Name of the field in errors.
+        engine: Value to check.
+    """
     allowed = "a BaseQueryEngine, such as index.as_query_engine()"
     return check_is(field, engine, BaseQueryEngine, allowed)  # type: ignore[type-abstract]
 
 
 def can(engine: BaseQueryEngine, name: str) -> bool:
-    """Check whether an engine overrides ``retrieve`` or ``synthesize``, which raise in the base."""
+    """Check whether an engine overrides a method that raises in the base class.
+
+    Args:
+        engine: Query engine.
+        name: ``retrieve`` or ``synthesize``.
+    """
     return has_own(engine, name, BaseQueryEngine)
 
 
 def engine_port(name: str, engine: Any, *, alone: bool) -> Port[Handed, Any]:
     """Build the port of an engine.
 
-    An engine with ``query_many`` gets its questions in one call, unless it synthesizes, or the
-    question is ``alone``, since it may then be answered with a stream.
+    An engine with ``query_many`` gets its questions in one call, unless it synthesizes.
+
+    Args:
+        name: Name of the port.
+        engine: Query engine.
+        alone: Whether it is a single question, which is asked alone because a stream may answer it.
     """
     if alone or not hasattr(engine, "query_many") or can(engine, "synthesize"):
         return Port(name, each(partial(_ask, engine)), aeach(partial(_aask, engine)))

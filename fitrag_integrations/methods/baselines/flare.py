@@ -153,5 +153,10 @@ class Flare(Generating):
 
 
 def masked(tokens: Sequence[tuple[str, float]], mask: float) -> str:
-    """Return a sentence without its tokens less likely than `mask` (section 3.2.2)."""
+    """Return a sentence without its unlikely tokens (section 3.2.2).
+
+    Args:
+        tokens: Tokens with their probabilities.
+        mask: Minimum probability of a token that stays.
+    """
     return " ".join("".join(text if chance >= mask else " " for text, chance in tokens).split())

@@ -47,7 +47,7 @@ class Gating(Checked):
     @property
     @abstractmethod
     def inner(self) -> IKnow:
-        """The method that is run."""
+        """Return the method that is run."""
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.
@@ -65,11 +65,12 @@ class Gated(IKnow):
     """Method that runs another method behind a gate: `IKnow` under another name (IK, section 3).
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None is the one of the caller's language
-            model, as in `IKnow`.
-        drafter: Writes the draft that the gate reads; None is the gate's own.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        on_error: "retrieve" retrieves if gate or drafter fails, "raise" raises the error.
+        gate: Gate with `p_known(questions, drafts)`. Defaults to `own_gate` of the caller's
+            language model, as in `IKnow`.
+        drafter: Model that writes the draft for the gate. Defaults to the gate's own.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank;
+            "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
         method: Method run for an unknown question; None is direct retrieval.
     """
@@ -161,16 +162,21 @@ class Targ(Gating):
 
     @cached_property
     def inner(self) -> IKnow:
-        """The method with the gate of this kind."""
+        """Return the method with the gate of this kind."""
         gate, given = GATES[self.kind](self.drafter), self.threshold
         return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
 
 
 @dataclass(frozen=True)
 class NeighbourGate:
-    """Gate by the fraction of the `k` nearest questions of a bank that were known (SKR-kNN).
+    """Gate by the fraction of the nearest questions that were known (SKR-kNN).
 
     A question without neighbors gets a `PortError` in place of a number.
+
+    Args:
+        bank: Bank of labeled questions with `neighbours`.
+        k: Number of neighbors.
+        draft_tokens: Always 0: no draft is read.
     """
 
     bank: Bank
@@ -178,7 +184,12 @@ class NeighbourGate:
     draft_tokens: int = field(init=False, default=0)
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | PortError]:
-        """Return the fraction of known neighbors per question, in [0, 1]; drafts are not used."""
+        """Compute the fraction of known questions among the neighbors of each, in [0, 1].
+
+        Args:
+            questions: Questions.
+            drafts: Not used.
+        """
         return [_share(known) for known in self.bank.neighbours(list(questions), self.k)]
 
     async def ap_known(
@@ -214,7 +225,7 @@ class SkrKnn(Gating):
 
     @cached_property
     def inner(self) -> IKnow:
-        """The method with the neighbours as its gate."""
+        """Return the method with the neighbors as its gate."""
         gate, given = NeighbourGate(self.bank, self.k), self.threshold
         return IKnow(gate, threshold=given, method=self.method, on_error=self.on_error)
 

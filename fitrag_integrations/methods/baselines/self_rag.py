@@ -52,7 +52,15 @@ _MARKS = re.compile(
 
 
 def check_tokens(field: str, given: object) -> dict[str, float]:
-    """Require probabilities by the names of tokens."""
+    """Return probabilities by the names of tokens.
+
+    Args:
+        field: Name of the field in errors.
+        given: Mapping of names to probabilities in [0, 1].
+
+    Raises:
+        InputError: If a probability is out of range.
+    """
     return {
         check_text(field, name): check_number(f"{field}[{name!r}]", chance, low=0.0, high=1.0)
         for name, chance in check_mapping(field, given).items()
@@ -76,7 +84,7 @@ class Reflection(Record, Checked):
 
     @property
     def clean(self) -> str:
-        """The text without reflection tokens."""
+        """Return the text without reflection tokens."""
         return " ".join(_MARKS.sub(" ", self.text).split())
 
 

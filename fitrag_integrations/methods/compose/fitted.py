@@ -99,7 +99,15 @@ class Fitted(Record):
         write_whole(Path(self.folder) / NAME, json.dumps(values, indent=2) + "\n")
 
     def check(self, llm: str | None, *, allow_other_model: bool = False) -> None:
-        """Raise `ThresholdMismatchError` if another language model is named; None passes."""
+        """Check that the folder was fitted for a language model.
+
+        Args:
+            llm: Name of the language model; None passes.
+            allow_other_model: Accept another model.
+
+        Raises:
+            ThresholdMismatchError: If it was fitted for another language model.
+        """
         own = self.llm  # either may name its provider: `openai:gpt-5-mini`
         same = llm in (None, own) or own.endswith(f":{llm}") or str(llm).endswith(f":{own}")
         raise_if(
@@ -144,9 +152,14 @@ class Fitted(Record):
         return Decider(gate, threshold=self.threshold.value)
 
     def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:
-        """Return the arguments for a component with options of these `names`.
+        """Return the arguments for a component.
 
-        Raises `InputError` if the folder has no settings for it.
+        Args:
+            names: Names of the component's options.
+            llm: Language model of the gate, if there is one.
+
+        Raises:
+            InputError: If the folder has no settings for the component.
         """
         if "method" in names:
             return {"method": self.method(llm)} | _if("template", names, FittedTemplate())

@@ -72,7 +72,15 @@ STEPS = ("refine", "rewrite", "select")
 
 
 def check_without(field: str, without: Any) -> frozenset[str]:
-    """Read the actions and steps to do without, one or several; one action has to stay."""
+    """Return the actions and steps to leave out; at least one action must remain.
+
+    Args:
+        field: Name of the field in errors.
+        without: One or several names of `Action` and `STEPS`.
+
+    Raises:
+        InputError: For another name, or if no action remains.
+    """
     names = ", ".join(repr(str(name)) for name in (*Action, *STEPS))
     allowed = f"some of {names}, but not all three actions"
     refuse_if(not isinstance(without, Iterable), field, without, allowed)
@@ -82,11 +90,15 @@ def check_without(field: str, without: Any) -> frozenset[str]:
 
 
 def merged_action(action: Action, without: Iterable[str]) -> Action:
-    """Replace an action that is done without (section 5.4).
+    """Replace an action that is left out (section 5.4).
 
-    Correct and incorrect merge with ambiguous. What was ambiguous becomes incorrect, so that
-    ``upper`` is the one threshold left; the paper does not say which it kept. With one action
-    left it is always that.
+    Correct and Incorrect merge with Ambiguous. Without Ambiguous, its cases become Incorrect, so
+    that ``upper`` is the only threshold; the paper does not report which one it kept. If one action
+    is left, it is always the result.
+
+    Args:
+        action: Action.
+        without: Actions to leave out.
     """
     left = [each for each in Action if each not in set(without)]
     if action in left or len(left) == 1:
@@ -111,10 +123,17 @@ def thresholds_of(
     *,
     allow_other_model: bool = False,
 ) -> ActionThresholds:
-    """Find the thresholds for an evaluator's grades: those given, else its own.
+    """Return the thresholds for an evaluator's grades.
 
-    A text names one of the paper's presets. Raises ``ThresholdMismatchError`` for thresholds of
-    another evaluator unless ``allow_other_model``, ``InputError`` where there are none.
+    Args:
+        evaluator: Evaluator. Defaults to the embedded one.
+        given: Thresholds, or the name of one of the paper's presets. Defaults to the evaluator's
+            own.
+        allow_other_model: Accept thresholds that were fitted for another evaluator.
+
+    Raises:
+        ThresholdMismatchError: If the thresholds were fitted for another evaluator.
+        InputError: If there are no thresholds.
     """
     thresholds = (
         own_thresholds(evaluator) if given is None else check_thresholds("thresholds", given)
@@ -133,7 +152,15 @@ def thresholds_of(
 
 
 def check_thresholds(field: str, given: ActionThresholds | str) -> ActionThresholds:
-    """Require thresholds, or the name of one of the paper's presets."""
+    """Return thresholds, or the preset of the paper with a name.
+
+    Args:
+        field: Name of the field in errors.
+        given: Thresholds or name.
+
+    Raises:
+        InputError: If there is no such preset.
+    """
     if isinstance(given, str):
         refuse_if(given not in PRESETS, field, given, ", ".join(PRESETS))
         return PRESETS[given]
@@ -152,9 +179,13 @@ def grade(
     evaluate: EvaluatePort,
     selection: Selection | None = None,
 ) -> Flow[list[Excerpt]]:
-    """Grade excerpts against a question in one ask; each grade becomes its excerpt's score.
+    """Grade excerpts against a question in one call; each grade becomes its excerpt's score.
 
-    An excerpt that the evaluator refuses is left out; `selection` records the reason.
+    Args:
+        question: Question; not blank.
+        excerpts: Excerpts.
+        evaluate: Port of the evaluator.
+        selection: Records the reason why an excerpt that the evaluator refuses is left out.
     """
     check_text("question", question, blank=False)
     items = [(question, excerpt.as_passage()) for excerpt in excerpts]
@@ -192,7 +223,7 @@ class GradedList(Record):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One note per passage that was refused."""
+        """Return one note per passage that was refused."""
         return tuple(
             f"passage {at} of {len(self.refused)} left out: the evaluator refused it ({why})"
             for at, why in enumerate(self.refused, start=1)

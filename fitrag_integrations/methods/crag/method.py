@@ -100,7 +100,7 @@ class Crag(Checked):
 
     @cached_property
     def refiner(self) -> Refiner:
-        """The refiner in use."""
+        """Return the refiner in use."""
         return Refiner(
             self.evaluator,
             top_n=self.top_n,
@@ -124,10 +124,16 @@ class Crag(Checked):
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.
 
-        The excerpts are those of what was retrieved, then those of the web, each in the order of
-        their documents. Where the action is incorrect and the web gave nothing, ``on_incorrect``
-        decides on what was retrieved, and a note says so. Raises ``InputError`` for a blank
-        question.
+        The excerpts of the retrieved documents come first, then those of the web, each in the order
+        of their documents. If the action is Incorrect and the web returned nothing,
+        ``on_incorrect`` decides on the retrieved documents, and a note reports it.
+
+        Args:
+            question: Question.
+            ports: Ports of the question.
+
+        Raises:
+            InputError: If the question is blank.
         """
         context = Context(check_text("question", question, blank=False), method="crag")
 

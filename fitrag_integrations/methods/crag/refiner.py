@@ -48,11 +48,15 @@ _GAP = re.compile(r"\n[^\S\n]*\n\s*|\Z")
 def strips(
     passage: Passage, *, sentences: int = SENTENCES, split: SentenceSplitter | None = None
 ) -> list[Excerpt]:
-    """Cut a passage into strips of at most ``sentences`` sentences.
+    """Cut a passage into strips of sentences, in order, with scores of 0.
 
-    In the order of the text, scores 0. The sentences are shared out evenly, so that no strip is
-    left with a stray one: seven become 2, 2 and 3. A heading counts as part of the sentence under
-    it. A blank passage gives none.
+    The sentences are distributed evenly: seven become 2, 2 and 3. A heading counts as part of the
+    sentence under it. A blank passage has no strips.
+
+    Args:
+        passage: Passage.
+        sentences: Maximum number of sentences of a strip.
+        split: Splitter of sentences. Defaults to the package's own.
     """
     most = check_whole("sentences", sentences, low=1)
     splitter = split_sentences if split is None else split
@@ -111,7 +115,7 @@ class StripSource:
 
     @property
     def passages(self) -> list[Passage]:
-        """The passages."""
+        """Return the passages."""
         return [whole.passage for whole in self.wholes]
 
 
@@ -186,7 +190,12 @@ class Refiner(Counting, Checked):
         return Refined(refined.excerpts, notes, details, refined.graded, rows)
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the strips kept of ``passages`` for a ``question``."""
+        """Return the flow that ends in the strips kept.
+
+        Args:
+            question: Question.
+            passages: Passages to refine.
+        """
         kept = yield from self(question, passages)
         return Context(
             question,

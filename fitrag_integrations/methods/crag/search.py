@@ -61,7 +61,12 @@ _EXAMPLES = frozenset(re.findall(r"(?m)^query: (\w.*)$", CRAG_KEYWORDS.text.case
 class Searched:
     """Result of a web search, its query, and how it went.
 
-    ``details["rewrite"]`` is how the query was found: by the "llm", or the "question" itself.
+    Args:
+        passages: Passages found.
+        queries: Queries sent.
+        notes: Notes on failures.
+        details: Details for the context; "rewrite" is how the query was found: by the "llm", or the
+            "question" itself.
     """
 
     passages: tuple[Passage, ...] = ()
@@ -71,9 +76,13 @@ class Searched:
 
 
 def rewrite(question: str, ports: Ports) -> Flow[Searched]:
-    """Generate keywords with ``ports.generate``; else search for what the question asks.
+    """Generate keywords with ``ports.generate``, or search for the question without a model.
 
-    A model that fails or writes anything but keywords is noted; nothing is raised for it.
+    A failing model, or a reply without keywords, becomes a note and never raises.
+
+    Args:
+        question: Question.
+        ports: Ports of the question.
     """
     own = asked_of(question)
     if not ports.generate:
@@ -92,8 +101,12 @@ def rewrite(question: str, ports: Ports) -> Flow[Searched]:
 def lost_in(keywords: Sequence[str], question: str) -> str:
     """Return why keywords are no rewriting of a question; blank if they are one.
 
-    Half of its names and numbers have to be in them, or of its other words if it has none of these
-    and more than one; a word counts by its first letters.
+    Half of its names and numbers must be among them, or of its other words if it has more than one
+    and no names. Words are compared by their first letters.
+
+    Args:
+        keywords: Keywords.
+        question: Question.
     """
     words, query = _WORD.findall(question), " ".join(keywords).casefold()
     if _WORD.findall(query) == [word.casefold() for word in words]:
@@ -131,12 +144,15 @@ NO_PORT = "no search port was given: the web was not searched"
 def search_web(
     question: str, ports: Ports, *, rewriting: bool = True, on_error: str = "degrade"
 ) -> Flow[Searched]:
-    """Search for a question, by keywords unless ``rewriting`` is off.
+    """Search the web for a question; without a search port, nothing is requested.
 
-    With ``on_error="degrade"`` a failed search gives no passages, a note, and
-    ``details["web_error"]`` with kind and message; the kind is that of a ``SearchError``, else the
-    name of the exception. An error that a tool tells in text is one too. With ``"raise"`` it is
-    raised. Without a search port nothing is asked.
+    Args:
+        question: Question.
+        ports: Ports of the question.
+        rewriting: Whether to search for keywords instead of the question.
+        on_error: "degrade" turns a failed search into no passages, a note, and
+            ``details["web_error"]`` with kind and message; an error that a tool returns as text
+            counts too. "raise" raises the error.
     """
     if not ports.search:
         return Searched(notes=(NO_PORT,))

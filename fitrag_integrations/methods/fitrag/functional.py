@@ -73,7 +73,7 @@ class Excerpts(list[Excerpt]):
 
     @property
     def answerable(self) -> float | None:
-        """The probability that some text answers the query; None if nothing can judge that."""
+        """Return the probability that some text answers the query, in [0, 1]; None if unknown."""
         return self.context.answerable
 
     def explain(self, *, dropped: bool = False) -> str:
@@ -173,8 +173,8 @@ def compress(
             and `id`. A string gets its index as id.
         max_tokens: Maximum number of tokens of the excerpts as a prompt shows them, numbers and
             titles included; None keeps a fraction of the input's tokens.
-        max_share: That fraction, in (0, 1]; None keeps all; "auto" is 0.4 without `max_tokens`
-            and `window`.
+        max_share: That fraction, in (0, 1]; None keeps all; "auto" is the fraction in `DEFAULTS`
+            without `max_tokens` and `window`.
         window: Sentences of an excerpt; None is one for a scorer that judges sentences, such as
             the bundled one, else three.
         count_tokens: Counts the tokens of a text; None estimates them.
@@ -232,7 +232,15 @@ def _chosen(step: Step, query: str, passages: Sequence[Passage]) -> Excerpts:
 
 
 def as_passages(texts: Iterable[Text], title_keys: Sequence[str] | None = None) -> list[Passage]:
-    """Convert each text to a passage; raise `InputError` naming the first that is invalid."""
+    """Convert each text to a passage.
+
+    Args:
+        texts: Strings, `Passage` objects or mappings.
+        title_keys: Metadata keys of the title; None keeps the passage's own.
+
+    Raises:
+        InputError: If a text is invalid; names the first one.
+    """
     if isinstance(texts, str | bytes | Mapping | Passage) or not isinstance(texts, Iterable):
         raise InputError.of("texts", given=texts, allowed="a list of texts, not a single one")
     return [retitled(_as_passage(at, text), title_keys) for at, text in enumerate(texts)]

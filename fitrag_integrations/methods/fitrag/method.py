@@ -46,8 +46,7 @@ MAX_PASSAGES, MAX_SENTENCES = 1000, 5000
 def reduction(
     plan: Plan, question: str, passages: Sequence[Passage], recognize: Recognize | None = None
 ) -> Flow[Context]:
-    """Return the flow that reduces passages to the best of them or, with windows, of their
-    sentences.
+    """Return the flow that reduces passages to the best of them or of their sentences.
 
     Args:
         plan: Settled options of scoring, ranking and reduction.
@@ -174,7 +173,12 @@ class Reranking(RankingOptions):
     """Reranker of whole passages by the two labels (FIT-RAG, sections 4.2 and 4.4.1)."""
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the best ``passages`` for a ``question``, best first."""
+        """Return the flow that ends in the best passages, best first.
+
+        Args:
+            question: Question.
+            passages: Passages, in the retriever's order.
+        """
         return reduction(self.plan, question, passages)
 
 
@@ -190,7 +194,12 @@ class TokenReducer(FitRagOptions):
     """
 
     def context(self, question: str, passages: Sequence[Passage]) -> Flow[Context]:
-        """Return the flow that ends in the excerpts kept of ``passages`` for a ``question``."""
+        """Return the flow that ends in the excerpts kept.
+
+        Args:
+            question: Question.
+            passages: Passages, in the retriever's order.
+        """
         return reduction(self.plan, question, passages)
 
 

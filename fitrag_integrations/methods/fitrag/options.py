@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def cut_so(self) -> dict[str, Any]:
-        """The scorer and the windows, which a detector must have been trained for."""
+        """Return the scorer and the windows, which a detector must have been trained for."""
         cutting = {"window": self.window, "stride": STRIDE, "per_passage": self.per_passage}
         return {"scorer": model_name(self.port), **cutting}
 
@@ -89,14 +89,30 @@ class Plan:
 
 
 def check_part(field: str, value: Any) -> float:
-    """Require a fraction, in (0, 1]."""
+    """Check that a value is a fraction.
+
+    Args:
+        field: Name of the field in errors.
+        value: Value to check.
+
+    Returns:
+        The fraction, in (0, 1].
+
+    Raises:
+        InputError: If it is not above 0 and at most 1.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     refuse_if(not (is_number and 0 < value <= 1), field, value, "a number above 0 and at most 1")
     return float(value)
 
 
 def check_detector(field: str, detector: Detector) -> Detector:
-    """Require a detector."""
+    """Check that a value is a detector, and return it.
+
+    Args:
+        field: Name of the field in errors.
+        detector: Value to check.
+    """
     detect_port(detector)
     return detector
 
@@ -138,7 +154,7 @@ class RankingOptions(Checked):
 
     @cached_property
     def plan(self) -> Plan:
-        """The resolved options, computed once."""
+        """Return the resolved options, computed once."""
         return self.resolve()
 
     def resolve(self) -> Plan:
@@ -172,11 +188,11 @@ class FitRagOptions(Counting, RankingOptions):
     | call | windows | how many | how much |
     | --- | --- | --- | --- |
     | `FitRag()` | single sentences, judged in the pass over their passage | any of a passage | \
-0.4 of the tokens of the `top_n` passages, 64 at least |
+the fraction `DEFAULTS.max_share` of the tokens of the `top_n` passages, 64 at least |
     | `FitRag(max_tokens=800)` | the same | the same | 800 tokens |
     | `FitRag(max_share=0.25)` | the same | the same | 0.25 of the tokens of all passages |
     | `FitRag(scorer)` without ``score_sentences`` | three sentences, each window read as a text \
-of its own | the best of a passage | as `FitRag()` |
+alone | the best of a passage | as `FitRag()` |
     | `FitRag(window=3)` | the same, with every scorer | the best of a passage, until the detector \
 agrees | all |
     | `FitRag.as_published()` | the same, without `prior` | the same | all |
@@ -187,8 +203,8 @@ agrees | all |
         max_tokens: Budget of tokens: the excerpts cost no more in a prompt, as numbered documents,
             and added up one by one; None is no limit.
         max_share: Fraction of the tokens of all passages given that is kept at most, in (0, 1];
-            None keeps all; "auto" is 0.4 of those of the `top_n` passages, where neither `window`
-            nor `max_tokens` is given.
+            None keeps all; "auto" is the fraction in `DEFAULTS`, of the `top_n` passages, if
+            neither `window` nor `max_tokens` is given.
         count_tokens: Counts the tokens of a text; None estimates them.
         detector: Decides when the excerpts are enough, at 0.5 or its own ``threshold``; None is the
             bundled one where it fits the scorer and the windows, False keeps all.

@@ -55,12 +55,16 @@ def ranked(question: str, wholes: Sequence[Excerpt], prior: float) -> list[Excer
 
 
 def trust(wholes: Sequence[Excerpt], places: Sequence[int]) -> float:
-    """Return how far the order of passages tells which are better, in [0, 1].
+    """Compute how reliable the order of passages is, in [0, 1].
 
-    That of a folder or of the rows of a file tells nothing. It is 1 where a retriever's scores fall
-    along it; else it is the correlation of the order with the sum of the places by score and
-    by shared words, plus one divided by the number of passages, as few of them agree by chance,
-    divided by ``AGREES``.
+    The order of a folder or of the rows of a file is not. It is 1 if the retriever's scores fall
+    along it. Otherwise it is the correlation of the order with the sum of the places by score and
+    by shared words, plus one divided by the number of passages, because few of them agree by
+    chance, divided by ``AGREES``.
+
+    Args:
+        wholes: Passages, in the order given, with their scores.
+        places: Place of each passage by shared words.
     """
     found = ([*filter(None, map(one.passage.metadata.get, GIVEN))][:1] for one in wholes)
     given, count = [x for some in found for x in some if isinstance(x, int | float)], len(wholes)

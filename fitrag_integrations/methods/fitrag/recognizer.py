@@ -46,8 +46,15 @@ class Bank(Protocol):
 class RecognizerThresholds(Checked, Record):
     """The four numbers of the recognizer, with what they were fitted for.
 
-    `delta` cuts a Has_Answer logit; `s_l` and `s_n` are shares in [0, 1]. `scorer` and `encoder`
-    are names, blank where unknown; `rows` and `accuracy` describe the fit.
+    Args:
+        delta: Threshold of a Has_Answer logit.
+        s_l: Threshold of the fraction of passages above `delta`, in [0, 1].
+        s_n: Threshold of the fraction of known neighbors, in [0, 1].
+        k: Number of neighbors.
+        scorer: Name of the scorer; blank if unknown.
+        encoder: Name of the encoder; blank if unknown.
+        rows: Number of rows of the fit; 0 if the numbers were not fitted.
+        accuracy: Accuracy of the fit on its rows, in [0, 1].
     """
 
     delta: Number = 4.5
@@ -60,7 +67,15 @@ class RecognizerThresholds(Checked, Record):
     accuracy: float | None = None
 
     def check(self, role: str, name: str) -> None:
-        """Raise `ThresholdMismatchError` where `scorer` or `encoder` is not the one fitted for."""
+        """Check that the thresholds were fitted for a scorer or encoder.
+
+        Args:
+            role: "scorer" or "encoder".
+            name: Name of the model; blank passes.
+
+        Raises:
+            ThresholdMismatchError: If they were fitted for another one.
+        """
         fitted = {"scorer": self.scorer, "encoder": self.encoder}[role]
         if name:
             what = "the recognizer's thresholds were"
@@ -68,7 +83,12 @@ class RecognizerThresholds(Checked, Record):
 
 
 def check_bank(field: str, bank: object) -> object:
-    """Require an object that knows neighbours."""
+    """Check that a value is a bank with `neighbours`, and return it.
+
+    Args:
+        field: Name of the field in errors.
+        bank: Value to check.
+    """
     refuse_if(not can(bank, "neighbours"), field, bank, "an object with 'neighbours'")
     return bank
 
@@ -92,7 +112,7 @@ class SelfKnowledgeRecognizer(Checked):
         bank: Object with `neighbours(questions, k)`, such as a `QuestionBank`.
         thresholds: Those of `fit_recognizer`; the default are the paper's, and each decision then
             notes that they were not fitted.
-        scorer: Name of the scorer, where it has no `name` of its own.
+        scorer: Name of the scorer, if it has no `name`.
         allow_other_model: Accept thresholds that were fitted for another scorer or encoder.
 
     Raises:
@@ -169,7 +189,18 @@ class SelfKnowledgeRecognizer(Checked):
 
 
 def share_above(scores: Sequence[BiLabelScore], delta: float) -> float:
-    """Return the share of passages whose Has_Answer logit is above delta (equation 12)."""
+    """Compute the fraction of passages with a Has_Answer logit above delta (equation 12).
+
+    Args:
+        scores: Scores of the passages, with their logits.
+        delta: Threshold of the logit.
+
+    Returns:
+        The fraction, in [0, 1].
+
+    Raises:
+        InputError: If there are no scores, or one has no logit.
+    """
     logits = [check_is("scores", score, BiLabelScore).has_answer_logit for score in scores]
     allowed = "one score or more, each with a has_answer_logit"
     refuse_if(not logits or None in logits, "scores", scores, allowed)

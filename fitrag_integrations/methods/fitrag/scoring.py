@@ -1,6 +1,6 @@
 """Two ways to score passages and their windows (FIT-RAG, sections 4.2 and 4.4.2).
 
-The paper's reads every window as a text of its own, after the passages. The other judges the
+The paper's reads every window as a separate text, after the passages. The other judges the
 windows from the pass over the whole passages that reranking needs anyway, by a scorer with
 ``score_sentences``, such as the embedded one. That departs from the paper, and costs less than
 half.
@@ -166,10 +166,17 @@ class Scoring:
 def sufficient(
     ordered: Sequence[Excerpt], detector: Detector
 ) -> Flow[tuple[list[Excerpt], tuple[str, ...]]]:
-    """Keep the shortest prefix the detector finds sufficient, asking about all in one ask.
+    """Keep the shortest prefix that the detector finds sufficient.
 
-    Sufficient is 0.5 or more, or the detector's own ``threshold``. Without a sufficient prefix
-    everything is kept. A note reports either.
+    All prefixes are scored in one call. Sufficient is 0.5 or more, or the detector's own
+    ``threshold``. Without a sufficient prefix, all excerpts are kept.
+
+    Args:
+        ordered: Excerpts, best first.
+        detector: Detector of eligibility.
+
+    Returns:
+        The excerpts kept, and a note on the result.
     """
     if not ordered:
         return [], ()

@@ -61,13 +61,16 @@ class Decided(Record, Checked):
 class GateDecision(Checked):
     """Gate with its inputs; base class of everything that calls a gate before retrieval.
 
-    `gate` None is `own_gate` of the caller's language model, and so is a local model that is given
-    as the gate. `drafter` is a `Drafter`, or writes
-    the draft from a prompt: an object with `generate`, a callable, a `Port`. It is called only if
-    the gate's `draft_tokens` is not 0; None is the gate's own `drafter`, if it has one. `threshold`
-    None is the gate's, or 0.5. With `on_error` "retrieve", a failing gate or drafter and a blank
-    draft lead to the decision to retrieve, and `why` names the failure; "raise" raises the error. A
-    threshold that was fitted for another model is rejected unless `allow_other_model` is set.
+    Args:
+        gate: Gate with `p_known(questions, drafts)`, or a local model, whose `own_gate` is used.
+            Defaults to `own_gate` of the caller's language model.
+        drafter: Model that writes the draft for the gate: a `Drafter`, an object with `generate`, a
+            callable, or a `Port`. Defaults to the gate's own. It is called only if the gate's
+            `draft_tokens` is not 0.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank, and
+            `why` names the failure; "raise" raises the error.
+        allow_other_model: Accept a threshold that was fitted for another model.
     """
 
     gate: Gate | None = None
@@ -89,9 +92,14 @@ class GateDecision(Checked):
     def decided(self, question: str, llm: object = None) -> Flow[Decided]:
         """Return the flow that ends in the decision; it never retrieves.
 
-        Without a gate, `llm` is called. The flow raises `InputError` for a blank question or if
-        both are missing. It raises `ThresholdMismatchError`, whatever `on_error` is, if the gate's
-        threshold was fitted for a model other than the drafter's.
+        Args:
+            question: Question.
+            llm: Language model to judge if there is no gate.
+
+        Raises:
+            InputError: If the question is blank, or there is neither a gate nor a language model.
+            ThresholdMismatchError: If the gate's threshold was fitted for a model other than the
+                drafter's, whatever `on_error` is.
         """
         check_text("question", question, blank=False)
         gate = self._gate(llm)
@@ -144,14 +152,14 @@ class Decider(GateDecision):
     """Decision whether a question is known, from a gate and, if it needs one, the model's draft.
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None judges `llm` by its draft if it is a
-            local model, and else asks it (`own_gate`).
-        drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
-            callable, or a `Port`; None is the gate's own. It is called only if the gate's
+        gate: Gate with `p_known(questions, drafts)`. Defaults to `own_gate` of `llm`: a local model
+            is judged by its draft, any other is asked.
+        drafter: Model that writes the draft for the gate: a `Drafter`, an object with `generate`,
+            a callable, or a `Port`. Defaults to the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
-            `why` names the failure; "raise" raises it.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank, and
+            `why` names the failure; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
         llm: Language model that is judged if there is no gate.
 
@@ -176,8 +184,13 @@ class Decider(GateDecision):
 def limit_of(gate: object, given: float | None = None) -> float:
     """Return the threshold in use: the one given, else the gate's own, else 0.5.
 
-    Raises `ThresholdMismatchError` if the gate's was fitted while its model was shown others than
-    its examples.
+    Args:
+        gate: Gate.
+        given: Threshold of the caller, in [0, 1].
+
+    Raises:
+        ThresholdMismatchError: If the gate's threshold was fitted with other examples in the
+            model's prompt.
     """
     found = trait(gate, "threshold", object) if given is None else given
     fitted = (
@@ -196,11 +209,16 @@ def limit_of(gate: object, given: float | None = None) -> float:
 
 
 def decide_by(gate: object, p_known: object, given: float | None = None) -> RetrievalDecision:
-    """Compare a gate's number with the threshold in use, `given` or its own: known iff above.
+    """Decide by comparing a gate's number with the threshold in use; known means above.
 
-    The reason names the model that a threshold was fitted for, which may differ from the language
-    model that will answer, and the signal of a gate that was not trained, with a word where its
-    threshold was not fitted.
+    The reason names the model that the threshold was fitted for, which may differ from the language
+    model that will answer. For an untrained gate, it names the signal, and whether its threshold
+    was fitted.
+
+    Args:
+        gate: Gate.
+        p_known: Its number, in [0, 1].
+        given: Threshold of the caller. Defaults to the gate's own.
     """
     threshold, signal = limit_of(gate, given), trait(gate, "signal", str)
     fitted = trait(gate, "fitted", FittedThreshold)
@@ -215,9 +233,11 @@ def decide_by(gate: object, p_known: object, given: float | None = None) -> Retr
 
 
 def check_judged(decider: GateDecision, answers: str | None) -> None:
-    """Require that a gate's threshold was fitted for the model that `answers`.
+    """Check that a gate's threshold was fitted for the model that answers.
 
-    A model without a name passes, and so does a threshold that the caller gave.
+    Args:
+        decider: Decision with its gate; a threshold that the caller gave passes.
+        answers: Name of the model that answers; None passes.
     """
     if answers is not None and decider.threshold is None:
         check_fitted(decider.gate, answers, allow_other_model=decider.allow_other_model)

@@ -51,10 +51,10 @@ DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompt
 class FlowGate(Checked, ABC):
     """Gate that runs one flow per question, all in lock step.
 
-    A question is known above `threshold`, in [0, 1]; None is that of `fitted`, which is rejected
-    for any model other than its own unless `allow_other_model` is set. With `draft_tokens` 0 no
-    draft is requested. A question that fails gets its exception in place of a number; the others
-    are answered.
+    A question is known above `threshold`, in [0, 1], which defaults to the one in `fitted`. A
+    fitted threshold is rejected for any other model unless `allow_other_model` is set. With
+    `draft_tokens` 0 no draft is requested. A question that fails gets its exception in place of a
+    number; the others are answered.
     """
 
     signal: ClassVar[str]
@@ -75,16 +75,27 @@ class FlowGate(Checked, ABC):
     @property
     @abstractmethod
     def judged(self) -> object:
-        """The model whose knowledge is judged."""
+        """Return the model whose knowledge is judged."""
 
     @abstractmethod
     def known(self, question: str, draft: str) -> Flow[float]:
-        """Return the flow that ends in one question's number, in [0, 1]; writes a draft if it is
-        blank.
+        """Return the flow that ends in one question's probability of being known, in [0, 1].
+
+        Args:
+            question: Question.
+            draft: The model's draft; if it is blank, the flow writes one.
         """
 
     def p_known(self, questions: Sequence[str], drafts: Sequence[str]) -> list[float | Exception]:
-        """Return the model's confidence for each question, in [0, 1]."""
+        """Compute the probability that the model knows each answer.
+
+        Args:
+            questions: Questions.
+            drafts: The model's drafts, one per question, blank if there is none.
+
+        Returns:
+            Probabilities in [0, 1], in order, or the exception of a question that failed.
+        """
         return [trace.outcome for trace in run_many(self._flows(questions, drafts))]
 
     async def ap_known(
@@ -140,7 +151,7 @@ class _SelfGate(FlowGate):
 
     @property
     def judged(self) -> object:
-        """The model, adapted where it is one of a framework."""
+        """Return the model, adapted if it is a framework's."""
         return writer_of(self.model)
 
     def known(self, question: str, draft: str) -> Flow[float]:
@@ -155,7 +166,7 @@ class _SelfGate(FlowGate):
     @property
     @abstractmethod
     def port(self) -> Port[str, object]:
-        """The port that is asked."""
+        """Return the port that is asked."""
 
     @staticmethod
     @abstractmethod
@@ -170,7 +181,7 @@ class PTrueGate(_SelfGate):
         model: Object with `p_yes(prompts)`, as `LocalGenerator` and `RemoteGenerator` are.
         drafter: Writes the answer that is judged; None is the model itself where it writes texts.
         draft_tokens: Tokens of that answer; 0 has the question judged alone.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         allow_other_model: Accept a threshold that was fitted for another model.
     """
@@ -179,7 +190,7 @@ class PTrueGate(_SelfGate):
 
     @property
     def port(self) -> Port[str, object]:
-        """The port of `p_yes`."""
+        """Return the port of `p_yes`."""
         allowed = "an object with a 'p_yes' method; AskGate asks a model without one"
         refuse_if(not can(self.judged, "p_yes"), "model", self.model, allowed)
         return port_of("p_yes", self.judged, "p_yes", argument="model")
@@ -202,7 +213,7 @@ class AskGate(_SelfGate):
             to replies, or a `Port`.
         drafter: Writes the answer that is judged; None is the model itself where it writes texts.
         draft_tokens: Tokens of that answer; 0 has the question judged alone.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         allow_other_model: Accept a threshold that was fitted for another model.
     """
@@ -211,7 +222,7 @@ class AskGate(_SelfGate):
 
     @property
     def port(self) -> Port[str, object]:
-        """The port of `generate`."""
+        """Return the port of `generate`."""
         return port_of("generate", self.model, "generate", argument="model")
 
     @staticmethod
@@ -248,7 +259,7 @@ class _DraftGate(FlowGate):
 
     @property
     def judged(self) -> Drafter:
-        """The drafter."""
+        """Return the drafter."""
         return self.drafter
 
     def known(self, question: str, draft: str) -> Flow[float]:
@@ -274,7 +285,7 @@ class MarginGate(_DraftGate):
 
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         draft_tokens: Tokens of a draft that the caller writes; 0 for none.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -293,7 +304,7 @@ class EntropyGate(_DraftGate):
 
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         draft_tokens: Tokens of a draft that the caller writes; 0 for none.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -312,7 +323,7 @@ class LikelihoodGate(_DraftGate):
 
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
-        threshold: A question is known above this number, in [0, 1]; None is that of `fitted`.
+        threshold: A question is known above this number, in [0, 1]. Defaults to `fitted`.
         fitted: Threshold fitted with `fitrag calibrate`, which names its model.
         draft_tokens: Tokens of a draft that the caller writes; 0 for none.
         allow_other_model: Accept a threshold that was fitted for another model.
@@ -367,9 +378,15 @@ def own_gate(model: object, signal: str | None = None, *, drafts: bool = True) -
 
 
 def check_fitted(gate: object, judged: object, *, allow_other_model: bool = False) -> None:
-    """Refuse a gate's own threshold where it was fitted for another model than the one `judged`.
+    """Check that a gate's own threshold was fitted for a model.
 
-    That is a model, the port of one, or its name; where it has none there is nothing to refuse.
+    Args:
+        gate: Gate.
+        judged: Model, its port, or its name; a model without a name passes.
+        allow_other_model: Accept a threshold that was fitted for another model.
+
+    Raises:
+        ThresholdMismatchError: If the threshold was fitted for another model.
     """
     fitted = trait(gate, "fitted", FittedThreshold)
     if fitted is not None:
@@ -379,9 +396,15 @@ def check_fitted(gate: object, judged: object, *, allow_other_model: bool = Fals
 
 
 def write_draft(question: str, drafter: object, tokens: int | None = None) -> Flow[str]:
-    """Return the flow that ends in the model's first words, as many tokens as the gate reads.
+    """Return the flow that ends in the model's draft.
 
-    A blank draft raises `InputError`.
+    Args:
+        question: Question.
+        drafter: Model that writes the draft.
+        tokens: Number of tokens that the gate reads.
+
+    Raises:
+        InputError: If the draft is blank.
     """
     alone = PromptTemplate("draft", DRAFT_PROMPT).render(Context(question))
     item = question if can(drafter, "draft") else alone

@@ -20,17 +20,17 @@ class IKnow(GateDecision):
     A known question ends in a context without excerpts, whose prompt is the no-retrieval one.
 
     Args:
-        gate: Gate with `p_known(questions, drafts)`; None judges the caller's language model by
-            its draft if it is a local one, and else asks it (`own_gate`).
-        drafter: Writes the draft that the gate reads: a `Drafter`, an object with `generate`, a
-            callable, or a `Port`; None is the gate's own. It is called only if the gate's
+        gate: Gate with `p_known(questions, drafts)`. Defaults to `own_gate` of the caller's
+            language model: a local model is judged by its draft, any other is asked.
+        drafter: Model that writes the draft for the gate: a `Drafter`, an object with `generate`,
+            a callable, or a `Port`. Defaults to the gate's own. It is called only if the gate's
             `draft_tokens` is not 0.
-        threshold: A question is known above this number, in [0, 1]; None is the gate's, or 0.5.
-        on_error: "retrieve" decides to retrieve if gate or drafter fails or the draft is blank, and
-            `why` names the failure; "raise" raises it.
+        threshold: A question is known above this number, in [0, 1]. Defaults to the gate's, or 0.5.
+        on_error: "retrieve" retrieves if the gate or the drafter fails or the draft is blank, and
+            `why` names the failure; "raise" raises the error.
         allow_other_model: Accept a threshold that was fitted for another model.
-        method: Method run for an unknown question; None is `Direct()`: whatever is retrieved goes
-            into the prompt, as in the paper.
+        method: Method for unknown questions. Defaults to `Direct()`, which puts all retrieved
+            passages into the prompt, as in the paper.
 
     Example:
         >>> IKnow(threshold=0.7).threshold
@@ -43,9 +43,14 @@ class IKnow(GateDecision):
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.
 
-        The flow raises `InputError` for a blank question, and without a gate where the caller has
-        no language model. Notes and excerpts of an unknown one are
-        those of `method`.
+        An unknown question has the notes and excerpts of `method`.
+
+        Args:
+            question: Question.
+            ports: Ports of the question.
+
+        Raises:
+            InputError: If the question is blank, or there is neither a gate nor a language model.
         """
         # does the model know it? (section 3)
         decided = yield from self.decided(question, ports.generate or None)

@@ -69,14 +69,27 @@ class Round:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Check whether answers are equal without case, punctuation, articles and extra blanks."""
+    """Check whether answers are equal without case, punctuation, articles and extra blanks.
+
+    Args:
+        one: Answer.
+        other: Answer to compare it with.
+    """
     words = [re.findall(r"\w+", answer.casefold()) for answer in (one, other)]
     left, right = ([word for word in each if word not in _ARTICLES] for each in words)
     return left == right and bool(left)
 
 
 def check_stops(field: str, given: str | Iterable[str]) -> tuple[str, ...]:
-    """Require one or several names of stopping conditions."""
+    """Return the names of stopping conditions.
+
+    Args:
+        field: Name of the field in errors.
+        given: One or several of "rounds", "empty" and "unchanged".
+
+    Raises:
+        InputError: For another name.
+    """
     names = check_many(field, (given,) if isinstance(given, str) else given, str)
     return tuple(str(check_one(field, name, ("rounds", "empty", "unchanged"))) for name in names)
 
@@ -127,9 +140,15 @@ class ITRG(Generating):
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         """Return the flow that ends in the context for one question.
 
-        Its excerpts are the passages of the last round, whole; its draft is the last document, or
-        the answer where one was written here. Raises ``InputError`` for a blank question and
-        without a language model, and what the first retrieval raises.
+        Its excerpts are the passages of the last round, whole. Its draft is the last document, or
+        the answer if the method generated one. An error of the first retrieval is raised.
+
+        Args:
+            question: Question.
+            ports: Ports of the question.
+
+        Raises:
+            InputError: If the question is blank, or there is no language model.
         """
         work, done = Rounds(self, question, ports, "itrg"), list[Round]()
         refuse_if(
@@ -202,7 +221,13 @@ class ITRG(Generating):
         return context if last.answer else replace(context, draft=last.document or None)
 
     def read(self, text: str, what: str, tokens: int = 0) -> Generated:
-        """Read a document as its first paragraph, with a heading over it; see `Generating.read`."""
+        """Read a document as its first paragraph, with a heading over it.
+
+        Args:
+            text: Reply of the model.
+            what: "document", or the name of another text, which is read as in `Generating.read`.
+            tokens: Maximum number of tokens; 0 is `answer_tokens`.
+        """
         body = text.rstrip()
         begun = _HEADING.match(body)
         ends = _PARAGRAPH_END.search(body, begun.end() if begun else 0)

@@ -18,7 +18,15 @@ from fitrag_integrations.values.prompt import (
 
 
 def check_demonstrations(field: str, given: object) -> tuple[Shot, ...]:
-    """Accept shots or rows with a document, and (question, document, answer) triples."""
+    """Return demonstrations as shots with a document.
+
+    Args:
+        field: Name of the field in errors.
+        given: Shots, rows, or (question, document, answer) triples.
+
+    Raises:
+        InputError: If a demonstration is of another form or has no document.
+    """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InputError.of(field, given=given, allowed="a sequence of triples")
     rows = [
@@ -40,7 +48,14 @@ def document_prompt(
     document: str = "",
     demonstrations: Sequence[Shot] = (),
 ) -> str:
-    """Return the prompt for a document: "refine" if there is an earlier one, else "refresh"."""
+    """Return the prompt for a document: "refine" if there is an earlier one, else "refresh".
+
+    Args:
+        question: Question.
+        passages: Passages to show.
+        document: Document of the round before; blank in the first.
+        demonstrations: Examples to show.
+    """
     context = Context(question, tuple(map(Excerpt.whole, passages)), draft=document)
     template = ITRG_REFINE if document else ITRG_REFRESH
     return with_shots(template.render(context), demonstrations)

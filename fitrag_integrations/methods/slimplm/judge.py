@@ -30,7 +30,12 @@ UNREADABLE = "the judge's verdict could not be read: retrieving"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Decision on one question, with the text that it was parsed from."""
+    """Decision on one question, with the text that it was parsed from.
+
+    Args:
+        decision: Whether to retrieve.
+        written: Text of a generating judge; blank for a gate.
+    """
 
     decision: RetrievalDecision
     written: str = ""
@@ -46,10 +51,14 @@ class Verdict:
 class NecessityCheck(Checked):
     """Judge of questions with texts that answer them, in one call.
 
-    `judge` is a gate with `p_known`, whose number is compared with `threshold`, else with its own,
-    else with 0.5; an object with `judge(questions, drafts)`, which returns True, False or None; or
-    an object with `generate`, a callable or a `Port`, which continues the paper's prompt or, if
-    `instructed`, replies Yes or No. `is_own` marks the gate of a model without a trained one.
+    Args:
+        judge: Gate with `p_known`; an object with `judge(questions, drafts)`, which returns True,
+            False or None; or an object with `generate`, a callable or a `Port`, which continues the
+            paper's prompt.
+        threshold: Threshold of a gate's number, in [0, 1]. Defaults to the gate's, or 0.5.
+        allow_other_model: Accept a threshold that was fitted for another model.
+        instructed: Whether a generating judge replies Yes or No instead.
+        is_own: Whether the judge is the gate of a model without a trained one.
     """
 
     judge: object
@@ -85,7 +94,12 @@ class NecessityCheck(Checked):
         return [self._verdict(answer) for answer in answers]
 
     def reads(self, text: str, count: TokenCounter) -> tuple[str, ...]:
-        """Return a note if the judge reads only the first ``draft_tokens`` of a text."""
+        """Return a note if the judge reads only the first ``draft_tokens`` of a text.
+
+        Args:
+            text: Heuristic answer.
+            count: Counter of tokens.
+        """
         most = trait(self.judge, "draft_tokens", int) or 0
         if not 0 < most < (long := count(text)):
             return ()

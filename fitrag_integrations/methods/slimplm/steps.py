@@ -38,9 +38,14 @@ def fuse(
     """Fuse lists of passages, each best first, into one of whole excerpts, best first.
 
     A passage scores the sum of `1 / (rrf_k + rank)` over the lists it is in, ranks from 1. Equal
-    texts, but for blanks, are the same passage (without ``deduplicate`` only where titles and texts
-    are equal): the first is kept, and counts once in each list, at its best rank. Blank passages
+    passages count once in each list, at their best rank, and the first is kept. Blank passages
     occupy a rank and are left out. Ties are ordered by best rank, then by list.
+
+    Args:
+        rankings: Lists of passages.
+        rrf_k: Smoothing constant, at least 0.
+        deduplicate: Whether passages are equal if their texts are, except for blanks; otherwise
+            titles and texts must be equal.
     """
     smoothing = check_number("rrf_k", rrf_k, low=0.0)
     found: dict[tuple[str, str], tuple[float, tuple[int, int], Passage]] = {}
@@ -64,10 +69,18 @@ def usable_fused(
     deduplicate: bool = True,
     selection: Selection | None = None,
 ) -> tuple[list[Excerpt], tuple[str, ...]]:
-    """Fuse lists, with notes on blank passages left out, or that nothing is left.
+    """Fuse lists, and drop what a better passage already shows.
 
-    Overlapping chunks of one source lose the text that a better chunk shows; ``selection`` records
-    what is dropped.
+    Overlapping chunks of one source lose the text that a better chunk shows.
+
+    Args:
+        rankings: Lists of passages, each best first.
+        rrf_k: As in `fuse`.
+        deduplicate: As in `fuse`; without it, overlaps stay.
+        selection: Records what is dropped.
+
+    Returns:
+        Excerpts, best first, and notes on blank passages or an empty result.
     """
     selection = Selection() if selection is None else selection
     every = [passage for ranking in rankings for passage in ranking]
@@ -135,7 +148,14 @@ def proxy_port(proxy: object) -> Port[str, Draft | str]:
 
 
 def heuristic_answer(question: str, proxy: object, *, most: int, strict: bool) -> Flow[Heuristic]:
-    """Return the flow that ends in the proxy's answer, cut to `most` characters."""
+    """Return the flow that ends in the proxy's answer.
+
+    Args:
+        question: Question.
+        proxy: Proxy model, as in `proxy_port`.
+        most: Maximum characters of the answer; a longer one is truncated, with a note.
+        strict: Whether a failure raises; otherwise the result has it as `failed`.
+    """
     plainly = can(proxy, "answer") or can(proxy, "draft")
     item = LimitedPrompt(
         question if plainly else PROXY.render(Context(question)), tokens=ANSWER_TOKENS
@@ -167,9 +187,11 @@ def answer_in(written: str) -> str:
 class Rewriter(Checked):
     """Generator of claims and queries, with their parser.
 
-    `model` None is the caller's language model, with an instruction prompt. A model with
-    `rewrite(questions, drafts)` has its own prompt. Any other model continues `prompt`, a template
-    or its name: paper (the default), released, or instruct.
+    Args:
+        model: Model that writes them; one with `rewrite(questions, drafts)` has its own prompt.
+            Defaults to the caller's language model, with an instruction prompt.
+        prompt: Template that any other model continues, or its name: paper (the default), released,
+            or instruct.
     """
 
     model: object = None
@@ -181,7 +203,7 @@ class Rewriter(Checked):
 
     @cached_property
     def template(self) -> PromptTemplate:
-        """The prompt in use."""
+        """Return the prompt in use."""
         given = self.prompt
         if given is None:
             return REWRITES["instruct"] if self.model is None else REWRITE_PAPER
@@ -216,9 +238,17 @@ def follow(
     *,
     strict: bool,
 ) -> Flow[Followed]:
-    """Return queries from a heuristic answer: the question's own parts, then the unknown claims.
+    """Return the flow that makes queries of a heuristic answer.
 
-    Without a `judge` no claim is left out.
+    The queries are the parts of the question, then those of the unknown claims.
+
+    Args:
+        question: Question.
+        draft: Heuristic answer.
+        rewriter: Rewriter that finds the parts and the claims.
+        judge: Judge of the claims; None keeps all claims.
+        ports: Ports of the question.
+        strict: Whether a failure raises; otherwise it becomes a note.
     """
     if not rewriter.port(ports):
         return Followed(notes=(NO_REWRITER,))
@@ -253,5 +283,10 @@ def different(queries: Sequence[str]) -> tuple[str, ...]:
 
 
 def failure(who: str, error: Exception | None) -> str:
-    """Return a sentence with the failed step and the error."""
+    """Return a sentence with the failed step and the error.
+
+    Args:
+        who: Name of the step.
+        error: Error; None returns a blank text.
+    """
     return f"the {who} failed ({error_line(error)})" if error else ""

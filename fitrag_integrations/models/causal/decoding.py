@@ -60,7 +60,7 @@ def write(
 ) -> Steps[list[Draft]]:
     """Continue each row of ids, with an adapter or the base alone. On the worker only.
 
-    A row near the end of the model's input gets the tokens that are left, in a batch of its own.
+    A row near the end of the model's input gets the tokens that are left, in a separate batch.
     On a GPU a row counts for more where there is no memory for the cache of a full batch.
     """
     cost = row_cost(engine)

@@ -52,11 +52,19 @@ class ReplugGenerator(LocalGenerator):
     """
 
     def ensemble(self, items: Sequence[Item]) -> list[str]:
-        """Continue the prompts of each item greedily by their weighted mean; one text per item.
+        """Continue the prompts of each item greedily by their weighted mean.
 
-        Weights are numbers of at least 0, not all 0, and are divided by their sum. With one prompt
-        it is what `generate` gives; the first says how long the text is to be. Raises `InputError`
-        for a prompt that fills the model's input.
+        With one prompt, the result is that of `generate`.
+
+        Args:
+            items: Prompts and weights. The first prompt determines the length of the text. Weights
+                are at least 0, not all 0, and are divided by their sum.
+
+        Returns:
+            One text per item, in order.
+
+        Raises:
+            InputError: If a prompt fills the model's input.
         """
         return self._call(self._ensemble, self._wanted(items))
 

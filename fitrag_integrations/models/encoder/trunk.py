@@ -51,10 +51,18 @@ class Trunk(nn.Module):
 
 
 def as_attended(mask: Tensor, encoder: Any) -> Tensor:
-    """Return the mask as fused attention on a GPU takes it, where all layers have one mask.
+    """Return the mask in the form of fused attention on a GPU, if all layers use one mask.
 
-    Of another, transformers waits for the device to look whether it hides anything. Shapes: (batch,
-    tokens); (batch, 1, tokens, tokens).
+    For any other form, transformers waits for the device to check whether it hides anything. A
+    whole T5 is called with the plain mask instead, because the cross-attention of its decoder
+    requires one of another shape, (batch, 1, decoder tokens, tokens).
+
+    Args:
+        mask: 1 for each token, 0 for padding. Shape: (batch, tokens).
+        encoder: Encoder that the mask is for.
+
+    Returns:
+        The mask unchanged, or boolean, shape (batch, 1, tokens, tokens).
     """
     config = encoder.config
     on_gpu = mask.device.type in GPUS and config.model_type in SQUARE

@@ -226,7 +226,11 @@ class RetrievalEvaluator(Bundled):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save weights, name and thresholds to a folder that `from_pretrained` reads.
 
-        Raises `TypeError` for a view of a scorer, which has no weights of its own.
+        Args:
+            folder: Folder to write.
+
+        Raises:
+            TypeError: For a view of a scorer, which has no weights.
         """
         folder, grader = Path(folder), self._loaded()
         if isinstance(grader, HeadGrader):

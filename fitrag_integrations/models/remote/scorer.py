@@ -191,10 +191,10 @@ class RemoteScorer:
             pairs: Pairs of a question and a `Passage`.
 
         Returns:
-            The labels of each pair, in order; a pair that fails is a `PortError`.
+            The labels of each pair, in order, or a `PortError` in place of those that failed.
 
         Raises:
-            InputError: Naming the first item that is not a question and a passage with text.
+            InputError: If an item is not a question and a passage with text; names the first one.
         """
         return finish(lambda: self.ascore(pairs))
 
@@ -206,7 +206,18 @@ class RemoteScorer:
         ]
 
     def evaluate(self, pairs: Sequence[Pair]) -> list[float | Exception]:
-        """Grade each pair in [-1, 1], as `2 * has_answer - 1`, in order."""
+        """Grade each pair, as `2 * has_answer - 1`.
+
+        Args:
+            pairs: Pairs of a question and a `Passage`.
+
+        Returns:
+            The grade of each pair in [-1, 1], in order, or a `PortError` in place of those that
+            failed.
+
+        Raises:
+            InputError: If an item is not a question and a passage with text; names the first one.
+        """
         return finish(lambda: self.aevaluate(pairs))
 
     async def aevaluate(self, pairs: Sequence[Pair]) -> list[float | Exception]:

@@ -23,7 +23,7 @@ def token_batches(
     """Split items into batches of similar length with at most `budget` padded tokens.
 
     Returns index lists that cover every item once, longest first, so that the largest batch fails
-    first if memory is short. An item longer than the budget is a batch of its own. Padding takes at
+    first if memory is short. An item longer than the budget is a batch by itself. Padding takes at
     most a twentieth more than the tokens there are, but in batches of `free` tokens, by default a
     quarter of the budget.
     """

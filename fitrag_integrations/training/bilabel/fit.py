@@ -103,12 +103,12 @@ class BilabelPlan(Checked):
 
     @property
     def share(self) -> float:
-        """Fraction of the questions to hold out; the default fraction if `held` is a file."""
+        """Return the fraction of questions to hold out; the default one if `held` is a file."""
         return float(self.validation) if self.held_file is None else SHARE
 
     @property
     def held_file(self) -> Path | None:
-        """File of rows to hold out, if it is one."""
+        """Return the file of rows to hold out, if it is one."""
         try:
             float(self.validation)
         except ValueError:
@@ -139,13 +139,14 @@ def parts_of(
 ) -> tuple[Lists, Lists, Lists]:
     """Return the questions to train on, to learn w on (none if it is fixed), and held out.
 
-    Raises `InputError` naming questions in both parts.
-
     Args:
         rows: Labeled rows.
         held: Rows to hold out; a fraction of `rows` if empty.
         plan: Training settings.
         tokenizer: Tokenizer of pairs.
+
+    Raises:
+        InputError: If questions are in both parts; names some of them.
     """
     train, held = (list(rows), list(held)) if held else split(rows, plan.share, plan.seed)
     refuse_shared(train, held)
@@ -298,14 +299,27 @@ def held_logits(module: BiLabelModule, given: Lists, bfloat16: bool) -> Tensor:
 
 
 def in_bfloat16(module: BiLabelModule, wanted: bool) -> torch.autocast:
-    """Run an encoder in bfloat16 if that is wanted and its device supports it."""
+    """Return a context that runs an encoder in bfloat16 if its device supports it.
+
+    Args:
+        module: Module whose device counts.
+        wanted: Whether to use bfloat16 at all.
+    """
     device = device_of(module)
     half = wanted and multiplies_bfloat16(device)
     return torch.autocast(device.type, torch.bfloat16, enabled=half)
 
 
 def figures(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the figures of each label over its known values. Shapes: (pairs, 2)."""
+    """Compute the count, positive fraction, accuracy, calibration error and AUC of each label.
+
+    Args:
+        logits: Logits. Shape: (pairs, 2).
+        labels: Labels, 0 or 1; NaN where unknown. Shape: (pairs, 2).
+
+    Returns:
+        Figures by name, such as "has_answer AUC"; none of a label without known values.
+    """
     found: dict[str, float] = {}
     for i, name in enumerate(LABELS):
         known = ~labels[:, i].isnan()

@@ -32,10 +32,13 @@ AT_ONCE = 8  # questions whose pairs are encoded together where nothing is learn
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Encoded pairs of some questions, their labels, and the number of pairs per question.
+    """Encoded pairs of some questions with their labels.
 
-    Labels have the shape (pairs, 2), with the columns has_answer and llm_prefer; NaN is unknown. If
-    the inputs of the head were computed before, they are in `inputs`, and `pairs` is empty.
+    Args:
+        pairs: Encoded pairs; empty if `inputs` are given.
+        labels: Labels has_answer and llm_prefer; NaN where unknown. Shape: (pairs, 2).
+        sizes: Number of pairs of each question.
+        inputs: Inputs of the head, if they were computed before.
     """
 
     pairs: list[EncodedPair]
@@ -63,7 +66,7 @@ class Lists:
 
     @property
     def lengths(self) -> list[int]:
-        """The length of each question's longest passage, in characters."""
+        """Return the length of each question's longest passage, in characters."""
         return [max(len(passage.text) for passage in row.passages) for row in self.rows]
 
     @property
@@ -99,11 +102,16 @@ class Lists:
         return map(self.encoded, chunks(range(len(self)), AT_ONCE))
 
     def pairs_of(self, first: int, last: int) -> tuple[int, int]:
-        """Return the range of pairs of the questions from `first` to `last`."""
+        """Return the range of pairs of some questions.
+
+        Args:
+            first: Index of the first question.
+            last: Index after the last question.
+        """
         return self._starts[first], self._starts[last]
 
     def apart(self) -> Lists:
-        """Split the lists, so that each pair is a list of its own."""
+        """Split the lists into lists of a single pair each."""
         single = [
             replace(row, passages=(p,), has_answer=(has,), llm_prefer=(prefer,), reader_scores=())
             for row in self.rows

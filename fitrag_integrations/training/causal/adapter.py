@@ -113,7 +113,12 @@ def own_engine(
 
 
 def base_from(out: Path, base: str) -> str:
-    """Return the base's name for the manifest in `out`: relative for a neighboring folder."""
+    """Return the name of a base for a manifest; a relative path for a neighboring folder.
+
+    Args:
+        out: Folder of the manifest.
+        base: Hub name or folder of the base.
+    """
     folder = Path(base).expanduser()
     if not folder.is_dir():
         return base
@@ -166,7 +171,12 @@ class Lesson:
 
     @classmethod
     def of(cls, taught: Sequence[Example], held: Sequence[Example]) -> Lesson:
-        """Build the training data from fixed examples."""
+        """Build the training data from fixed examples.
+
+        Args:
+            taught: Examples to train on.
+            held: Examples held out.
+        """
         lengths = [len(example.ids) + len(example.targets) for example in taught]
         return cls(lambda i, _: taught[i], held, lengths)
 

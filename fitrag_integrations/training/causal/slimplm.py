@@ -50,10 +50,10 @@ from fitrag_integrations.values.slimplm import Lead, Leads, render
 
 @dataclass(frozen=True, slots=True)
 class NecessityPlan(AdapterPlan):
-    """Settings for training a judge; see `fitrag train necessity --help`.
+    """Settings for training a necessity judge; see `fitrag train necessity --help`.
 
-    `theta` is the fraction of gold answers that a draft must exceed to count as known, for rows
-    with answers but no label.
+    A row without a label counts as known if its draft contains more than the fraction `theta` of
+    its gold answers.
     """
 
     base: CausalBase
@@ -126,7 +126,12 @@ def fit_necessity(
 
 
 def balanced(rows: Sequence[KnownRow], *, seed: int) -> list[KnownRow]:
-    """Sample as many unknown rows as there are known ones, in order."""
+    """Sample as many unknown rows as there are known ones, in order.
+
+    Args:
+        rows: Rows; the known ones all stay.
+        seed: Seed of the sample.
+    """
     unknown = [i for i, row in enumerate(rows) if not row.known]
     kept = set(random.Random(seed).sample(unknown, min(len(unknown), len(rows) - len(unknown))))
     return [row for i, row in enumerate(rows) if row.known or i in kept]
@@ -200,7 +205,11 @@ def fit_rewriter(
 def claim_rows(rows: Iterable[Mapping[str, object]]) -> list[ClaimRow]:
     """Read rows of `fitrag label claims`, or of SlimPLM's published annotations.
 
-    Error rows are skipped. Raises `InputError` naming the first row with a missing field.
+    Args:
+        rows: Rows; those with an error are skipped.
+
+    Raises:
+        InputError: If a field is missing; names the first such row.
     """
     found = []
     for at, row in enumerate(rows):

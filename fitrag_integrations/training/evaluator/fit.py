@@ -137,8 +137,9 @@ def fit_evaluator(
     Args:
         rows: Judged questions, from `judged_row`.
         out: Folder to write.
-        plan: Training settings. `base` is an encoder by name or, except for the regression, the
-            folder of a reader or scorer, whose span scores are then the first ones.
+        plan: Training settings. `base` is a hub name or a folder of an encoder. Except for the
+            regression, it may also be the folder of a reader, whose span scores initialize the
+            head.
         running: Device, logging and checkpoint settings.
 
     Returns:

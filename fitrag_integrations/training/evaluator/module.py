@@ -45,7 +45,14 @@ from fitrag_integrations.types import Passage
 
 
 class EvaluatorModule(nn.Module):
-    """Trunk and evaluator head, with their losses over judged questions."""
+    """Trunk and evaluator head, with their losses over judged questions.
+
+    Args:
+        trunk: Encoder.
+        head: Head that `graded` runs.
+        tokenizer: Tokenizer of pairs.
+        clues: Computes the lexical features of a pair.
+    """
 
     def __init__(
         self,
@@ -61,7 +68,15 @@ class EvaluatorModule(nn.Module):
         self.tokenizer, self.clues = tokenizer, clues
 
     def forward(self, rows: Sequence[Judged]) -> dict[str, Tensor]:
-        """Return the losses of pairs, questions, lists and spans."""
+        """Compute the losses of pairs, questions, lists and spans.
+
+        Args:
+            rows: Judged questions.
+
+        Returns:
+            The results of `losses`, and "span", 0.3 times the loss of the answer's place. Shape: ()
+            each.
+        """
         encoded = self.encoded(rows)
         logits, spans = self.logits(encoded)
         holds = torch.tensor([float(h) for row in rows for h in row.holds], device=logits.device)
@@ -73,8 +88,14 @@ class EvaluatorModule(nn.Module):
         return self.tokenizer.encode_cut([pair for row in rows for pair in row.pairs])
 
     def logits(self, encoded: Sequence[EncodedPair]) -> tuple[Tensor, list[Tensor]]:
-        """Return each pair's logit, shape (pairs,), and its token scores, shape (tokens, 2)
-        each.
+        """Compute the logit of each pair and its span scores, in batches of similar length.
+
+        Args:
+            encoded: Encoded pairs.
+
+        Returns:
+            Logits, shape (pairs,), and for each pair the scores of its tokens as the first and the
+            last of the answer, shape (tokens, 2).
         """
 
         def run(batch: Batch, states: Tensor, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -108,15 +129,17 @@ class EvaluatorModule(nn.Module):
 
 
 def losses(logits: Tensor, holds: Tensor, sizes: Sequence[int]) -> dict[str, Tensor]:
-    """Return the cross-entropy per pair and per question (best passage), and a listwise loss.
-
-    Shapes: logits and holds (pairs,), grouped by question into lists of `sizes`. A list in which
-    all or none of the passages contain the answer has no listwise loss.
+    """Compute the weighted losses of pairs, questions and lists.
 
     Args:
-        logits: Logits. Shape: (pairs,).
-        holds: Labels, 0 or 1. Shape: (pairs,).
+        logits: Logits, grouped by question. Shape: (pairs,).
+        holds: Whether each passage contains the answer, 0 or 1. Shape: (pairs,).
         sizes: Number of pairs of each question.
+
+    Returns:
+        Losses, shape () each: "pair", the cross-entropy per pair; "question", 0.5 times that of
+        each question's highest logit; "rank", 0.3 times the listwise loss of the questions with
+        both kinds of passages.
     """
     lists = [*zip(logits.split(list(sizes)), holds.split(list(sizes)), strict=True)]
     best = torch.stack([chunk.max() for chunk, _ in lists])
@@ -131,7 +154,16 @@ def losses(logits: Tensor, holds: Tensor, sizes: Sequence[int]) -> dict[str, Ten
 def gold_spans(
     rows: Sequence[Judged], encoded: Sequence[EncodedPair]
 ) -> Iterator[list[Span] | None]:
-    """Return the first and last token of every answer; None if it is unknown, empty if absent."""
+    """Yield the tokens of the answers in each passage.
+
+    Args:
+        rows: Judged questions.
+        encoded: Their encoded pairs, in the same order.
+
+    Yields:
+        The first and last token of each occurrence. None if the passage contains the answer but
+        its place is unknown; empty if it does not contain it.
+    """
     pairs = [(row, i) for row in rows for i in range(len(row.passages))]
     for (row, i), pair in zip(pairs, encoded, strict=True):
         if not row.holds[i]:
@@ -160,7 +192,14 @@ def labelled_pairs(rows: Sequence[Judged]) -> list[LabelledPair]:
 class RegressionModule(nn.Module):
     """Classifier with one output, and its squared error from +1 and -1.
 
-    `trunk` and `head` are its parts; `tune` selects what is trained: full, lora or head.
+    Its parts are `trunk` and `head`.
+
+    Args:
+        model: Classifier.
+        tokenizer: Tokenizer of the classifier.
+        tune: Weights to train: full, lora or head.
+        rank: Rank of the LoRA adapter.
+        input_format: "plain" for the text, "titled" for title and text.
     """
 
     def __init__(
@@ -183,11 +222,15 @@ class RegressionModule(nn.Module):
 
     @property
     def model(self) -> Any:
-        """The whole classifier."""
+        """Return the whole classifier."""
         return self._grader._model
 
     def forward(self, batch: Sequence[LabelledPair]) -> dict[str, Tensor]:
-        """Return the mean squared error of a batch."""
+        """Compute the mean squared error of a batch.
+
+        Args:
+            batch: Labeled pairs.
+        """
         wanted = torch.tensor([2.0 * holds - 1.0 for *_, holds in batch], device=device_of(self))
         return {"error": (self.outputs(batch) - wanted).square().mean()}
 
@@ -198,7 +241,12 @@ class RegressionModule(nn.Module):
 
     @torch.inference_mode()
     def grades(self, pairs: Sequence[LabelledPair], *, at_once: int = 32) -> list[float]:
-        """Grade pairs in [-1, 1] from their first 512 tokens."""
+        """Grade pairs in [-1, 1] by their first chunk.
+
+        Args:
+            pairs: Labeled pairs.
+            at_once: Pairs per batch.
+        """
         self.eval()
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1].text))
         found: dict[int, float] = {}
@@ -208,7 +256,12 @@ class RegressionModule(nn.Module):
         return [found[i] for i in range(len(pairs))]
 
     def save(self, out: Path, fields: dict[str, object]) -> None:
-        """Save a transformers checkpoint with adapters merged, and `fields` beside it."""
+        """Save a transformers checkpoint with its adapters merged.
+
+        Args:
+            out: Folder to write.
+            fields: Entries of its `model.json`.
+        """
         trunk: Any = self.trunk
         if hasattr(trunk, "merge_and_unload"):
             setattr(self.model, self.model.base_model_prefix, trunk.merge_and_unload())

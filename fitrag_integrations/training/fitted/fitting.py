@@ -331,14 +331,17 @@ def _fitted(
 
 
 def write_corpus(folder: Path, passages: Iterable[Passage]) -> None:
-    """Store hashes of the corpus, to detect later changes."""
+    """Store hashes of the corpus, to detect later changes.
+
+    Args:
+        folder: Folder of the fitted settings.
+        passages: Passages of the corpus.
+    """
     write_whole(folder / CORPUS, json.dumps(passage_hashes(passages), indent=0) + "\n")
 
 
 def passage_hashes(passages: Iterable[Passage]) -> list[str]:
-    """Return the distinct hashes of passages' titles and texts, in an order unrelated to the
-    corpus.
-    """
+    """Return the distinct hashes of passages, sorted, so that their order reveals nothing."""
     return sorted({_digest([one.title, one.text]) for one in passages})
 
 

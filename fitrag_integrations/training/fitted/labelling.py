@@ -47,8 +47,10 @@ class FittedScorer:
 def label(
     questions: Sequence[Asked], found: Mapping[str, Sequence[Passage]], oracle: Oracle, depth: int
 ) -> list[Labelled]:
-    """Label the first passages of each question: whether each holds the answer, and whether the
-    language model answers correctly from it.
+    """Label the first passages of each question.
+
+    The labels are whether a passage contains the answer, and whether the language model answers
+    correctly from it.
 
     Args:
         questions: Questions with answers.

@@ -36,8 +36,13 @@ def prompt_of(context: Context) -> str:
 class Oracle:
     """Source of the language model's answers to contexts and prompts; a failed answer is None.
 
-    Raises `PortError` if the cache stops, at a price limit for example; the answers so far are
-    kept. `tell` is called with progress messages.
+    Args:
+        asker: Model that answers.
+        cache: Cache of its answers.
+        tell: Function that receives progress messages.
+
+    Raises:
+        PortError: If the cache stops, at a price limit for example; the answers so far are kept.
     """
 
     asker: Asker
@@ -46,17 +51,17 @@ class Oracle:
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Return the model's name."""
         return self.asker.name
 
     @property
     def writes(self) -> bool:
-        """Whether it can answer any prompt, and not only extract answers from passages."""
+        """Return whether it can answer any prompt, and not only extract answers from passages."""
         return isinstance(self.asker, AskLLM)
 
     @property
     def llm(self) -> Any:
-        """The language model itself; None for a reader."""
+        """Return the language model itself; None for a reader."""
         return self.asker.llm if isinstance(self.asker, AskLLM) else None
 
     def measured(
@@ -148,7 +153,15 @@ DRAFT, YES = "draft", "p_yes"  # what is measured, in the cache
 
 
 def surenesses(questions: Sequence[str], oracle: Oracle) -> dict[str, list[float]]:
-    """Return the confidence in [0, 1] by each gate for which the replies suffice."""
+    """Compute the confidence of each gate in each question.
+
+    Args:
+        questions: Questions.
+        oracle: Language model; without token log-probabilities, it has no such gates.
+
+    Returns:
+        Confidences in [0, 1] by gate.
+    """
     llm = oracle.llm
     if not (can(llm, "draft") and can(llm, "rescore")):
         return {}

@@ -48,9 +48,12 @@ _FACT = re.compile(r"(?<=[a-z,;] )(?:\d[\d.,]*\d|[A-Z][\w'-]+(?: [A-Z][\w'-]+)*)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question and its answers, none if they are unknown.
+    """Question with its answers.
 
-    `passage` is the text a question was generated from; blank for a question from a person.
+    Args:
+        question: The question.
+        answers: Its answers; empty if they are unknown.
+        passage: Text that the question was generated from; blank for a question from a person.
     """
 
     question: str
@@ -59,7 +62,15 @@ class Asked:
 
 
 def questions_in(file: Path, count: int) -> list[Asked]:
-    """Read questions from rows, as `asked_of` does, or from a text with one question per line."""
+    """Read questions from a file.
+
+    Args:
+        file: Rows, as `asked_of` reads them, or a text with one question per line.
+        count: Maximum number of questions, evenly spaced.
+
+    Raises:
+        InputError: If the file is missing or contains no question, or a row is invalid.
+    """
     if not file.is_file():
         raise InputError.missing("File of questions", file)
     if file.name.lower().endswith(ROW_KINDS):
@@ -72,7 +83,15 @@ def questions_in(file: Path, count: int) -> list[Asked]:
 
 
 def asked_of(row: Mapping[str, object], place: str) -> Asked:
-    """Read a row with `question` and optionally `answers` or `answer`; errors name `place`."""
+    """Parse a row with `question` and optionally `answers` or `answer`.
+
+    Args:
+        row: The row.
+        place: Name of the row in errors.
+
+    Raises:
+        InputError: If the question is missing or blank, or an answer is no text.
+    """
     question = check_text(f"{place}: question", row.get("question"), blank=False)
     given, made_of = row.get("answers", row.get("answer")), row.get("made_of", "")
     answers = [given] if isinstance(given, str) else given or ()
@@ -81,7 +100,12 @@ def asked_of(row: Mapping[str, object], place: str) -> Asked:
 
 
 def write_questions(file: Path, asked: Iterable[Asked]) -> None:
-    """Write the questions atomically to a file that can be viewed and edited."""
+    """Write questions to a JSON Lines file, atomically.
+
+    Args:
+        file: File to write; it can be edited by hand.
+        asked: Questions.
+    """
     rows = (
         {"question": one.question, "answers": list(one.answers)}
         | ({"made_of": one.passage} if one.passage else {})
@@ -138,7 +162,15 @@ def refreshed(
 
 
 def says_it_knows(questions: Sequence[str], oracle: Oracle) -> list[float]:
-    """Return 1.0 per question if the language model replies that it can answer it, else 0.0."""
+    """Ask the language model whether it can answer each question.
+
+    Args:
+        questions: Questions.
+        oracle: Language model.
+
+    Returns:
+        1.0 for each question that it says it can answer, else 0.0.
+    """
     prompts = [KNOW.text.format(question=each) for each in questions]
     return [float(read_yes_no(reply or "") is True) for reply in oracle.texts(prompts)]
 
@@ -179,6 +211,10 @@ def questions_from(passages: Sequence[Passage], count: int) -> list[Asked]:
     """Generate questions from sentences by leaving out a name or a number, the answer.
 
     Only sentences of prose are used: code, tables, lists, tags and badges make no questions.
+
+    Args:
+        passages: Passages.
+        count: Maximum number of questions, evenly spaced.
     """
     made = {one.question: one for one in map(_question_from, passages) if one is not None}
     return spread(list(made.values()), count)
@@ -213,6 +249,11 @@ def _is_prose(sentence: str) -> bool:
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
-    """Return `count` evenly spaced items; all if there are fewer."""
+    """Return evenly spaced items; all if there are fewer than `count`.
+
+    Args:
+        items: Items.
+        count: Maximum number of items.
+    """
     count = min(count, len(items))
     return [items[i * len(items) // count] for i in range(count)]

@@ -79,7 +79,12 @@ class Curve:
         return np.concatenate([[0.0], np.maximum.accumulate(tokens)]), np.append(0.0, lowest)
 
     def needed(self, level: float, places: Places | slice = slice(None)) -> float:
-        """Return the tokens per question that keep `level` of the answers, interpolated."""
+        """Return the mean number of tokens that keeps a fraction of the answers, interpolated.
+
+        Args:
+            level: Fraction of the answers, in [0, 1].
+            places: Questions to use. Defaults to all.
+        """
         tokens, kept = self.at(places)
         above = int(np.argmax(kept >= level - 1e-9))  # of budgets; the first one is not enough
         if kept[above] < level - 1e-9:
@@ -90,7 +95,12 @@ class Curve:
         return float(tokens[above - 1] + step * (tokens[above] - tokens[above - 1]))
 
     def kept_by(self, tokens: float, places: Places | slice = slice(None)) -> float:
-        """Return the fraction of the answers kept at this mean number of tokens."""
+        """Return the fraction of the answers, in [0, 1], kept at a number of tokens.
+
+        Args:
+            tokens: Mean number of tokens per question.
+            places: Questions to use. Defaults to all.
+        """
         return float(np.interp(tokens, *self.at(places)))
 
 
@@ -196,13 +206,23 @@ def verdict(savings: Savings, saving: Saving, *, sure_questions: bool) -> str:
 
 
 def budgets_for(rows: Sequence[Compressed], budgets: Sequence[int] = BUDGETS) -> list[int]:
-    """Return the budgets below the cost of the longest row, and that cost."""
+    """Return the budgets below the cost of the longest row, and that cost.
+
+    Args:
+        rows: Compressed questions.
+        budgets: Budgets in tokens, rising.
+    """
     most = max(tokens_of(row.whole) for row in rows)
     return [*(budget for budget in budgets if budget < most), most]
 
 
 def first_passages(row: Compressed, budget: int) -> list[Excerpt]:
-    """Return the retriever's first passages within `budget` tokens, the last one truncated."""
+    """Return the retriever's first passages within a budget, the last one truncated.
+
+    Args:
+        row: Compressed question.
+        budget: Maximum number of tokens.
+    """
     kept: list[Excerpt] = []
     for whole in row.whole:
         if tokens_of([*kept, whole]) <= budget:

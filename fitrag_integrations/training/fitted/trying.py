@@ -152,7 +152,12 @@ def ask_bank(table: Trials, bank: QuestionBank, banked: Sequence[int]) -> None:
 
 
 def ask_model(table: Trials, oracle: Oracle) -> None:
-    """Store the model's probability of knowing each answer; a reader knows none."""
+    """Store the model's probability of knowing each answer; a reader has none.
+
+    Args:
+        table: Trials, which are changed.
+        oracle: Language model or reader.
+    """
     if not oracle.writes:
         return
     questions = [one.question for one in table.questions]

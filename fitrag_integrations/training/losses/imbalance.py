@@ -66,7 +66,7 @@ class Imbalance(Checked):
 
     @property
     def learns(self) -> bool:
-        """Whether w is learned, which needs pairs held out."""
+        """Return whether w is learned, which needs pairs held out."""
         return self.mode in ("corrected", "literal")
 
 

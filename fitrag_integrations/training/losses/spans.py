@@ -11,12 +11,12 @@ Span = tuple[int, int]
 
 
 def span_between(offsets: Iterable[Span | None], start: int, end: int) -> Span | None:
-    """Return the first and last token within some characters of a text; None where there is none.
+    """Return the first and last token that overlap a range of characters, or None if none does.
 
     Args:
         offsets: Characters of each token, None for one outside the text.
         start: First character.
-        end: One past the last.
+        end: Character after the last.
     """
     inside = [i for i, at in enumerate(offsets) if at and at[0] < end and at[1] > start]
     return (inside[0], inside[-1]) if inside else None
