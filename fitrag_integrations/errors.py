@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose, in one tree.
+"""The package's own errors, in one tree.
 
 ::
 
@@ -36,7 +36,7 @@ def shown(value: object) -> str:
 
 
 class FitRagError(Exception):
-    """Base class of every error that this package raises on purpose."""
+    """Base class of the package's own errors."""
 
 
 class InputError(FitRagError, ValueError):

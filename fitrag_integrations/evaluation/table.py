@@ -435,7 +435,7 @@ class Table:
         return "\n".join(map(visible, filter(None, [self.title, *rows, *notes])))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values: settings, figures, every question and notes."""
+        """Return the table as plain values: title, settings, figures, questions, plot, notes."""
         return {
             "title": self.title,
             "settings": plain(self.settings),

@@ -133,11 +133,12 @@ ROLES = {"proxy": "draft", "judge": "judge", "rewriter": "rewrite"}  # and their
 
 
 class SlimPLMRetriever(Writing):
-    """Retriever for the claims and questions that a small proxy model could not answer (SlimPLM).
+    """Retriever that searches only for what a small proxy model does not know (SlimPLM).
 
-    It returns nothing if the judge finds that the question is known. The ``context`` of the result
-    has the decision, the claims with their verdicts, and the notes. The ``llm`` stands in
-    for a missing ``proxy``, ``judge`` or ``rewriter``.
+    It returns an empty list if the judge finds that the question is known or, with
+    ``when_all_known="skip"``, that all claims are. The ``context`` of the result has the decision,
+    the claims with their verdicts, and the notes. ``llm`` replaces a missing ``judge`` or
+    ``rewriter``, and a missing ``proxy`` if the judge has no ``drafter``.
 
     Example:
         >>> retriever = SlimPLMRetriever(base=store.as_retriever(), llm=llm)

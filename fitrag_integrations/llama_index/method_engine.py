@@ -22,9 +22,11 @@ from fitrag_integrations.types import Context
 
 @dataclass(eq=False, repr=False)
 class MethodQueryEngine(WritingRouter):
-    """Query engine that answers from the context of a method; if that is empty, the prompt says so.
+    """Query engine that answers from the context that a method finds.
 
-    ``response.metadata["fitrag"]`` has the decision, the steps and the notes.
+    By default, if nothing was found, the prompt says so; if the method decided not to retrieve, the
+    prompt asks for what the model knows. ``response.metadata["fitrag"]`` has the decision, the
+    steps and the notes.
 
     Args:
         method: Method of this package or of your own: ``method(question, ports)`` returns a flow.
@@ -33,10 +35,12 @@ class MethodQueryEngine(WritingRouter):
         llm: Language model that answers; ``Settings.llm`` if neither this nor ``reader`` is passed.
         shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",
             "answer" and "passages" (each with "title" and "text").
-        reader: Object with ``read(pairs)`` that extracts the answer, in place of ``llm``. Its text
-            is empty only if ``notes`` in the metadata have a reason.
-        template: ``PromptTemplate`` of this package or the name of one, or one of LlamaIndex's or a
-            text with ``{context_str}`` and ``{query_str}``; used if the context is not empty.
+        reader: Object with ``read(pairs)`` that extracts the answer. ``llm`` then answers only if
+            the method decided not to retrieve. The response is empty only if ``notes`` in the
+            metadata give the reason.
+        template: ``PromptTemplate`` of this package, or its name; or a LlamaIndex prompt or a text
+            with ``{context_str}`` and ``{query_str}``, which are used only if the context is not
+            empty.
         streaming: Whether the response streams; an extracted answer comes in one piece.
 
     Example:

@@ -308,14 +308,15 @@ class SubDocumentCompressor(RankingOptions):
 
 
 class KnowledgeRefiner(Postprocessor):
-    """Postprocessor that replaces nodes by their relevant strips, in the order of the documents
-    (CRAG).
+    """Postprocessor that replaces nodes with their relevant strips, in document order (CRAG).
 
     The strips are new nodes with true offsets; their score is the evaluator's grade, mapped to [0,
-    1]. An image, audio or video stays, behind the strips.
+    1]. Images, audio and video follow the strips, if their node has no text or a strip of it was
+    kept.
 
     Args:
-        evaluator: Object with ``evaluate(pairs)``; None is the bundled one.
+        evaluator: Object with ``evaluate(pairs)``, a scorer, or a callable; None is the bundled
+            one.
 
     The other options are those of ``fitrag_integrations.methods.Refiner``.
 

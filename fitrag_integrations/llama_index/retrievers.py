@@ -37,14 +37,15 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FitRagRetriever(MethodOverBase):
-    """Retriever that keeps the sentences that answer, within a token budget (FIT-RAG).
+    """Retriever that keeps the sentences that answer the question, within a budget (FIT-RAG).
 
     It returns an empty list if ``gate`` finds that the model knows the answer.
 
     Args:
         base: Retriever of candidates, a hundred in the paper.
 
-    The other options are those of ``fitrag_integrations.methods.FitRag``.
+    The other options are those of ``fitrag_integrations.methods.FitRag``, of ``MethodOverBase``
+    (``ids``, ``title_keys``) and of LlamaIndex's ``BaseRetriever``.
 
     Example:
         >>> retriever = FitRagRetriever(index.as_retriever(similarity_top_k=100), max_tokens=800)
@@ -114,10 +115,11 @@ class CorrectiveRetriever(MethodOverBase):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SlimPLMRetriever(MethodOverBase):
-    """Retriever for the claims and questions that a small proxy model could not answer (SlimPLM).
+    """Retriever that searches only for what a small proxy model does not know (SlimPLM).
 
-    It returns an empty list if the judge finds that the question is known. ``proxy``, ``judge`` and
-    ``rewriter`` may be LlamaIndex LLMs.
+    It returns an empty list if the judge finds that the question is known or, with
+    ``when_all_known="skip"``, that all claims are. ``proxy``, ``judge`` and ``rewriter`` may be
+    LlamaIndex LLMs.
 
     Args:
         base: Retriever to query.

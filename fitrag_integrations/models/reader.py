@@ -35,13 +35,14 @@ class ExtractiveReader(PairReader, PairModel):
 
     Load one with `from_pretrained(folder)` or `embedded()`, train one with `fitrag train reader`.
     Calls from any thread or event loop are queued to one worker, batched by tokens, and answered in
-    order. Answers with a score under `abstain_below` are not reliable; None if it was not fitted.
+    order. Answers that score below `abstain_below` are unreliable; it is None if no threshold was
+    fitted.
 
     Args:
         engine: Encoder and tokenizer.
         head: Scores of answer spans and of passages.
         manifest: Fields saved with the model.
-        clues: Lexical features that a head with units reads.
+        clues: Lexical features, for a head that was trained with them.
 
     Example:
         >>> reader = ExtractiveReader.embedded()

@@ -69,13 +69,7 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
         return self.k if k is None else check_whole("k", k, low=1)
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> Documents:
-        """Retrieve for one question, as `BaseRetriever` does, within the config.
-
-        Args:
-            input: Question.
-            config: Config of the run.
-            **kwargs: Options of the call, such as ``k``.
-        """
+        """Retrieve for one question, as `BaseRetriever` does, within the config."""
         config = ensure_config(config)
         given = {"run_id": config.get("run_id"), **kwargs}
         with set_config_context(config) as context:
@@ -167,13 +161,7 @@ class MethodOverBase(FlowRetriever):
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
-        """Return one flow per question; equal requests of one call are joined.
-
-        Args:
-            inputs: Questions.
-            configs: The config of each question, in the same order.
-            **options: `k`, the maximum number of documents returned.
-        """
+        """Return one flow per question; equal requests of one call are joined."""
         offer = self._once("offer", self.offer)
         each = zip(self.methods(configs, **options), inputs, configs, strict=True)
         return [noted(method, query, offer.to(config)) for method, query, config in each]

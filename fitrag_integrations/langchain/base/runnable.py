@@ -58,12 +58,7 @@ class FlowBatches(Brief, RunnableSerializable[Input, Output], Generic[Input, Out
     def explained(
         self, inputs: Sequence[Input], configs: Sequence[RunnableConfig]
     ) -> list[Flow[object]]:
-        """Return the flows that ``explain`` runs.
-
-        Args:
-            inputs: Inputs.
-            configs: The config of each input, in the same order.
-        """
+        """Return the flows that ``explain`` runs."""
         return self.flows(inputs, configs)
 
     @property

@@ -184,9 +184,10 @@ class Reranking(RankingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenReducer(FitRagOptions):
-    """Reducer of passages: rerank to the `top_n` best, keep few excerpts (FIT-RAG, section 4.4).
+    """Reducer of passages that reranks them and keeps a few excerpts (FIT-RAG, section 4.4).
 
-    It is `FitRag` without retrieval; for equal passages both keep equal excerpts.
+    It is `FitRag` without gate and retrieval: for the same passages both keep the same excerpts.
+    The options are those of `FitRagOptions`.
 
     Example:
         >>> TokenReducer(max_tokens=800).plan.window

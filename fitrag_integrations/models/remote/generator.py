@@ -223,7 +223,10 @@ class RemoteGenerator(Remote):
         return written
 
     def draft(self, questions: Sequence[str]) -> list[Any]:
-        """Write the first `draft_tokens` tokens of an answer to each question."""
+        """Write the first `draft_tokens` tokens of an answer to each question.
+
+        A question that fails has a `PortError` in its place.
+        """
         return finish(lambda: self.adraft(questions))
 
     async def adraft(self, questions: Sequence[str]) -> list[Any]:

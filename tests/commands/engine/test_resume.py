@@ -72,7 +72,7 @@ def test_an_output_of_other_rows_is_refused_and_kept(scorer, fitrag, tmp_path, r
     other = write(tmp_path / "other.jsonl", change(rows[:4]))
     code, _, err = fitrag("score", other, out)
     assert code == 2
-    assert "delete it, choose another output, or give --overwrite" in err
+    assert "delete the output, choose another one, or give --overwrite" in err
     assert out.read_bytes() == before
     assert fitrag("score", other, out, "--overwrite")[0] == 0
     assert len(read(out)) == len(change(rows[:4]))
