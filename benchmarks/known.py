@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -88,6 +89,11 @@ def ask(args: argparse.Namespace) -> Iterator[str]:
         yield f"{name}: {len(rows)} asked"
 
 
+def area(said: Any, known: Any, places: Any) -> float | None:
+    """Return the area under the ROC curve over some of the questions."""
+    return auc(said[places], known[places])
+
+
 def surely(kind: str, draft: Any) -> float:
     """Return how sure a gate without training is of a draft."""
     sureness, numbers = GATES[kind].sureness, getattr(draft, GATES[kind].numbers)
@@ -122,10 +128,10 @@ def gates(args: argparse.Namespace) -> Iterator[str]:
             for row, chance in zip(left, chances, strict=True)
         ]
         known, said = (np.array([row[field] for row in rows]) for field in ("known", "p_known"))
-        drawn = bootstrap(lambda at, s=said, k=known: auc(s[at], k[at]), len(left), seed=0)
+        drawn = bootstrap(partial(area, said, known), len(left), seed=0)
         cells = [name, f"{auc(said, known):.3f} [{interval(drawn)}]"]
         if listed:
-            judged = Outcomes.of([rows[at] for at in listed])
+            judged: Any = Outcomes.of([rows[at] for at in listed])
             curve = Curve.of(judged)
             cells += [f"{curve.accuracy[curve.within(share)]:.3f}" for share in SHARES]
             cells += certified([rows[at] for at in listed])
@@ -176,10 +182,10 @@ def orders(args: argparse.Namespace) -> Iterator[str]:
     for folder in (None, *args.models):
         scorer = BiLabelScorer.from_pretrained(folder) if folder else BiLabelScorer.embedded()
         pairs = [[(row["question"], p) for p in own] for row, own in zip(rows, found, strict=True)]
-        scores = in_lists(scorer.score, pairs)
-        for order, (has, prefer) in ORDERS.items():
+        scores: Any = in_lists(scorer.score, pairs)
+        for kind, (has, prefer) in ORDERS.items():
             least = [[-has * s.has_answer - prefer * s.llm_prefer for s in own] for own in scores]
-            name = f"{Path(folder or 'bundled').name}, {order}"
+            name = f"{Path(folder or 'bundled').name}, {kind}"
             ways[name] = [np.argsort(own, kind="stable").tolist() for own in least]
     right: dict[str, list[float]] = {}
     for k, (way, places) in product(args.first, ways.items()):
