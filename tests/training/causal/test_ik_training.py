@@ -135,7 +135,7 @@ KNOWN = [row for row in toy_rows() if row["known"]]
     [
         (KNOWN, {}, "known and unknown questions enough"),
         (toy_rows(), {"lengths": (0, 16)}, "lengths` must be .*from 0 to draft_tokens, 8"),
-        (toy_rows(), {"variant": "whole"}, "variant` must be one of lora, full, head"),
+        (toy_rows(), {"variant": "whole"}, "--tune` must be one of lora, full, head"),
         (toy_rows(), {"base": "letters"}, "no single token for 'Yes'"),
     ],
     ids=["one kind", "lengths", "variant", "words"],
