@@ -35,8 +35,7 @@ class Option:
     def __call__(self, field: str, value: object) -> object:
         """Check a number against the range, or a text against the names; None passes."""
         wrong = self.among and value is not None and value not in self.among
-        flag = self.name or f"--{field.replace('_', '-')}"
-        refuse_if(wrong, flag, value, ", ".join(self.among))
+        refuse_if(wrong, self.name or field, value, ", ".join(self.among))
         if value is None or (self.min is None and self.max is None):
             return value
         if isinstance(value, int) and isinstance(self.min, int) and self.max is None:

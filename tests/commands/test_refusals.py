@@ -64,7 +64,7 @@ WRONG = [
     ("evaluate rerank in.jsonl --model mine --reranker other", "--reranker"),
     ("label ik in.jsonl --out out.jsonl --llm m --teacher oracle", "one of match, recall, judge"),
     ("label evaluator in.jsonl --out out.jsonl --signal luck", "--signal"),
-    ("train bilabel in.jsonl --out out --tune some", "--tune` must be one of head, lora, full"),
+    ("train bilabel in.jsonl --out out --tune some", "tune` must be one of head, lora, full"),
     ("train bilabel in.jsonl --out out --validation nowhere.jsonl", "validation` must be"),
     ("train bilabel in.jsonl --out out --validation 1.5", "validation` must be"),
     ("train bilabel in.jsonl --out out --imbalance some", "imbalance"),
