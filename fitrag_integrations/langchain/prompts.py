@@ -73,7 +73,9 @@ def as_template(template: Any) -> Template | None:
     return Written(template) if is_theirs else template_of(template)
 
 
-def numbered_documents(documents: Sequence[Document], *, sources: Sequence[Document] = ()) -> str:
+def numbered_documents(
+    documents: Sequence[Document], *, sources: Sequence[Document] = (), best_last: bool = False
+) -> str:
     """Return documents as the numbered lines of a prompt, one number for each.
 
     A line begins with the title in the document's metadata, or else with its id, unless that was
@@ -84,6 +86,8 @@ def numbered_documents(documents: Sequence[Document], *, sources: Sequence[Docum
     Args:
         documents: The documents to show, in the order of their numbers.
         sources: The documents that these were cut from.
+        best_last: Whether the lines stand in reverse, under the same numbers, so that the first
+            document is next to a question that follows.
 
     Returns:
         One text; "(No passage was found.)" where there are no documents.
@@ -91,7 +95,7 @@ def numbered_documents(documents: Sequence[Document], *, sources: Sequence[Docum
     Raises:
         InputError: If an item is not a Document.
     """
-    return numbered(_excerpts(documents, sources))
+    return numbered(_excerpts(documents, sources), best_last=best_last)
 
 
 def cite_documents(

@@ -326,7 +326,7 @@ def searched(queries: Iterable[str], index: Any, k: int | None) -> list[Flow[Con
 
     def flow(query: str) -> Flow[Context]:
         (passages,) = yield from port.ask([check_text("query", query, blank=False)])
-        notes = getattr(index, "notes", ())
+        notes = index.notes if hasattr(index, "notes") else ()
         return Context(query, tuple(map(Excerpt.whole, passages)), notes=notes, method="faiss")
 
     return list(map(flow, queries))

@@ -403,10 +403,10 @@ def default_template(context: Promptable) -> PromptTemplate:
     return RETRIEVAL if context.excerpts else NOTHING_FOUND
 
 
-def numbered(excerpts: Iterable[Excerpt]) -> str:
+def numbered(excerpts: Iterable[Excerpt], *, best_last: bool = False) -> str:
     """Return excerpts as numbered lines, each under its title, else its source, else its id.
 
-    If there are no excerpts, the text says so.
+    If there are no excerpts, the text says so. ``best_last`` is passed to ``render_excerpts``.
     """
     shown = [replace(one, passage=titled(one.passage)) for one in excerpts]
-    return render_excerpts(shown) or NONE_FOUND
+    return render_excerpts(shown, best_last=best_last) or NONE_FOUND

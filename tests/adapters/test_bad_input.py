@@ -273,6 +273,9 @@ def test_documents_without_a_title_are_numbered_under_their_source_or_id():
     ]
     assert langchain.numbered_documents(shelf) == wanted
     assert llama_index.numbered_nodes(found) == wanted
+    reverse = "5. e\n4. d\n3. chunk-7: c\n2. docs, a.md 2. x: b\n1. T: a"
+    assert langchain.numbered_documents(shelf, best_last=True) == reverse
+    assert llama_index.numbered_nodes(found, best_last=True) == reverse
     assert langchain.numbered_documents([]) == llama_index.numbered_nodes([])
     assert langchain.numbered_documents([]) == "(No passage was found.)"
     cited = langchain.cite_documents(shelf, "As [2] says.")

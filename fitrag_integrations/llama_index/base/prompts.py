@@ -76,7 +76,10 @@ def as_template(template: Any, *, alone: bool = False) -> Template | None:
 
 
 def numbered_nodes(
-    nodes: Sequence[NodeWithScore], *, sources: Sequence[BaseNode | NodeWithScore] = ()
+    nodes: Sequence[NodeWithScore],
+    *,
+    sources: Sequence[BaseNode | NodeWithScore] = (),
+    best_last: bool = False,
 ) -> str:
     """Return nodes as the numbered lines of a prompt, one number for each.
 
@@ -89,6 +92,8 @@ def numbered_nodes(
     Args:
         nodes: The nodes to show, in the order of their numbers.
         sources: The nodes or documents that these were cut from.
+        best_last: Whether the lines stand in reverse, under the same numbers, so that the first
+            node is next to a question that follows.
 
     Returns:
         One text; "(No passage was found.)" where there are no nodes.
@@ -96,7 +101,7 @@ def numbered_nodes(
     Raises:
         InputError: If an item is not a node.
     """
-    return numbered(_excerpts(nodes, sources))
+    return numbered(_excerpts(nodes, sources), best_last=best_last)
 
 
 def cite_nodes(

@@ -76,9 +76,9 @@ def reduction(
     spared = recognize is None and (plan.top_n is None or len(given) <= plan.top_n)
     wholes, windows_of = yield from scoring.passages(given, spared=spared)
     scored, labels = len(wholes), [one.labels for one in wholes if one.labels is not None]
-    judge = None if foreign else getattr(plan.port.owner, "answerable", None)
-    if judge is not None and labels:
-        context = replace(context, answerable=judge(labels))
+    judge: Any = plan.port.owner
+    if labels and not foreign and can(judge, "answerable"):
+        context = replace(context, answerable=judge.answerable(labels))
     if plan.deduplicate:
         wholes, more = best_copies(wholes, of=len(found), selection=selection)
         notes += more
