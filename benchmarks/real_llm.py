@@ -161,7 +161,7 @@ def ask(args: argparse.Namespace) -> None:
     ways = methods(llm, shots, claims)
     sets = {name: load(name, args.data) for name in args.sets}
     web = {row.question: row.web for row in recorded(args.data)}
-    has = {"crag": web, f"{CLAIMS}, recorded": claims.rows}
+    has: dict[str, Any] = {"crag": web, f"{CLAIMS}, recorded": claims.rows}
     rows = read_jsonl(args.out) if args.out.exists() else ()
     known = {(row["set"], row["way"], row["question"]) for row in rows}
     for start, name in product(range(args.start, args.n, STEP), args.sets):
