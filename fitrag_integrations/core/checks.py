@@ -18,7 +18,6 @@ from typing import (
     Any,
     Literal,
     TypeAlias,
-    TypeVar,
     Union,
     cast,
     get_args,
@@ -26,9 +25,9 @@ from typing import (
     get_type_hints,
 )
 
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.errors import InputError, refuse_if
 
-T = TypeVar("T")
 Check: TypeAlias = Callable[[str, Any], object]
 
 

@@ -24,9 +24,10 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import copy_context
 from threading import Lock
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, cast
 
 from fitrag_integrations.core.checks import check_is
+from fitrag_integrations.core.generic import R
 from fitrag_integrations.core.show import describe_error
 from fitrag_integrations.errors import PortError, RefusedError, raise_if
 from fitrag_integrations.flow.ask import Answers, AnyPort, Ask, Flow, Port
@@ -34,7 +35,6 @@ from fitrag_integrations.flow.trace import Step, Traced
 
 __all__ = ["Ask", "Flow", "Port", "Step", "Traced", "arun", "arun_many", "run", "run_many"]
 
-R = TypeVar("R")
 Reply: TypeAlias = tuple[Answers, float]  # and seconds
 OnStep: TypeAlias = Callable[[int, Step], None]
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, runtime_checkable
 
+from fitrag_integrations.core.generic import R
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.core.show import Html, Visible, card, lines_html, shortened, table
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.prompt import cut_note
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias
 
 from fitrag_integrations.core.checks import Checked, Count, can, check_text
+from fitrag_integrations.core.generic import A, Q, R
 from fitrag_integrations.core.show import error_line
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
@@ -28,9 +29,6 @@ from fitrag_integrations.values.prompt import LimitedPrompt, cut_note
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
 
-Q = TypeVar("Q")
-A = TypeVar("A")
-B = TypeVar("B")
 Notes: TypeAlias = tuple[str, ...]
 OnError = Literal["degrade", "raise"]
 LOOK_UP = "a retrieval failed"
@@ -109,8 +107,8 @@ class Generating(Counting, Checked):
         return replies
 
     def asked(
-        self, port: Port[Q, A], items: Sequence[Q], failed: str, read: Callable[[A], B]
-    ) -> Flow[tuple[list[B], Notes]]:
+        self, port: Port[Q, A], items: Sequence[Q], failed: str, read: Callable[[A], R]
+    ) -> Flow[tuple[list[R], Notes]]:
         """Call a port and read its answers; a failure becomes a note unless `on_error` is "raise".
 
         Args:
@@ -124,7 +122,7 @@ class Generating(Counting, Checked):
         """
         asking = port.ask(items)  # a missing port raises here, at any on_error
 
-        def answered() -> Flow[list[B]]:
+        def answered() -> Flow[list[R]]:
             return [read(answer) for answer in (yield from asking)]
 
         made, error = yield from attempt(answered(), strict=self.on_error == "raise")

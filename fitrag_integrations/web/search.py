@@ -21,7 +21,6 @@ from typing import (
     Protocol,
     Self,
     TypeAlias,
-    TypeVar,
     cast,
     runtime_checkable,
 )
@@ -39,6 +38,7 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
@@ -161,10 +161,6 @@ def _readable(item: Any) -> Any:
     if hasattr(item, "page_content"):
         return {**(item.metadata or {}), "snippet": item.page_content}
     return dict(vars(item))
-
-
-Q = TypeVar("Q")
-A = TypeVar("A")
 
 
 async def spread(

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_is, check_text, check_whole
+from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.record import Keywords, Row, check_mapping
 from fitrag_integrations.errors import (
     DeviceMemoryError,
@@ -40,8 +41,6 @@ from fitrag_integrations.models.runtime.saved import SavedModel, log_loaded
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 E = TypeVar("E", bound="SharedEngine")
-Q = TypeVar("Q")
-A = TypeVar("A")
 BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}  # a CPU gains from little padding, a GPU from size
 FREE = 5e10  # weights times tokens that a GPU multiplies while a matrix's kernels are launched
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -11,14 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
+from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.progress import bar
 from fitrag_integrations.core.record import Keywords, Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.runtime.worker import Task, Worker
 
 P = ParamSpec("P")
-Q = TypeVar("Q")
-A = TypeVar("A")
 M = TypeVar("M", bound="SavedModel")
 
 
