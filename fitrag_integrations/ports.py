@@ -25,7 +25,7 @@ from fitrag_integrations.text.sentences import SentenceSplitter as SentenceSplit
 from fitrag_integrations.text.tokens import TokenCounter as TokenCounter
 from fitrag_integrations.types import BiLabelScore, Context, Draft, Passage, RetrievalDecision
 from fitrag_integrations.values.prompt import Shot, with_shots
-from fitrag_integrations.values.score import Label, labels_of
+from fitrag_integrations.values.score import labels_of
 
 Pair: TypeAlias = tuple[str, Passage]  # a question, and a passage to judge against it
 Call: TypeAlias = Callable[..., Any]
@@ -283,11 +283,11 @@ def gate_port(gate: Gate) -> Port[tuple[str, str], float]:
     return pair_port("gate", gate, "p_known")
 
 
-def scorer_as_evaluator(scorer: object, label: Label = "has_answer") -> Port[Pair, float]:
-    """Build the port of an evaluator whose grade is one label of a scorer."""
+def scorer_as_evaluator(scorer: object) -> Port[Pair, float]:
+    """Build the port of an evaluator whose grade is a scorer's `has_answer`."""
     call, twin = _calls(scorer, "score")
-    grading = None if call is None else _Grading(call, label)
-    agrading = None if twin is None else _AsyncGrading(twin, label)
+    grading = None if call is None else _Grading(call)
+    agrading = None if twin is None else _AsyncGrading(twin)
     return Port.of("evaluate", grading, agrading, owner=scorer)
 
 
@@ -367,18 +367,16 @@ class _TextScorer:
 
 @dataclass(frozen=True)
 class _Grading:
-    """Call that turns scores into grades; equal and hashed by call and label."""
+    """Call that turns scores into grades; equal and hashed by the call."""
 
     call: Call
-    label: Label
 
     def __call__(self, pairs: Sequence[Pair]) -> list[float]:
         return self.grades(self.call(pairs))
 
     def grades(self, scores: Any) -> list[Any]:
         return [
-            one if isinstance(one, Exception) else labels_of([one])[0].grade(self.label)
-            for one in scores
+            one if isinstance(one, Exception) else labels_of([one])[0].grade() for one in scores
         ]
 
 
