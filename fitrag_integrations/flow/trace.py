@@ -147,8 +147,11 @@ class Explained(Protocol):
     """Value that describes itself, line by line."""
 
     @property
-    def question(self) -> str: ...
-    def trace_lines(self, *, dropped: bool = False) -> Iterable[str]: ...
+    def question(self) -> str:
+        """The question that it answers."""
+
+    def trace_lines(self, *, dropped: bool = False) -> Iterable[str]:
+        """Return the lines under the question; with `dropped` also what was left out."""
 
 
 def _back(step: Step) -> str:

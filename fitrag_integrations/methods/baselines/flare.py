@@ -55,7 +55,6 @@ class Continuer(Protocol):
         Returns:
             One continuation for each.
         """
-        ...
 
 
 def continue_port(model: object) -> Port[tuple[str, str], Continuation]:
