@@ -50,8 +50,7 @@ def check_number(
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
-        allowed = f"a finite number from {low:g} to {high:g}"
-        raise InputError.of(field, given=value, allowed=allowed)
+        raise InputError.of(field, given=value, allowed=f"a finite number from {low:g} to {high:g}")
     return number
 
 
@@ -72,8 +71,7 @@ def check_whole(field: str, value: Any, *, low: int, high: int | None = None) ->
         number = low - 1
     if number < low or (high is not None and number > high):
         limits = f"of at least {low}" if high is None else f"from {low} to {high}"
-        allowed = f"an integer {limits}"
-        raise InputError.of(field, given=value, allowed=allowed)
+        raise InputError.of(field, given=value, allowed=f"an integer {limits}")
     return number
 
 

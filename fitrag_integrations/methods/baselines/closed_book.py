@@ -99,8 +99,7 @@ class GenRead(Generating):
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         work = Rounds(self, question, ports, "genread")
-        prompt = work.prompt(BACKGROUND)
-        document = yield from work.write(prompt, "document", self.document_tokens)
+        document = yield from work.write(work.prompt(BACKGROUND), "document", self.document_tokens)
         if document:
             work.passages = [Passage("generated", document, metadata={"generated": True})]
         answer = yield from work.write(work.prompt(READ if document else PLAIN))

@@ -115,8 +115,7 @@ class GateDecision(Checked):
                 check_fitted(gate, judged, allow_other_model=self.allow_other_model)
             if drafter is not None:
                 asked = "drafter"
-                tokens = trait(gate, "draft_tokens", int)
-                draft = yield from write_draft(question, drafter, tokens)
+                draft = yield from write_draft(question, drafter, trait(gate, "draft_tokens", int))
                 asked = "gate"
             if self.gate is None:  # a flow itself, whose asks those of other questions join
                 answer = yield from gate.known(question, draft or "")

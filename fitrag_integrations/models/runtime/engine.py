@@ -170,9 +170,13 @@ class Options:
         )
         placed = made.resolved()[0]
         count = torch.cuda.device_count() if placed.type == "cuda" else 1
-        allowed = f"cpu, or one of the {count} CUDA devices that torch finds; CUDA_VISIBLE_DEVICES "
-        allowed += "hides others, and a driver older than torch hides all (nvidia-smi shows both)"
-        refuse_if((placed.index or 0) >= count, "device", device, allowed)
+        refuse_if(
+            (placed.index or 0) >= count,
+            "device",
+            device,
+            f"cpu, or one of the {count} CUDA devices that torch finds; CUDA_VISIBLE_DEVICES hides "
+            "others, and a driver older than torch hides all (nvidia-smi shows both)",
+        )
         return made
 
     def checkpoint(self, source: str, what: str) -> Checkpoint:
@@ -276,9 +280,7 @@ class SharedEngine:
 
         A batch that writes takes a pass per token, however few rows it has: its padding is free.
         """
-        free = self.room.free
-        if free is not None and writes:
-            free = self.room.tokens
+        free = self.room.tokens if writes and self.room.free is not None else self.room.free
 
         def attended(batch: list[Q]) -> Sequence[A]:
             with attending(self.device):

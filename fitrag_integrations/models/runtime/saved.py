@@ -103,8 +103,7 @@ class SavedModel:
         """Pickle as the folder and the options; the weights stay where they are."""
         if self._origin is None:
             raise TypeError(f"{type(self).__name__}: save_pretrained it before pickling it")
-        load = partial(type(self).from_pretrained, self._origin.source, **self._origin.options)
-        return load, ()
+        return partial(type(self).from_pretrained, self._origin.source, **self._origin.options), ()
 
     def __repr__(self) -> str:
         origin = Path(self._origin.source).name if self._origin else "in memory"
