@@ -132,6 +132,12 @@ def can(model: object, verb: str) -> bool:
     return not isinstance(model, type) and callable(getattr(model, verb, None))
 
 
+def check_able(field: str, value: Any, verb: str) -> Any:
+    """Require an object, not a class, with a method."""
+    refuse_if(not can(value, verb), field, value, f"an object with a {verb!r} method")
+    return value
+
+
 def trait(model: object, name: str, kind: type[T]) -> T | None:
     """Return an object's attribute if it has that ``kind``, else None."""
     found = getattr(model, name, None)

@@ -334,7 +334,6 @@ class Robots:
             url, cut = f"{site}/robots.txt", ROBOTS_BYTES
             return await fetcher.get(url, types=(), cut=cut, allowance=allowance)
 
-        answer: Any
         try:
             found = await persist(get, self._retries)
             if found.status >= 500:  # of other refusals there is no body, and so no rule

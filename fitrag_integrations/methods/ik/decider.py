@@ -146,7 +146,7 @@ class GateDecision(Checked):
         return own_gate(llm)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Decider(GateDecision):
     """Decision whether a question is known, from a gate and, if it needs one, the model's draft.
 
@@ -167,7 +167,6 @@ class Decider(GateDecision):
             is given.
     """
 
-    _: KW_ONLY
     llm: object = None
 
     def __post_init__(self) -> None:
