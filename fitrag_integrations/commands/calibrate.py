@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from fitrag_integrations.commands.engine.rows import labelled, objects, rows_as
 from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
 from fitrag_integrations.commands.evaluate.options import LabeledRows
 from fitrag_integrations.core.checks import check_many, check_number, check_text, trait
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.errors import InputError, refuse_if
@@ -47,7 +48,6 @@ from fitrag_integrations.training.rows import Judged, in_lists, judged_row, pass
 from fitrag_integrations.types import Action
 from fitrag_integrations.values.prompt import shots_id
 
-T = TypeVar("T")
 AT_ONCE = 512
 
 

@@ -9,10 +9,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.http import Meter, read_body, retry_after
 from fitrag_integrations.errors import SearchError
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, shown
@@ -224,7 +225,6 @@ def _tls_context() -> Any:
     return httpx.create_ssl_context()
 
 
-T = TypeVar("T")
 MAX_WAIT = 10.0
 """Longest ``Retry-After`` that is waited for, in seconds; a longer one ends the retries."""
 _KINDS = {401: "auth", 403: "auth", 407: "auth", 429: "quota", 451: "blocked"}
@@ -334,7 +334,6 @@ class Robots:
             url, cut = f"{site}/robots.txt", ROBOTS_BYTES
             return await fetcher.get(url, types=(), cut=cut, allowance=allowance)
 
-        answer: Any
         try:
             found = await persist(get, self._retries)
             if found.status >= 500:  # of other refusals there is no body, and so no rule

@@ -21,7 +21,6 @@ from typing import (
     Protocol,
     Self,
     TypeAlias,
-    TypeVar,
     cast,
     runtime_checkable,
 )
@@ -39,6 +38,7 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record, check_mapping, plain
 from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
@@ -163,10 +163,6 @@ def _readable(item: Any) -> Any:
     return dict(vars(item))
 
 
-Q = TypeVar("Q")
-A = TypeVar("A")
-
-
 async def spread(
     call: Callable[[Q], A | Awaitable[A]],
     items: Sequence[Q],
@@ -216,17 +212,14 @@ class SearchProvider(Protocol):
 
     def hits(self, queries: Sequence[str], /) -> Sequence[object]:
         """Return one answer per query, in order."""
-        ...
 
 
 @runtime_checkable
 class PageReading(Protocol):
-    """Reads pages; n in, n out.
+    """Reader of web pages."""
 
-    An answer is a ``Page``, or an object with its fields, or the exception of that page.
-    """
-
-    async def aread(self, urls: Sequence[str], /) -> Sequence[object]: ...
+    async def aread(self, urls: Sequence[str], /) -> Sequence[object]:
+        """Return a ``Page``, an object with its fields, or an exception per address, in order."""
 
 
 @dataclass(frozen=True)

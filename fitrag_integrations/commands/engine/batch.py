@@ -15,11 +15,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 from fitrag_integrations.commands.engine.outputs import resume
 from fitrag_integrations.commands.engine.rows import Line, described, is_finite, reason_of
 from fitrag_integrations.core import jsonl
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
@@ -27,7 +28,6 @@ from fitrag_integrations.flow import Flow, Traced, run_many
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # of the machine, which every row would meet
 CHUNK = 16  # questions that share a model batch
-T = TypeVar("T")
 Advance: TypeAlias = Callable[[int], None]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from fitrag_integrations import models as library
 from fitrag_integrations import retrieval
@@ -28,6 +28,7 @@ from fitrag_integrations.core.extras import (
     torch_needed,
 )
 from fitrag_integrations.core.files import read_file
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import (
     InputError,
@@ -257,9 +258,6 @@ def load_web(place: str) -> Any:
 def _encoder(options: ModelOptions) -> Any:
     how = {name: value for name, value in _how(options).items() if value is not None}
     return retrieval.Encoder(*(() if options.model is None else (options.model,)), **how)
-
-
-T = TypeVar("T")
 
 
 def searched(verb: Verb[T], search: Searching) -> AnyVerb:

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import typer
 
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Row, check_mapping
 from fitrag_integrations.errors import InputError, shown
 from fitrag_integrations.evaluation.rows import each_row
@@ -21,7 +21,6 @@ from fitrag_integrations.methods.metadata import title_in
 from fitrag_integrations.training.rows import Labelled, labelled_row, read_jsonl
 from fitrag_integrations.types import Passage
 
-T = TypeVar("T")
 RAW_SHOWN = 200
 _PLACE = re.compile(r"\[\d+\]")
 

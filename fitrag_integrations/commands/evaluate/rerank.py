@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, Advance
@@ -23,6 +23,7 @@ from fitrag_integrations.commands.evaluate.options import (
     settings_of,
 )
 from fitrag_integrations.core.checks import check_label, check_number
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
@@ -37,8 +38,6 @@ from fitrag_integrations.evaluation.table import Table, measured
 from fitrag_integrations.ports import Reader, Scorer
 from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import BiLabelScore
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
