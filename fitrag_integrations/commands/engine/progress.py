@@ -19,9 +19,9 @@ import typer
 
 from fitrag_integrations.commands.engine.batch import (
     Advance,
-    AnyVerb,
     Done,
     Engine,
+    Verb,
     check_names,
     here,
     run_batch,
@@ -55,7 +55,7 @@ class RowsPlan(ABC):
     files: Any
 
     @abstractmethod
-    def verb(self) -> AnyVerb:
+    def verb(self) -> Verb:
         """Load what is needed."""
 
     def run(self) -> None:

@@ -100,7 +100,7 @@ def outcomes_of(
     loaded = models.load_gate(gate) if llm is None else own_gate(models.load_writer(*llm, gate))
     verb = gate_verb(loaded, threshold=0.5)  # any will do: only the scores are wanted
     scores = [
-        answer.value.decision.p_known
+        answer.value["p_known"]
         for chunk in chunks(rows, CHUNK)
         for answer in run_many([verb.flow(row) for row in chunk])
     ]
@@ -168,7 +168,7 @@ class EvaluateRoute:
         verb, found = route_verb(evaluator, thresholds), list[list[float]]()
         with progress_bar("route", len(rows), shown=not self.quiet) as advance:
             for some in chunks(rows, CHUNK):
-                found += [list(one.value.grades) for one in run_many(map(verb.flow, some))]
+                found += [one.value["grades"] for one in run_many(map(verb.flow, some))]
                 advance(len(some))
         return [
             {**row, "grades": grades, "action": thresholds.action(grades).value}

@@ -75,7 +75,7 @@ class AskingPlan(ABC):
         return Questions(self.candidates.port(self.hardware, self.depth), self.depth, self.patterns)
 
     @abstractmethod
-    def verb(self, asked: Asked) -> Verb[Fields]:
+    def verb(self, asked: Asked) -> Verb:
         """Return what is asked about a row and written of it."""
 
     @abstractmethod

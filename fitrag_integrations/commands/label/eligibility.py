@@ -107,7 +107,7 @@ class LabelEligibility(AskingPlan):
             self.combinations not in kinds, "--combinations", self.combinations, ", ".join(kinds)
         )
 
-    def verb(self, asked: Asked) -> Verb[Fields]:
+    def verb(self, asked: Asked) -> Verb:
         """Answer without passages first, then from each combination if the question needs
         retrieval.
         """
@@ -134,7 +134,7 @@ class LabelEligibility(AskingPlan):
             fields = {"needs_retrieval": needs, "combinations": labelled}
             return {**fields, "llm": asked.asker.name, "fitted_for": fitted_for}
 
-        return Verb(flow, lambda traced: traced.value, ADDS, drops=FOR_READERS)
+        return Verb(flow, ADDS, drops=FOR_READERS)
 
     def combined(self, question: Question, reducer: TokenReducer) -> Flow[list[Combined]]:
         """Combine the best windows of a question's passages.

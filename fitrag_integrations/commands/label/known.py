@@ -43,7 +43,7 @@ class KnownPlan(LabelPlan):
     draft_tokens: Tokens = 32
     max_new_tokens: Annotated[int | None, Option("Maximum tokens of an answer.", min=1)] = None
 
-    def known(self, teacher: str, **how: Any) -> Verb[Fields]:
+    def known(self, teacher: str, **how: Any) -> Verb:
         """Load whose knowledge is asked; a server is asked again for drafts."""
         count, most = self.draft_tokens, self.max_new_tokens
         served = self.server.generator(self.llm, draft_tokens=most or SERVED_TOKENS)
@@ -75,7 +75,7 @@ class LabelIK(KnownPlan):
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
         super().run()
 
-    def verb(self) -> Verb[Fields]:
+    def verb(self) -> Verb:
         """Load who answers, and who judges the answers."""
         judge = None
         if self.judge or self.teacher == "judge":
@@ -96,7 +96,7 @@ class LabelNecessity(KnownPlan):
     theta: Annotated[float, Option("Fraction of the answers to exceed.", min=0, max=1)] = 0.5
     draft_tokens: Tokens = 64
 
-    def verb(self) -> Verb[Fields]:
+    def verb(self) -> Verb:
         """Load who answers."""
         return self.known("ratio", theta=self.theta)
 
@@ -109,7 +109,7 @@ def known_verb(
     drafting: RemoteGenerator | None = None,
     judge: YesNo | None = None,
     theta: float = 0.5,
-) -> Verb[Fields]:
+) -> Verb:
     """Answer closed-book, cut the draft, and label the answer.
 
     Args:
@@ -154,7 +154,7 @@ def known_verb(
         return {"draft": drafted, "answer": answer, **label, "llm": model.name}
 
     added = ("draft", "answer", *(("ratio",) if by_ratio else ()), "known", "llm")
-    return Verb(flow, lambda traced: traced.value, added, dict.fromkeys(added))
+    return Verb(flow, added, dict.fromkeys(added))
 
 
 ADDS = ("draft", "questions", "claims", "grammar", "repairs", "llm")
@@ -180,7 +180,7 @@ class LabelClaims(LabelPlan):
         Rewriter(prompt=self.prompt)  # rejects a wrong name before any loading
         super().run()
 
-    def verb(self) -> Verb[Fields]:
+    def verb(self) -> Verb:
         """Load who takes them apart."""
         longest = self.max_new_tokens
         served = self.server.generator(self.llm, max_new_tokens=longest, draft_tokens=SERVED_TOKENS)
@@ -192,7 +192,7 @@ class LabelClaims(LabelPlan):
         return claims_verb(model, self.prompt, name=model.name)
 
 
-def claims_verb(model: object, prompt: str = "instruct", *, name: str) -> Verb[Fields]:
+def claims_verb(model: object, prompt: str = "instruct", *, name: str) -> Verb:
     """Split each answer with a model; it writes missing answers."""
     rewriter = Rewriter(model, prompt=prompt)
 
@@ -206,4 +206,4 @@ def claims_verb(model: object, prompt: str = "instruct", *, name: str) -> Verb[F
             raise PortError(f"{UNREAD}: {written[:80]!r}")
         return {"draft": draft, **leads.to_dict(), "llm": name}
 
-    return Verb(flow, lambda traced: traced.value, ADDS, dict.fromkeys(ADDS))
+    return Verb(flow, ADDS, dict.fromkeys(ADDS))

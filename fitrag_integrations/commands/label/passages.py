@@ -174,7 +174,7 @@ class LabelBilabel(AskingPlan):
         """Return how rows become questions."""
         return replace(super().questions(), unanswered=self.unanswered)
 
-    def verb(self, asked: Asked) -> Verb[Fields]:
+    def verb(self, asked: Asked) -> Verb:
         """Label each passage of a row, with enough rows at once to keep all requests busy."""
         questions = self.questions()
 
@@ -194,9 +194,7 @@ class LabelBilabel(AskingPlan):
         lots = 1 if isinstance(asked.asker, AskLLM) and asked.asker.is_batched else 4
         lot = lots * self.asking.server.concurrency
         adds = ("passages", "llm")
-        return Verb(
-            flow, lambda t: t.value, adds, drops=FOR_READERS, lot=lot, weight=questions.weight
-        )
+        return Verb(flow, adds, drops=FOR_READERS, lot=lot, weight=questions.weight)
 
     def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
         """Count questions, and pairs by their labels."""

@@ -24,7 +24,6 @@ from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import FileNote
-from fitrag_integrations.types import Passage
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class RetrievePlan(RowsPlan):
             if path is not None and not path.exists():
                 raise InputError.missing(f"File or folder of {name}", path)
 
-    def verb(self) -> Verb[list[Passage]]:
+    def verb(self) -> Verb:
         """Open the index, or read the corpus."""
         how, notes = self.hardware.of(self.encoder), list[FileNote]()
         if self.index is not None:
@@ -163,13 +162,8 @@ class RetrievePlan(RowsPlan):
                 retriever = models.searching_words(passages, k=self.k)
         port = port_of("retrieve", retriever, "retrieve")
 
-        def flow(row: Row) -> Flow[list[Passage]]:
+        def flow(row: Row) -> Flow[Row]:
             (found,) = yield from port.ask([question_of(row)])
-            return list(found)
+            return {"passages": list(map(passage_json, found))}
 
-        return Verb(
-            flow,
-            lambda traced: {"passages": list(map(passage_json, traced.value))},
-            ("passages",),
-            {"passages": []},
-        )
+        return Verb(flow, ("passages",), {"passages": []})
