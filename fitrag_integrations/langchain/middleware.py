@@ -181,8 +181,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
 
 def last_question(messages: Sequence[BaseMessage]) -> str:
     """Return the text of the user's last message, or a blank text."""
-    found = (m.text for m in reversed(messages) if isinstance(m, HumanMessage))
-    return str(next(found, ""))
+    return str(next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), ""))
 
 
 def _known(state: Any) -> bool:

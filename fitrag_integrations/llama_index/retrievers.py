@@ -353,10 +353,9 @@ class WebSearchRetriever(FlowRetriever):
 
     def _prepare(self) -> None:
         search_port(self.search)  # rejects a wrong one, None included
-        method = WebSearching(self.rewrite)
         base = Missing("retrieve", None)  # the web is all
-        self._caller = Caller(base, self.search, self.llm, shots=self.shots)
-        self._method = method
+        caller = Caller(base, self.search, self.llm, shots=self.shots)
+        self._method, self._caller = WebSearching(self.rewrite), caller
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(search={name_of(self.search)})"

@@ -261,15 +261,14 @@ async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:
         after = state.outcome.exception().after
         return float(backoff(state) if after is None else after)
 
-    retrying = tenacity.AsyncRetrying(
+    return await tenacity.AsyncRetrying(
         stop=tenacity.stop_after_attempt(retries + 1),
         retry=tenacity.retry_if_exception(
             lambda error: isinstance(error, PassingError) and (error.after or 0.0) <= MAX_WAIT
         ),
         wait=pause,
         reraise=True,
-    )
-    return await retrying(call)
+    )(call)
 
 
 ROBOTS_BYTES = 512_000  # RFC 9309, section 2.5

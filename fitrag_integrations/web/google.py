@@ -23,12 +23,12 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter
+from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter, spread
 from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
 from fitrag_integrations.errors import SearchError, refuse_if
 from fitrag_integrations.values.passage import first_text
-from fitrag_integrations.web.search import SearchHit, SearchService, spread
+from fitrag_integrations.web.search import SearchHit, SearchService
 
 ENDS = date(2027, 1, 1)
 INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."

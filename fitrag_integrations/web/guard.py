@@ -266,8 +266,7 @@ class NetworkGuard(Checked, Limits):
             raise SearchError("not a URL that can be fetched", kind="blocked") from error
         usual = 443 if known.scheme == "https" else 80
         port = usual if known.port is None else known.port
-        networks = map(ip_network, self.allow_addresses)
-        why = refusal(host, networks) if is_address(host) else None
+        why = refusal(host, map(ip_network, self.allow_addresses)) if is_address(host) else None
         objections = {
             "neither http nor https": known.scheme not in ("http", "https"),
             "it carries a user name": known.userinfo,

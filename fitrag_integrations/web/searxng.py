@@ -24,10 +24,11 @@ from fitrag_integrations.core.http import (
     parse_reply,
     read_body,
     retry_after,
+    spread,
 )
 from fitrag_integrations.errors import InputError, SearchError
 from fitrag_integrations.values.passage import first_text
-from fitrag_integrations.web.search import SearchHit, SearchService, spread
+from fitrag_integrations.web.search import SearchHit, SearchService
 
 if TYPE_CHECKING:
     import httpx

@@ -134,8 +134,7 @@ def run_batch(
                 if answered.ended:
                     raise Terminated
         stopped = False
-    seconds = round(time.monotonic() - began, 3)
-    return Done(target, count, earlier, reasons, seconds, stopped, empty)
+    return Done(target, count, earlier, reasons, round(time.monotonic() - began, 3), stopped, empty)
 
 
 def answer(verb: Verb, lot: list[Line]) -> Answered:

@@ -22,6 +22,7 @@ from fitrag_integrations.commands.evaluate.options import (
     settings_of,
 )
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
@@ -157,9 +158,14 @@ class EvaluateRoute:
             given = self._graded(given)
         elif self.upper is not None or self.lower is not None:
             given = [_decided(row, self.upper, self.lower) for row in given]
-        more = {"draws": self.outcome.draws, "settings": settings}
-        title = f"{len(given)} questions"
-        self.outcome.publish(Table.of(title, {"": given}, measures.route, **more))
+        table = Table.of(
+            f"{len(given)} questions",
+            {"": given},
+            measures.route,
+            draws=self.outcome.draws,
+            settings=settings,
+        )
+        self.outcome.publish(table)
 
     def _graded(self, rows: Sequence[Row]) -> list[Row]:
         """Grade the passages of every row, and decide."""
@@ -180,7 +186,5 @@ def _decided(row: Row, upper: float | None, lower: float | None) -> Row:
     if upper is None or lower is None:
         given = "--upper" if lower is None else "--lower"
         raise InputError.of("--upper, --lower", given=given, allowed="both, or a --model")
-    grades = row.get("grades")
-    if not isinstance(grades, list):
-        raise InputError.of("grades", given=grades, allowed="a list, or a --model to grade with")
+    grades = check_is("grades", row.get("grades"), list, "a list, or a --model to grade with")
     return {**row, "action": ActionThresholds(upper, lower).action(grades).value}

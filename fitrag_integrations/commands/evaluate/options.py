@@ -73,10 +73,9 @@ class Outcome:
         if plot is not None and table.plot is not None:
             draw(table.plot).savefig(plot)
         if self.json:
-            whole = table.to_dict()
-            counts = {"questions": len({row["question"] for row in whole["questions"]})}
             curves = {} if table.plot is None else dict(table.plot.series)
-            typer.echo(json.dumps({**whole, **counts, "curves": curves}))
+            asked = len({row.question for row in table.rows})
+            typer.echo(json.dumps({**table.to_dict(), "questions": asked, "curves": curves}))
         else:
             typer.echo(table.text())
 

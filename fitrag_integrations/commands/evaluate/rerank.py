@@ -26,7 +26,7 @@ from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation import measures
 from fitrag_integrations.evaluation.answers import is_correct, normalize
 from fitrag_integrations.evaluation.judging import gold
@@ -244,8 +244,8 @@ def _checked(row: Row) -> Row:
 def _recorded(row: Row) -> list[BiLabelScore]:
     """Return the scores that a row brings."""
     given, count = row["scores"], len(row["passages"])
-    if not isinstance(given, list) or len(given) != count:
-        raise InputError.of("scores", given=given, allowed=f"a list of {count} scores")
+    wrong = not isinstance(given, list) or len(given) != count
+    refuse_if(wrong, "scores", given, f"a list of {count} scores")
     wrong = not all(isinstance(score, Mapping) for score in given)
     refuse_if(wrong, "scores", given, "objects with has_answer and llm_prefer")
     return [BiLabelScore.from_dict(score) for score in given]

@@ -77,8 +77,7 @@ class LabelEvaluator:
         rows: list[Row] = []
         places: list[str] = []
         for path in self.rows:
-            ours = self.format == OURS
-            given = objects([path]) if ours else read_rows(path, self.format)
+            given = objects([path]) if self.format == OURS else read_rows(path, self.format)
             for at, row in enumerate(given, start=1):
                 places.append(f"{path.name}, row {at}")
                 check_text(f"{places[-1]}: question", row.get("question"), blank=False)
@@ -193,8 +192,7 @@ class LabelBilabel(AskingPlan):
 
         lots = 1 if isinstance(asked.asker, AskLLM) and asked.asker.is_batched else 4
         lot = lots * self.asking.server.concurrency
-        adds = ("passages", "llm")
-        return Verb(flow, adds, drops=FOR_READERS, lot=lot, weight=questions.weight)
+        return Verb(flow, ("passages", "llm"), drops=FOR_READERS, lot=lot, weight=questions.weight)
 
     def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
         """Count questions, and pairs by their labels."""

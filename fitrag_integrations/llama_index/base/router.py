@@ -27,6 +27,7 @@ from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.record import Row, plain
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, Traced, arun, run
 from fitrag_integrations.llama_index.base.component import (
@@ -114,8 +115,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
         if has_own(self, "_query", Router):
             return settled(each(self.query)(bundles), return_exceptions)
         _started(bundles)
-        traces = self.trace_many(bundles)
-        return settled(self._responses(bundles, traces), return_exceptions)
+        return settled(self._responses(bundles, self.trace_many(bundles)), return_exceptions)
 
     @dispatcher.span
     async def aquery_many(
@@ -232,6 +232,11 @@ class Deciding(FromFitted, Configured):
     allow_other_model: bool = False
     llm: Any = None
     shots: Iterable[Shot | Row] = ()
+
+    @property
+    def _named(self) -> str:
+        """The gate in a repr; without one, the language model's own gate decides."""
+        return "own_gate" if self.gate is None else name_of(self.gate)
 
     def _prepare(self) -> None:
         super()._prepare()
