@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -23,9 +23,10 @@ from fitrag_integrations.commands.engine.rows import labelled, objects, rows_as
 from fitrag_integrations.commands.evaluate.decisions import gate_manifest, outcomes_of
 from fitrag_integrations.commands.evaluate.options import LabeledRows
 from fitrag_integrations.core.checks import check_many, check_number, check_text, trait
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import (
     GradedStrip,
@@ -47,7 +48,6 @@ from fitrag_integrations.training.rows import Judged, in_lists, judged_row, pass
 from fitrag_integrations.types import Action
 from fitrag_integrations.values.prompt import shots_id
 
-T = TypeVar("T")
 AT_ONCE = 512
 
 
@@ -283,11 +283,11 @@ class CalibrateScores:
         fitted = fit_scores(labeled, gold, unlabeled, seed=self.seed)
         before, after = fitted.losses
         text = f"calibration error {fitted.errors[0]:.3f} without, {fitted.errors[1]:.3f} with it"
-        if after >= before:
-            raise InputError(
-                f"the correction does not help on lists left out ({text}; log loss {before:.4f}, "
-                f"{after:.4f}): use the scorer without it, or label more lists"
-            )
+        refuse_if(
+            after >= before,
+            f"the correction does not help on lists left out ({text}; log loss {before:.4f}, "
+            f"{after:.4f}): use the scorer without it, or label more lists",
+        )
         source = "embedded" if self.model is None else os.path.relpath(self.model, self.out)
         correction = Correction(fitted.slope, fitted.shift, model_name(scorer), source)
         figures = {k: v for k, v in asdict(fitted).items() if k not in ("slope", "shift")}

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Event, Thread
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
+from fitrag_integrations.core.generic import Q, T
 from fitrag_integrations.core.jsonl import check_size, loads
 from fitrag_integrations.errors import SearchError
 
-Q = TypeVar("Q")
-T = TypeVar("T")
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{0,10})?", re.ASCII)
 _LONGEST = 64  # characters: a date takes 29
 STEP = 256_000

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.files import read_file
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.jsonl import loads, read_jsonl
 from fitrag_integrations.core.record import Row, check_mapping, plain
 from fitrag_integrations.errors import InputError, refuse_if
 
 R = TypeVar("R", bound=Row)
-T = TypeVar("T")
 OURS, AUTO = "fitrag", "auto"
 LINES, TABLES = (".jsonl", ".jsonl.gz"), (".csv", ".tsv")
 YAML, ROW_KINDS = (".yaml", ".yml"), (*LINES, *TABLES, ".json", ".yaml", ".yml")

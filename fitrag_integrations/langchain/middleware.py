@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.langchain.routers import RetrievalGate
 from fitrag_integrations.methods.compose.fitted import FromFitted
@@ -22,7 +23,6 @@ from langchain.agents.middleware.types import OmitFromSchema  # noqa: E402
 if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelRequest, ToolCallRequest
 
-T = TypeVar("T")
 DECISION = "retrieval_decision"
 """The key of the decision in the agent's state."""
 NOT_NEEDED = "Nothing was retrieved: you know the answer to this question. Give it from memory."
@@ -47,7 +47,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     ``retrieval_decision``.
 
     Args:
-        gate: Object with ``p_known(questions, drafts)``. Defaults to ``AskGate(llm)``.
+        gate: Object with ``p_known(questions, drafts)``. Defaults to ``own_gate`` of ``llm``.
         tools: Names of the retrieval tools, or the tools.
         message: Answer to a call of a hidden tool; None lets the call through.
         question: Function from the messages to the question; None is the text of the user's last

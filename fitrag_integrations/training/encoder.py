@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import trait
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.models.encoder.encoders import (
     MAX_LENGTH,
@@ -27,7 +28,6 @@ from fitrag_integrations.models.runtime.folder import read_manifest
 from fitrag_integrations.models.runtime.loading import T5_LIKE
 from fitrag_integrations.training.trainer import device_of
 
-T = TypeVar("T")
 PAIRS = 16  # of like length, run together
 
 

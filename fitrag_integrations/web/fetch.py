@@ -9,12 +9,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from fitrag_integrations.core.extras import require_extra
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.http import Meter, read_body, retry_after
-from fitrag_integrations.errors import SearchError
+from fitrag_integrations.errors import SearchError, raise_if
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, shown
 
 if TYPE_CHECKING:
@@ -202,19 +203,19 @@ class Fetcher:
         ) as response:
             headers, body = httpx.Headers(response.headers), b""
             if 200 <= response.status < 300:
+                given = headers.get("content-type", "text/html").partition(";")[0].strip().lower()
                 try:
-                    _check_type(headers, types)
+                    raise_if(
+                        types and given not in types,
+                        SearchError,
+                        f"its content type {given[:60]!r} is not read",
+                        kind="blocked",
+                    )
                     meter = Meter(headers.get("content-encoding", ""), guard, cut)
                     body = await read_body(response.aiter_stream(), meter)
                 except SearchError as error:
                     raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error
             return Fetched(at, response.status, headers, body)
-
-
-def _check_type(headers: httpx.Headers, types: Sequence[str]) -> None:
-    given = headers.get("content-type", "text/html").partition(";")[0].strip().lower()
-    if types and given not in types:
-        raise SearchError(f"its content type {given[:60]!r} is not read", kind="blocked")
 
 
 @functools.cache
@@ -224,7 +225,6 @@ def _tls_context() -> Any:
     return httpx.create_ssl_context()
 
 
-T = TypeVar("T")
 MAX_WAIT = 10.0
 """Longest ``Retry-After`` that is waited for, in seconds; a longer one ends the retries."""
 _KINDS = {401: "auth", 403: "auth", 407: "auth", 429: "quota", 451: "blocked"}
@@ -321,9 +321,12 @@ class Robots:
                 rules = await self._asked(site, fetcher, allowance)
         if isinstance(rules, SearchError):
             raise SearchError(str(rules), kind=rules.kind)  # a new one for each page
-        if not await asyncio.to_thread(rules.can_fetch, str(at), AGENT):
-            refused = "is not fetched: its robots.txt asks robots not to read it"
-            raise RobotsError(f"{shown(at)} {refused}", kind="blocked")
+        raise_if(
+            not await asyncio.to_thread(rules.can_fetch, str(at), AGENT),
+            RobotsError,
+            f"{shown(at)} is not fetched: its robots.txt asks robots not to read it",
+            kind="blocked",
+        )
 
     async def _asked(self, site: str, fetcher: Fetcher, allowance: Allowance) -> Any:
         """Return the site's rules, or the error that they cannot be read."""
@@ -336,8 +339,12 @@ class Robots:
         answer: Any
         try:
             found = await persist(get, self._retries)
-            if found.status >= 500:  # of other refusals there is no body, and so no rule
-                raise SearchError(f"the robots.txt of {site} cannot be read", kind="blocked")
+            raise_if(
+                found.status >= 500,  # of other refusals there is no body, and so no rule
+                SearchError,
+                f"the robots.txt of {site} cannot be read",
+                kind="blocked",
+            )
             text = found.body.decode("utf-8-sig", "replace")
             answer, open_for = await asyncio.to_thread(parse_rules, text), DAY
         except SearchError as error:

@@ -277,8 +277,8 @@ class NetworkGuard(Checked, Limits):
             f"its host is {why}": why,
         }
         for objection, holds in objections.items():
-            if holds:
-                raise SearchError(f"{shown(known)} is not fetched: {objection}", kind="blocked")
+            refused = f"{shown(known)} is not fetched: {objection}"
+            raise_if(holds, SearchError, refused, kind="blocked")
         return known
 
     def follow(self, origin: httpx.URL, location: str) -> httpx.URL:
@@ -298,8 +298,12 @@ class NetworkGuard(Checked, Limits):
             raise SearchError(
                 f"{shown(origin)} redirects to what is not a URL", kind="blocked"
             ) from error
-        if origin.scheme == "https" and target.scheme == "http":
-            raise SearchError(f"{shown(origin)} redirects from https to http", kind="blocked")
+        raise_if(
+            origin.scheme == "https" and target.scheme == "http",
+            SearchError,
+            f"{shown(origin)} redirects from https to http",
+            kind="blocked",
+        )
         return self.admit(target)
 
     async def addresses(self, host: str) -> Sequence[str]:
@@ -311,10 +315,9 @@ class NetworkGuard(Checked, Limits):
         found = await self._resolved(host)
         for address in found:
             why = refusal(address, map(ip_network, self.allow_addresses))
-            if why:
-                raise SearchError(f"{host} is not fetched: {address} is {why}", kind="blocked")
-        if not found:
-            raise SearchError(f"{host}: the name does not resolve", kind="transient")
+            refused = f"{host} is not fetched: {address} is {why}"
+            raise_if(why, SearchError, refused, kind="blocked")
+        raise_if(not found, SearchError, f"{host}: the name does not resolve", kind="transient")
         return found
 
     async def _resolved(self, host: str) -> Sequence[str]:

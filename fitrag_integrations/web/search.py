@@ -37,7 +37,7 @@ from fitrag_integrations.core.checks import (
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.http import finish, spread
 from fitrag_integrations.core.record import Record, check_mapping, plain
-from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
+from fitrag_integrations.errors import InputError, PortError, SearchError, raise_if, refuse_if
 from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.passage import made_id, pages_of
@@ -318,9 +318,11 @@ class WebSearch(Checked):
         name = next(name for name in CALLS if can(self.provider, name))
         call = getattr(self.provider, name)
         answers = list(await (call(texts) if name[0] == "a" else asyncio.to_thread(call, texts)))
-        if len(answers) != len(texts):
-            counts = f"{len(texts)} queries but returned {len(answers)} answers"
-            raise PortError(f"{self.name} got {counts}")
+        raise_if(
+            len(answers) != len(texts),
+            PortError,
+            f"{self.name} got {len(texts)} queries but returned {len(answers)} answers",
+        )
         found = await asyncio.to_thread(lambda: [self._chosen(answer) for answer in answers])
         pages = await self._pages(found)
         return await asyncio.to_thread(lambda: [self._passages(hits, pages) for hits in found])

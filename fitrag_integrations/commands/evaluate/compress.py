@@ -12,7 +12,6 @@ from fitrag_integrations.commands.engine.options import EncoderHardware, Quiet, 
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
-    EMBEDDED,
     Drawing,
     Format,
     InputRows,
@@ -32,6 +31,7 @@ from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.plots import Plot
 from fitrag_integrations.evaluation.rows import each_row, read_rows
 from fitrag_integrations.evaluation.table import Table, measured
+from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import Excerpt, Passage

@@ -25,7 +25,6 @@ from fitrag_integrations.evaluation.rows import FORMATS, content_id
 from fitrag_integrations.evaluation.table import Draws, Table, check_result_name
 
 DRAWINGS = (".png", ".svg", ".pdf")
-EMBEDDED = "embedded"
 InputRows: TypeAlias = Annotated[Path, Argument("Input rows: .jsonl, .json, .yaml, .csv or .tsv.")]
 LabeledRows: TypeAlias = Annotated[tuple[Path, ...], Argument("Labeled rows: .jsonl or .jsonl.gz.")]
 Drawing: TypeAlias = Annotated[Path | None, Option("Curve to draw: .png, .svg or .pdf.")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK, Advance
@@ -15,7 +15,6 @@ from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
-    EMBEDDED,
     Drawing,
     Format,
     LabeledRows,
@@ -23,6 +22,7 @@ from fitrag_integrations.commands.evaluate.options import (
     settings_of,
 )
 from fitrag_integrations.core.checks import check_label, check_number
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
@@ -34,11 +34,10 @@ from fitrag_integrations.evaluation.plots import Plot
 from fitrag_integrations.evaluation.ranking import ORDERS, Candidates, recall_at
 from fitrag_integrations.evaluation.rows import each_row, read_rows, set_of
 from fitrag_integrations.evaluation.table import Table, measured
+from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.ports import Reader, Scorer
 from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import BiLabelScore
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -241,8 +241,7 @@ class TryPlan(OwnFiles):
         there = sum(one.values[THERE] > 0 for one in trial.judged)
         left = [[each.file, "" if each.line is None else each.line, each.reason] for each in notes]
         more = f"<h2>Left out, or not read as usual</h2>{html_table(('file', 'line', 'why'), left)}"
-        tables = []
+        tables, told = [], [*remarks, OVER.format(there=there)]
         if trial.judged:
-            told = [*remarks, OVER.format(there=there)]
             tables = [Table(f"{len(trial.judged)} questions", trial.judged, DRAWS, told, plot)]
         write_whole(self.out, page(tables, "fitrag try", lead, more if left else ""))

@@ -14,8 +14,9 @@ from typing import Annotated, ClassVar
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ScorerFolder
-from fitrag_integrations.commands.label.asking import FOR_READERS, Asked, AskingPlan, Fields
+from fitrag_integrations.commands.label.asking import FOR_READERS, Asked, AskingPlan
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
@@ -116,7 +117,7 @@ class LabelEligibility(AskingPlan):
         fitted_for = reducer.plan.cut_so
         questions, may_know = self.questions(), not isinstance(asked.asker, AskReader)
 
-        def flow(row: Mapping[str, object]) -> Flow[Fields]:
+        def flow(row: Mapping[str, object]) -> Flow[Row]:
             question = yield from questions(row)
             bare = replace(question, passages=(NOTHING,) if may_know else ())
             alone = yield from asked.about(bare)

@@ -18,10 +18,12 @@ from fitrag_integrations.commands.engine.models import load_llm
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.label.llms import SERVED_TOKENS, LabelPlan
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import PortError, raise_if, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.judging import gold, judge_prompt
 from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.methods.slimplm.method import SlimPLM
 from fitrag_integrations.methods.slimplm.steps import UNREAD, Rewriter, heuristic_answer
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import Ports, YesNo, port_of
@@ -29,7 +31,6 @@ from fitrag_integrations.training import collecting as teachers
 from fitrag_integrations.training.collecting import wordings
 
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
-Fields: TypeAlias = dict[str, object]
 BY_MATCH = (
     "labeled by match; a language model as judge labels better "
     "(IK, section 4.4: .82 instead of .75): pass --judge MODEL"
@@ -133,13 +134,13 @@ def known_verb(
 
     cutting: Port[tuple[str, str], Any] = Port.of("cut", cut)  # shared by the rows of a chunk
 
-    def flow(row: Mapping[str, object]) -> Flow[Fields]:
+    def flow(row: Mapping[str, object]) -> Flow[Row]:
         question = question_of(row)
         answers = teachers.gold_answers(row) if by_ratio else gold(row)
         (written,) = yield from answering.ask([question])
         answer: str = getattr(written, "text", written)
         (draft,) = yield from cutting.ask([(question, answer)])
-        label: Fields = {"known": False}
+        label: Row = {"known": False}
         if by_ratio:
             ratio = teachers.matching_ratio(answer, answers)
             label = {"ratio": ratio, "known": ratio > theta}
@@ -158,7 +159,6 @@ def known_verb(
 
 
 ADDS = ("draft", "questions", "claims", "grammar", "repairs", "llm")
-MOST_DRAFT = 4000  # characters
 
 
 @dataclass(frozen=True)
@@ -184,26 +184,24 @@ class LabelClaims(LabelPlan):
         """Load who takes them apart."""
         longest = self.max_new_tokens
         served = self.server.generator(self.llm, max_new_tokens=longest, draft_tokens=SERVED_TOKENS)
-        if served is not None:
-            return claims_verb(served, self.prompt, name=self.llm)
-        model = load_llm(
-            self.llm, self.server, self.hardware, max_new_tokens=longest, stop=("\n\n",)
-        )
-        return claims_verb(model, self.prompt, name=model.name)
+        how = {"max_new_tokens": longest, "stop": ("\n\n",)}
+        model = served or load_llm(self.llm, self.server, self.hardware, **how)
+        return claims_verb(model, self.prompt)
 
 
-def claims_verb(model: object, prompt: str = "instruct", *, name: str) -> Verb:
+def claims_verb(model: Any, prompt: str = "instruct") -> Verb:
     """Split each answer with a model; it writes missing answers."""
     rewriter = Rewriter(model, prompt=prompt)
 
-    def flow(row: Mapping[str, object]) -> Flow[Fields]:
+    def flow(row: Mapping[str, object]) -> Flow[Row]:
         question, draft = question_of(row), row.get("draft")
         if not isinstance(draft, str) or not draft.strip():
-            heuristic = yield from heuristic_answer(question, model, most=MOST_DRAFT, strict=True)
+            heuristic = yield from heuristic_answer(
+                question, model, most=SlimPLM.max_draft, strict=True
+            )
             draft = heuristic.text
         leads, written = yield from rewriter(question, draft, Ports())
-        if not leads.grammar:
-            raise PortError(f"{UNREAD}: {written[:80]!r}")
-        return {"draft": draft, **leads.to_dict(), "llm": name}
+        raise_if(not leads.grammar, PortError, f"{UNREAD}: {written[:80]!r}")
+        return {"draft": draft, **leads.to_dict(), "llm": model.name}
 
     return Verb(flow, ADDS, dict.fromkeys(ADDS))

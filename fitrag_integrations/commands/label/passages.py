@@ -17,7 +17,6 @@ from fitrag_integrations.commands.label.asking import (
     FOR_READERS,
     Asked,
     AskingPlan,
-    Fields,
     Questions,
 )
 from fitrag_integrations.core.checks import check_text
@@ -25,7 +24,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.rows import read_rows
+from fitrag_integrations.evaluation.rows import OURS, read_rows
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.training.asking_llm import AskLLM
 from fitrag_integrations.training.collecting import count_labels, passage_labels
@@ -46,7 +45,6 @@ SIGNALS = {  # each with the field it needs, and what that must be
     "title": ("title", "the gold title, a text or a list of texts"),
     "passage": ("passage", "the gold passage, an object with a text"),
 }
-OURS = "fitrag"
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ class LabelBilabel(AskingPlan):
         """Label each passage of a row, with enough rows at once to keep all requests busy."""
         questions = self.questions()
 
-        def flow(row: Mapping[str, object]) -> Flow[Fields]:
+        def flow(row: Mapping[str, object]) -> Flow[Row]:
             question = yield from questions(row)
             labels = passage_labels(question, (yield from asked.about(question)))
             own = row.get("passages")

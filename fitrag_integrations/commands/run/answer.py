@@ -119,11 +119,8 @@ class AnswerPlan(RowsPlan):
         if self.target is None:
             traced = run(self.answers()({"question": self.source}))
             if self.how.json:
-                fields = {
-                    "question": traced.value.context.question,
-                    **answer_fields(traced, explain=self.explain),
-                }
-                typer.echo(json.dumps(fields))
+                own = {"question": traced.value.context.question}
+                typer.echo(json.dumps({**own, **answer_fields(traced, explain=self.explain)}))
             else:
                 show_answer(traced, explain=self.explain)
             return

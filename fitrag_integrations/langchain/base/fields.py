@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from langchain_core.load.serializable import Serializable
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from fitrag_integrations.core.checks import can, check_whole
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if, shown
 from fitrag_integrations.langchain.base.ports import is_language_model, is_tool
@@ -29,7 +30,6 @@ from fitrag_integrations.ports import Detector, Scorer, check_method
 from fitrag_integrations.text.tokens import Encoder
 from fitrag_integrations.values.prompt import Shot, check_shots
 
-T = TypeVar("T")
 Kept = Annotated[T, Field(exclude=True)]
 """A model or a callable: it stays out of dumps; pickle keeps it."""
 Counter: TypeAlias = Callable[[str], int] | Encoder | str

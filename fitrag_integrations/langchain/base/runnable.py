@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.runnables import RunnableConfig, RunnableGenerator, RunnableSerializable
@@ -18,6 +18,7 @@ from langchain_core.runnables.config import (
 from langchain_core.runnables.utils import Input, Output, coro_with_context
 from pydantic import BaseModel
 
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Traced, arun_many, run_many
@@ -26,8 +27,6 @@ from fitrag_integrations.langchain.base.fields import CONFIG, Brief
 from fitrag_integrations.langchain.base.ports import Backend, piece_of, text_of
 from fitrag_integrations.methods.settings import settled
 from fitrag_integrations.text.replies import astreamed, streamed
-
-T = TypeVar("T")
 
 
 def is_own(kind: type, *names: str) -> bool:

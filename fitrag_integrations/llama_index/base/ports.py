@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM, CustomLLM
@@ -23,6 +23,7 @@ from llama_index.core.tools import AsyncBaseTool, BaseTool, ToolOutput
 from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is, trait
+from fitrag_integrations.core.generic import Q
 from fitrag_integrations.core.http import spread
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import PortError, raise_if, refuse_if
@@ -36,7 +37,6 @@ from fitrag_integrations.types import Passage
 from fitrag_integrations.values.passage import pages_of
 from fitrag_integrations.values.prompt import Shot, check_shots
 
-Q = TypeVar("Q")
 AT_ONCE = 16
 """How many calls of one batch run side by side: base retrievers and services have limits."""
 _WRITTEN = PromptTemplate("{text}")  # the whole prompt is the one value, so its braces stay

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.jsonl import write_jsonl
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import is_correct, tokens
@@ -27,7 +28,6 @@ from fitrag_integrations.types import Context, Excerpt, Passage
 if TYPE_CHECKING:  # it loads torch
     from fitrag_integrations.training.fitted.oracle import Oracle
 
-T = TypeVar("T")
 GAP = "what"
 WORDS = range(8, 41)  # of a sentence that a question is made of
 ALIKE = 0.7  # of the words of both questions together: one of them goes
