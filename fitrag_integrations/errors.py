@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Callable
 from functools import partial
 
 _NAMES = re.compile(r"[\w'./:-]+(, [\w'./:-]+)+")
@@ -100,16 +101,17 @@ def refuse_if(wrong: object, field: str, given: object = None, allowed: str = ""
         raise InputError.of(field, given=given, allowed=allowed) if allowed else InputError(field)
 
 
-def raise_if(wrong: object, kind: type[Exception], message: str) -> None:
+def raise_if(wrong: object, error: Callable[..., Exception], message: str, **more: object) -> None:
     """Raise an error if a file, a reply or a model is wrong; `refuse_if` is for arguments.
 
     Args:
         wrong: Whether it is.
-        kind: Class of the error.
+        error: Class of the error.
         message: What is wrong, and what to do, in sentences.
+        **more: Further arguments of the error, such as the kind of a `SearchError`.
     """
     if wrong:
-        raise kind(message)
+        raise error(message, **more)
 
 
 class MissingExtraError(FitRagError, ImportError):

@@ -26,7 +26,7 @@ from fitrag_integrations.core.checks import check_many, check_number, check_text
 from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import chunks
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.thresholds.fits import (
     GradedStrip,
@@ -283,11 +283,11 @@ class CalibrateScores:
         fitted = fit_scores(labeled, gold, unlabeled, seed=self.seed)
         before, after = fitted.losses
         text = f"calibration error {fitted.errors[0]:.3f} without, {fitted.errors[1]:.3f} with it"
-        if after >= before:
-            raise InputError(
-                f"the correction does not help on lists left out ({text}; log loss {before:.4f}, "
-                f"{after:.4f}): use the scorer without it, or label more lists"
-            )
+        refuse_if(
+            after >= before,
+            f"the correction does not help on lists left out ({text}; log loss {before:.4f}, "
+            f"{after:.4f}): use the scorer without it, or label more lists",
+        )
         source = "embedded" if self.model is None else os.path.relpath(self.model, self.out)
         correction = Correction(fitted.slope, fitted.shift, model_name(scorer), source)
         figures = {k: v for k, v in asdict(fitted).items() if k not in ("slope", "shift")}

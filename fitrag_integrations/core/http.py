@@ -1,21 +1,21 @@
-"""Read HTTP responses within size limits, parse Retry-After, run coroutines."""
+"""Read HTTP responses within size limits, parse Retry-After, run coroutines one and many."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncIterable, Callable, Coroutine
-from concurrent.futures import Future, wait
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Event, Thread
-from typing import Any
+from typing import Any, cast
 
-from fitrag_integrations.core.generic import T
+from fitrag_integrations.core.generic import Q, T
 from fitrag_integrations.core.jsonl import check_size, loads
 from fitrag_integrations.errors import SearchError
 
@@ -176,3 +176,39 @@ def finish(make: Callable[[], Coroutine[object, object, T]]) -> T:
     finally:
         if thread.ident is not None:
             thread.join()
+
+
+async def spread(
+    call: Callable[[Q], T | Awaitable[T]],
+    items: Sequence[Q],
+    at_once: int,
+    *,
+    threads: bool = False,
+) -> list[T | Exception]:
+    """Call once per item, at most ``at_once`` at a time.
+
+    Args:
+        call: Coroutine function of one item, or a function.
+        items: Items to call it with.
+        at_once: Maximum number of concurrent calls.
+        threads: Whether ``call`` is a plain function, to be called in threads.
+
+    Returns:
+        One answer per item, in order; an exception is the answer of its item.
+    """
+    slots, pool = asyncio.Semaphore(at_once), ThreadPoolExecutor(at_once)
+
+    async def guarded(item: Q) -> T | Exception:
+        async with slots:
+            try:
+                if not threads:
+                    return await cast(Awaitable[T], call(item))
+                working = pool.submit(copy_context().run, cast(Callable[[Q], T], call), item)
+                return await asyncio.wrap_future(working)
+            except Exception as error:  # raised in the flow that asked
+                return error
+
+    try:
+        return await asyncio.gather(*map(guarded, items))
+    finally:
+        pool.shutdown(wait=False)

@@ -79,18 +79,16 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
             single letter, which stands in almost any passage. Digits and Chinese characters alone
             are answers.
     """
-    answers = [given] if isinstance(given, str) else given
-    if not isinstance(answers, list | tuple) or not answers:
-        raise InputError.of("answers", given=given, allowed="a list of at least one text")
+    answers: Any = [given] if isinstance(given, str) else given
+    listed = isinstance(answers, list | tuple) and answers
+    refuse_if(not listed, "answers", given, "a list of at least one text")
     for i, answer in enumerate(answers):
         folded = ""
         if isinstance(answer, str):
             folded = answer.strip() if patterns else normalize(answer)
         is_letter = len(folded) == 1 and folded.isalpha()
-        if not folded or (is_letter and not unicodedata.name(folded, "").startswith("CJK")):
-            raise InputError.of(
-                f"answers[{i}]", given=answer, allowed="a text of more than a letter"
-            )
+        is_letter = is_letter and not unicodedata.name(folded, "").startswith("CJK")
+        refuse_if(not folded or is_letter, f"answers[{i}]", answer, "a text of more than a letter")
         if patterns:
             _compiled(answer)
     return tuple(answers)

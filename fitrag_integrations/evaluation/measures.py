@@ -11,7 +11,7 @@ from typing import Any
 
 from fitrag_integrations.core.checks import check_label, check_number, check_text
 from fitrag_integrations.core.record import Row, check_mapping
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.compression import KEPT, SHARE, THERE, Compressed, tokens_of
 from fitrag_integrations.evaluation.cost import Prices
@@ -192,9 +192,9 @@ def route(row: Row) -> Values:
 
 def has_answer(row: Row) -> list[int]:
     """Return has_answer of every passage, 0 or 1: the row's own, else computed from answers."""
-    passages = row.get("passages")
-    if not isinstance(passages, list) or not all(isinstance(p, Mapping) for p in passages):
-        raise InputError.of("passages", given=passages, allowed="a list of objects with a text")
+    passages: Any = row.get("passages")
+    fine = isinstance(passages, list) and all(isinstance(p, Mapping) for p in passages)
+    refuse_if(not fine, "passages", passages, "a list of objects with a text")
     own = [passage.get("has_answer") for passage in passages]
     if None not in own:
         return [check_label(f"passages[{i}].has_answer", value) for i, value in enumerate(own)]

@@ -175,8 +175,7 @@ class MethodRunnable(FromFitted, Condensing, StreamedRunnable[Any, Any]):
         method = self._noting(notes, offer, config)
         if self.llm is None and self.reader is None:
             return (yield from method(question, Ports()))
-        template = as_template(self.template)
-        answering = Answering(method, reader=self.reader, template=template)
+        answering = Answering(method, reader=self.reader, template=as_template(self.template))
         return (yield from answering(question, offer.to(config)))
 
     def _noting(self, notes: Sequence[str], offer: Offer, config: RunnableConfig) -> Method:

@@ -47,7 +47,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
     ``retrieval_decision``.
 
     Args:
-        gate: Object with ``p_known(questions, drafts)``. Defaults to ``AskGate(llm)``.
+        gate: Object with ``p_known(questions, drafts)``. Defaults to ``own_gate`` of ``llm``.
         tools: Names of the retrieval tools, or the tools.
         message: Answer to a call of a hidden tool; None lets the call through.
         question: Function from the messages to the question; None is the text of the user's last
@@ -181,8 +181,7 @@ class RetrievalGateMiddleware(FromFitted, AgentMiddleware[RetrievalGateState]):
 
 def last_question(messages: Sequence[BaseMessage]) -> str:
     """Return the text of the user's last message, or a blank text."""
-    found = (m.text for m in reversed(messages) if isinstance(m, HumanMessage))
-    return str(next(found, ""))
+    return str(next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), ""))
 
 
 def _known(state: Any) -> bool:

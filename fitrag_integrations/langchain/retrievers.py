@@ -16,7 +16,7 @@ from fitrag_integrations.core.checks import can, check_many
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
-from fitrag_integrations.langchain.base.convert import passage_document, to_passage, to_passages
+from fitrag_integrations.langchain.base.convert import to_passage, to_passages
 from fitrag_integrations.langchain.base.fields import (
     AnyMethod,
     AnyRunnable,
@@ -201,8 +201,7 @@ class SlimPLMRetriever(Writing):
             configs: The config of each question.
             **options: Not used.
         """
-        asked = role_ports(self, ROLES, configs)
-        return [SlimPLM(**self.settings(**ports)) for ports in asked]
+        return [SlimPLM(**self.settings(**ports)) for ports in role_ports(self, ROLES, configs)]
 
     def settings(self, **given: object) -> dict[str, Any]:
         """Return SlimPLM's current options, with Runnables converted to ports."""
@@ -306,10 +305,6 @@ class CompressingRetriever(FlowRetriever):
         kinds = (BiLabelReranker, SubDocumentCompressor)
         return cls(base=base, compressors=[one.from_fitted(folder, **given) for one in kinds])
 
-    def documents(self, context: Context) -> list[Document]:
-        """Return the documents of the last compressor."""
-        return [passage_document(excerpt.passage) for excerpt in context.excerpts]
-
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
@@ -332,8 +327,7 @@ def _flow(
     documents = yield from base.ask(query, config)
     for step in steps:
         documents = yield from step.ask({"documents": list(documents), "query": query}, config)
-    kept = map(Excerpt.whole, to_passages(documents))
-    return Context(query, tuple(kept), method="compressing")
+    return Context(query, tuple(map(Excerpt.whole, to_passages(documents))), method="compressing")
 
 
 def _step(compressor: BaseDocumentCompressor) -> Runnable[Any, Any]:
@@ -426,10 +420,6 @@ class FaissRetriever(FlowRetriever):
         passages = map(to_passage, check_many("documents", documents, Document))
         return cls(index=retrieval.FaissIndex.build(passages, encoder=encoder), **fields)
 
-    def documents(self, context: Context) -> list[Document]:
-        """Return the documents as they were indexed, with their scores."""
-        return [passage_document(excerpt.passage) for excerpt in context.excerpts]
-
     def flows(
         self, inputs: Sequence[str], configs: Sequence[RunnableConfig], **options: Any
     ) -> list[Flow[Context]]:
@@ -468,10 +458,9 @@ class WebSearchRetriever(FlowRetriever):
 
     def documents(self, context: Context) -> list[Document]:
         """Convert the results to documents, marked as untrusted."""
-        found = (passage_document(excerpt.passage) for excerpt in context.excerpts)
         return [
             each.model_copy(update={"metadata": {**each.metadata, "fitrag": context.method}})
-            for each in found
+            for each in super().documents(context)
         ]
 
     def flows(

@@ -199,8 +199,7 @@ class RetrievalJudge(JudgeFields, FlowRunnable[dict[str, Any], dict[str, Any]]):
 
         def judged(given: object) -> Flow[dict[str, Any]]:
             passages = documents_of(given)
-            question = question_of(given, self.question_key)
-            return (yield from judge(question, passages)).to_dict()
+            return (yield from judge(question_of(given, self.question_key), passages)).to_dict()
 
         return list(map(judged, inputs))
 

@@ -76,8 +76,7 @@ class MethodQueryEngine(WritingRouter):
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Async version of `retrieve`."""
-        traced = await arun(self._contexts(bundles_of([query_bundle]))[0])
-        return context_nodes(traced.value)
+        return context_nodes((await arun(self._contexts(bundles_of([query_bundle]))[0])).value)
 
     def flows(self, bundles: Sequence[QueryBundle], *, alone: bool = False) -> list[Flow[Any]]:
         """Return one flow per query.

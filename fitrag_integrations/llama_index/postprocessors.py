@@ -18,7 +18,7 @@ from llama_index.core.tools import FunctionTool
 from fitrag_integrations.core.checks import check_is, check_keywords, check_text
 from fitrag_integrations.core.show import name_of
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError, refuse_if, shown
+from fitrag_integrations.errors import refuse_if, shown
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.llama_index.base.component import is_sync_only
 from fitrag_integrations.llama_index.base.convert import (
@@ -84,11 +84,11 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
         for name, value in self._given():
             if name not in values:
                 values[name] = saved(name, value)
-                if not isinstance(values[name], dict | str | bool | int | float):
-                    raise InputError(
-                        f"`{name}` cannot be written: only a bundled model has a name, and this is "
-                        f"{shown(value)}. Leave it out, and pass it again when you load the rest."
-                    )
+                refuse_if(
+                    not isinstance(values[name], dict | str | bool | int | float),
+                    f"`{name}` cannot be written: only a bundled model has a name, and this is "
+                    f"{shown(value)}. Leave it out, and pass it again when you load the rest.",
+                )
         return values
 
     @property

@@ -90,8 +90,7 @@ class KnowledgeRouterQueryEngine(Deciding, WritingRouter):
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        gate = "AskGate" if self.gate is None else name_of(self.gate)
-        return f"{type(self).__name__}(gate={gate}, retrieve={name_of(self._engine)})"
+        return f"{type(self).__name__}(gate={self._named}, retrieve={name_of(self._engine)})"
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {"retrieve": self._engine}
@@ -275,8 +274,7 @@ class KnowledgeSelector(Deciding, BaseSelector):
         refuse_if(self.known == self.unknown, "unknown", self.unknown, allowed)
 
     def __repr__(self) -> str:
-        gate = "AskGate" if self.gate is None else name_of(self.gate)
-        return f"KnowledgeSelector(gate={gate}, known={self.known}, unknown={self.unknown})"
+        return f"KnowledgeSelector(gate={self._named}, known={self.known}, unknown={self.unknown})"
 
     def flows(self, bundles: Sequence[QueryBundle]) -> list[Flow[Context]]:
         """Return one flow per query of ``bundles``, which ends in the decision."""

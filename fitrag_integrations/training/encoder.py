@@ -160,8 +160,7 @@ def tune(trunk: Trunk, how: str, rank: int = 16) -> set[str]:
             part.p = 0.0
     if how == "full":
         embeddings: nn.Module = trunk.encoder.get_input_embeddings()  # type: ignore[operator]
-        frozen = trait(trunk.encoder, "embeddings", nn.Module) or embeddings
-        frozen.requires_grad_(False)
+        (trait(trunk.encoder, "embeddings", nn.Module) or embeddings).requires_grad_(False)
     elif rank and how != "head":
         trunk.encoder = with_lora(trunk.encoder, rank=rank, upper=how == "upper")
     return before

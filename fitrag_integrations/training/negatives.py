@@ -54,8 +54,7 @@ def searching(
         return bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, show_progress=False)
 
     index = bm25s.BM25(k1=0.9, b=0.4)
-    corpus = words([f"{passage.title} {passage.text}" for passage in pool])
-    index.index(corpus, show_progress=False)
+    index.index(words([f"{passage.title} {passage.text}" for passage in pool]), show_progress=False)
 
     def search(questions: Sequence[str]) -> list[list[Passage]]:
         asked, most = words(questions), min(depth, len(pool))

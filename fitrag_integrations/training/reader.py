@@ -167,8 +167,7 @@ def group(row: ReadingRow, count: int, chance: random.Random) -> Group:
         count: Maximum number of negatives.
         chance: Random generator.
     """
-    negatives = chance.sample(row.negatives, min(count, len(row.negatives)))
-    passages = (row.passage, *negatives)
+    passages = (row.passage, *chance.sample(row.negatives, min(count, len(row.negatives))))
     if not row.passage.title or chance.random() < 0.15:
         passages = tuple(replace(p, title="") for p in passages)
     return row, passages

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.http import Meter, read_body, retry_after
-from fitrag_integrations.errors import SearchError
+from fitrag_integrations.errors import SearchError, raise_if
 from fitrag_integrations.web.guard import AGENT, NetworkGuard, shown
 
 if TYPE_CHECKING:
@@ -261,15 +261,14 @@ async def persist(call: Callable[[], Awaitable[T]], retries: int) -> T:
         after = state.outcome.exception().after
         return float(backoff(state) if after is None else after)
 
-    retrying = tenacity.AsyncRetrying(
+    return await tenacity.AsyncRetrying(
         stop=tenacity.stop_after_attempt(retries + 1),
         retry=tenacity.retry_if_exception(
             lambda error: isinstance(error, PassingError) and (error.after or 0.0) <= MAX_WAIT
         ),
         wait=pause,
         reraise=True,
-    )
-    return await retrying(call)
+    )(call)
 
 
 ROBOTS_BYTES = 512_000  # RFC 9309, section 2.5
@@ -322,9 +321,12 @@ class Robots:
                 rules = await self._asked(site, fetcher, allowance)
         if isinstance(rules, SearchError):
             raise SearchError(str(rules), kind=rules.kind)  # a new one for each page
-        if not await asyncio.to_thread(rules.can_fetch, str(at), AGENT):
-            refused = "is not fetched: its robots.txt asks robots not to read it"
-            raise RobotsError(f"{shown(at)} {refused}", kind="blocked")
+        raise_if(
+            not await asyncio.to_thread(rules.can_fetch, str(at), AGENT),
+            RobotsError,
+            f"{shown(at)} is not fetched: its robots.txt asks robots not to read it",
+            kind="blocked",
+        )
 
     async def _asked(self, site: str, fetcher: Fetcher, allowance: Allowance) -> Any:
         """Return the site's rules, or the error that they cannot be read."""
@@ -336,8 +338,12 @@ class Robots:
 
         try:
             found = await persist(get, self._retries)
-            if found.status >= 500:  # of other refusals there is no body, and so no rule
-                raise SearchError(f"the robots.txt of {site} cannot be read", kind="blocked")
+            raise_if(
+                found.status >= 500,  # of other refusals there is no body, and so no rule
+                SearchError,
+                f"the robots.txt of {site} cannot be read",
+                kind="blocked",
+            )
             text = found.body.decode("utf-8-sig", "replace")
             answer, open_for = await asyncio.to_thread(parse_rules, text), DAY
         except SearchError as error:

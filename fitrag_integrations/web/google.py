@@ -23,12 +23,12 @@ from fitrag_integrations.core.checks import (
     check_whole,
 )
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter
+from fitrag_integrations.core.http import DEPTH, STEP, VALUES, Limits, Meter, spread
 from fitrag_integrations.core.jsonl import check_size
 from fitrag_integrations.core.secret import Secret
-from fitrag_integrations.errors import SearchError, refuse_if
+from fitrag_integrations.errors import SearchError, raise_if, refuse_if
 from fitrag_integrations.values.passage import first_text
-from fitrag_integrations.web.search import SearchHit, SearchService, spread
+from fitrag_integrations.web.search import SearchHit, SearchService
 
 ENDS = date(2027, 1, 1)
 INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."
@@ -109,8 +109,12 @@ class GoogleSearch(SearchService):
         from googleapiclient.errors import HttpError
         from httplib2 import HttpLib2Error
 
-        if not self.api_key.found:
-            raise SearchError(f"no key: set {self.api_key.variable}", kind="auth")
+        raise_if(
+            not self.api_key.found,
+            SearchError,
+            f"no key: set {self.api_key.variable}",
+            kind="auth",
+        )
         try:
             options = None if self.endpoint is None else {"api_endpoint": self.endpoint}
             with contextlib.closing(_client(self.timeout)) as http:  # not thread-safe
@@ -169,10 +173,12 @@ def _bounded(reply: HTTPResponse, until: float) -> bytes:
         meter = Meter(reply.headers.get("content-encoding", ""), Limits())
         del reply.headers["content-encoding"]
         while chunk := reply.read1(STEP):
-            if time.monotonic() > until:
-                raise SearchError(
-                    "Google did not answer: no whole answer in time", kind="transient"
-                )
+            raise_if(
+                time.monotonic() > until,
+                SearchError,
+                "Google did not answer: no whole answer in time",
+                kind="transient",
+            )
             meter.take(chunk)
     content = meter.end()
     check_size(content, values=VALUES, depth=DEPTH)

@@ -266,8 +266,7 @@ class NetworkGuard(Checked, Limits):
             raise SearchError("not a URL that can be fetched", kind="blocked") from error
         usual = 443 if known.scheme == "https" else 80
         port = usual if known.port is None else known.port
-        networks = map(ip_network, self.allow_addresses)
-        why = refusal(host, networks) if is_address(host) else None
+        why = refusal(host, map(ip_network, self.allow_addresses)) if is_address(host) else None
         objections = {
             "neither http nor https": known.scheme not in ("http", "https"),
             "it carries a user name": known.userinfo,
@@ -299,8 +298,12 @@ class NetworkGuard(Checked, Limits):
             raise SearchError(
                 f"{shown(origin)} redirects to what is not a URL", kind="blocked"
             ) from error
-        if origin.scheme == "https" and target.scheme == "http":
-            raise SearchError(f"{shown(origin)} redirects from https to http", kind="blocked")
+        raise_if(
+            origin.scheme == "https" and target.scheme == "http",
+            SearchError,
+            f"{shown(origin)} redirects from https to http",
+            kind="blocked",
+        )
         return self.admit(target)
 
     async def addresses(self, host: str) -> Sequence[str]:
@@ -314,8 +317,7 @@ class NetworkGuard(Checked, Limits):
             why = refusal(address, map(ip_network, self.allow_addresses))
             if why:
                 raise SearchError(f"{host} is not fetched: {address} is {why}", kind="blocked")
-        if not found:
-            raise SearchError(f"{host}: the name does not resolve", kind="transient")
+        raise_if(not found, SearchError, f"{host}: the name does not resolve", kind="transient")
         return found
 
     async def _resolved(self, host: str) -> Sequence[str]:

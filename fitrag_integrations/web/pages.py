@@ -32,7 +32,7 @@ from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import MissingExtraError, SearchError, refuse_if
+from fitrag_integrations.errors import MissingExtraError, SearchError, raise_if, refuse_if
 from fitrag_integrations.web.extract import extract
 from fitrag_integrations.web.fetch import (
     Fetched,
@@ -254,8 +254,9 @@ class PageReader:
             is_sent_to_login = _LOGIN.search(fetched.url.path) and not _LOGIN.search(at.path)
             if is_sent_to_login or (found.asks_password and length < LOGIN_CHARS):
                 raise SearchError(f"{where} is a login page", kind="auth")
-            if not found.paragraphs:
-                raise SearchError(f"{where} has no text to read", kind="empty")
+            raise_if(
+                not found.paragraphs, SearchError, f"{where} has no text to read", kind="empty"
+            )
         except SearchError as error:
             if cache is not None and isinstance(error, RobotsError):
                 await asyncio.to_thread(cache.put, str(at), error)

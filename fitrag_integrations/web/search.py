@@ -7,9 +7,7 @@ by its own snippet, so no result changes its rank.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +19,6 @@ from typing import (
     Protocol,
     Self,
     TypeAlias,
-    cast,
     runtime_checkable,
 )
 
@@ -38,10 +35,9 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.extras import require_extra
-from fitrag_integrations.core.generic import A, Q
-from fitrag_integrations.core.http import finish
+from fitrag_integrations.core.http import finish, spread
 from fitrag_integrations.core.record import Record, check_mapping, plain
-from fitrag_integrations.errors import InputError, PortError, SearchError, refuse_if
+from fitrag_integrations.errors import InputError, PortError, SearchError, raise_if, refuse_if
 from fitrag_integrations.text.cleaning import clean_text, site_of
 from fitrag_integrations.types import Passage
 from fitrag_integrations.values.passage import made_id, pages_of
@@ -161,42 +157,6 @@ def _readable(item: Any) -> Any:
     if hasattr(item, "page_content"):
         return {**(item.metadata or {}), "snippet": item.page_content}
     return dict(vars(item))
-
-
-async def spread(
-    call: Callable[[Q], A | Awaitable[A]],
-    items: Sequence[Q],
-    at_once: int,
-    *,
-    threads: bool = False,
-) -> list[A | Exception]:
-    """Call once per item, at most ``at_once`` at a time.
-
-    Args:
-        call: Coroutine function of one item, or a function.
-        items: Items to call it with.
-        at_once: Maximum number of concurrent calls.
-        threads: Whether ``call`` is a plain function, to be called in threads.
-
-    Returns:
-        One answer per item, in order; an exception is the answer of its item.
-    """
-    slots, pool = asyncio.Semaphore(at_once), ThreadPoolExecutor(at_once)
-
-    async def guarded(item: Q) -> A | Exception:
-        async with slots:
-            try:
-                if not threads:
-                    return await cast(Awaitable[A], call(item))
-                working = pool.submit(copy_context().run, cast(Callable[[Q], A], call), item)
-                return await asyncio.wrap_future(working)
-            except Exception as error:  # raised in the flow that asked
-                return error
-
-    try:
-        return await asyncio.gather(*map(guarded, items))
-    finally:
-        pool.shutdown(wait=False)
 
 
 CALLS = ("ahits", "hits", "asearch", "search")  # the first that is there is used
@@ -355,9 +315,11 @@ class WebSearch(Checked):
         name = next(name for name in CALLS if can(self.provider, name))
         call = getattr(self.provider, name)
         answers = list(await (call(texts) if name[0] == "a" else asyncio.to_thread(call, texts)))
-        if len(answers) != len(texts):
-            counts = f"{len(texts)} queries but returned {len(answers)} answers"
-            raise PortError(f"{self.name} got {counts}")
+        raise_if(
+            len(answers) != len(texts),
+            PortError,
+            f"{self.name} got {len(texts)} queries but returned {len(answers)} answers",
+        )
         found = await asyncio.to_thread(lambda: [self._chosen(answer) for answer in answers])
         pages = await self._pages(found)
         return await asyncio.to_thread(lambda: [self._passages(hits, pages) for hits in found])

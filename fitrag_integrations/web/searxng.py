@@ -24,10 +24,11 @@ from fitrag_integrations.core.http import (
     parse_reply,
     read_body,
     retry_after,
+    spread,
 )
-from fitrag_integrations.errors import InputError, SearchError
+from fitrag_integrations.errors import InputError, SearchError, raise_if
 from fitrag_integrations.values.passage import first_text
-from fitrag_integrations.web.search import SearchHit, SearchService, spread
+from fitrag_integrations.web.search import SearchHit, SearchService
 
 if TYPE_CHECKING:
     import httpx
@@ -150,8 +151,7 @@ class SearxngSearch(SearchService):
             after = retry_after(reply.headers.get("retry-after"))
             again = "" if after is None else f"; try again after {after:.0f} s"
             raise SearchError(f"{answer}: its limiter refuses more calls{again}", kind="quota")
-        if status == 408 or status >= 500:
-            raise SearchError(answer, kind="transient")
+        raise_if(status == 408 or status >= 500, SearchError, answer, kind="transient")
         if reply.is_redirect:
             to = reply.headers.get("location", "")
             raise SearchError(f"{answer}: it redirects to {to!r}; pass that address", kind="auth")

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, TypeAlias
+from typing import Any, TypeAlias
 
 from fitrag_integrations.commands.engine.outputs import resume
 from fitrag_integrations.commands.engine.rows import Line, described, is_finite, reason_of
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.progress import Stopping, Terminated
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
@@ -32,25 +32,23 @@ Advance: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Verb(Generic[T]):
-    """What to run on a row: the flow, and the fields of its result.
+class Verb:
+    """What to run on a row: the flow, which ends in the fields it adds.
 
-    `adds` names those fields. The flow raises `InputError` for a row that lacks something, and
+    `adds` names those fields; `fields` reads them off a run that ends in something else. The flow
+    raises `InputError` for a row that lacks something, and
     `Terminated` to have the run end before its row. An error row gets the fields of `empty` where
     it has none of that name, so that whoever reads the output finds them in every row. Fields in
     `drops` are read and not written. Rows that together weigh `lot` share the models' batches.
     """
 
-    flow: Callable[[Row], Flow[T]]
-    fields: Callable[[Traced[T]], Row]
+    flow: Callable[[Row], Flow[Any]]
     adds: tuple[str, ...]
     empty: Row = field(default_factory=dict)
     drops: tuple[str, ...] = ()
     lot: int = CHUNK
     weight: Callable[[Line], int] = lambda row: 1
-
-
-AnyVerb: TypeAlias = Verb[Any]
+    fields: Callable[[Traced[Any]], Row] = attrgetter("value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ Engine: TypeAlias = Callable[[Iterator[Line], int], Answers]
 """Answers rows, in this process or in others; the number is that of the rows before them."""
 
 
-def here(verb: AnyVerb, rows: Iterator[Line], done: int) -> Answers:
+def here(verb: Verb, rows: Iterator[Line], done: int) -> Answers:
     """Answer rows with a verb in this process; a lot is read before each call."""
     for lot in lots(rows, verb, done):
         yield partial(answer, verb, lot)
@@ -136,11 +134,10 @@ def run_batch(
                 if answered.ended:
                     raise Terminated
         stopped = False
-    seconds = round(time.monotonic() - began, 3)
-    return Done(target, count, earlier, reasons, seconds, stopped, empty)
+    return Done(target, count, earlier, reasons, round(time.monotonic() - began, 3), stopped, empty)
 
 
-def answer(verb: AnyVerb, lot: list[Line]) -> Answered:
+def answer(verb: Verb, lot: list[Line]) -> Answered:
     """Answer a lot of rows, up to the one whose flow had the run end."""
     flows = iter(run_many([verb.flow(row.given) for row in lot if row.problem is None]))
     lines, reasons, empty = list[bytes](), list[str](), 0
@@ -181,7 +178,7 @@ def check_names(source: str, target: str) -> None:
     refuse_if(same, "output", target, "another file than the input")
 
 
-def lots(rows: Iterable[Line], verb: AnyVerb, done: int = 0) -> Iterator[list[Line]]:
+def lots(rows: Iterable[Line], verb: Verb, done: int = 0) -> Iterator[list[Line]]:
     """Cut rows into lots that share the models' batches, and so the last digits of their numbers.
 
     Behind `done` rows the first is shorter, for the others to be those of a run in one go.

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from fitrag_integrations import models as library
 from fitrag_integrations import retrieval
-from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
+from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import (
     Hardware,
     ModelOptions,
@@ -28,7 +28,6 @@ from fitrag_integrations.core.extras import (
     torch_needed,
 )
 from fitrag_integrations.core.files import read_file
-from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import (
     InputError,
@@ -37,7 +36,7 @@ from fitrag_integrations.errors import (
     refuse_if,
 )
 from fitrag_integrations.evaluation.rows import each_row
-from fitrag_integrations.flow import Flow, Traced
+from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.methods.ik.gates import own_gate
 from fitrag_integrations.ports import Evaluator, Gate, Ports, Reader, Retriever, Scorer, port_of
@@ -260,26 +259,21 @@ def _encoder(options: ModelOptions) -> Any:
     return retrieval.Encoder(*(() if options.model is None else (options.model,)), **how)
 
 
-def searched(verb: Verb[T], search: Searching) -> AnyVerb:
+def searched(verb: Verb, search: Searching) -> Verb:
     """Wrap a verb so that it retrieves for rows without passages, and keeps what it found."""
     if search.index is None:
         return verb
     retriever = load_retriever(search.index, ModelOptions(search.encoder), k=search.k)
     port = port_of("retrieve", retriever, "retrieve")
 
-    def flow(row: Row) -> Flow[tuple[T, list[Row] | None]]:
-        if "passages" in row:
-            return (yield from verb.flow(row)), None
-        (found,) = yield from port.ask([question_of(row)])
-        passages = [passage_json(each) for each in found]
-        return (yield from verb.flow({**row, "passages": passages})), passages
+    def flow(row: Row) -> Flow[Row]:
+        own: Row = {}
+        if "passages" not in row:
+            (found,) = yield from port.ask([question_of(row)])
+            own = {"passages": list(map(passage_json, found))}
+        return {**own, **(yield from verb.flow({**row, **own}))}
 
-    def fields(traced: Traced[tuple[T, list[Row] | None]]) -> Row:
-        value, passages = traced.value
-        own = {} if passages is None else {"passages": passages}
-        return {**own, **verb.fields(Traced(value, traced.steps))}
-
-    return Verb(flow, fields, ("passages", *verb.adds), verb.empty)
+    return Verb(flow, ("passages", *verb.adds), verb.empty)
 
 
 def passage_json(passage: Passage) -> Row:

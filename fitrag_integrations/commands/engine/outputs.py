@@ -15,6 +15,7 @@ from fitrag_integrations.commands.engine.rows import Line, reason_of
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.files import fingerprint, lock, only_writer, real_path, storing
 from fitrag_integrations.core.jsonl import is_gzipped, read_lines
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError
 
 SAME = ("id", "question", "answers", "raw", "method", "setup")  # fields that no verb changes
@@ -66,10 +67,9 @@ OF_THE_RUN = {
 }
 """Options that say how a run goes and change no row."""
 SHOWN = 12  # digits of a fingerprint
-Settings = dict[str, Any]
 
 
-def settings_of(plan: object) -> Settings:
+def settings_of(plan: object) -> dict[str, Any]:
     """Return the options of a plan that rows depend on, without those left at their defaults."""
     return {name: plain(value) for name, value, default in _options(plan) if value != default}
 
@@ -138,7 +138,7 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[No
             raise
 
 
-def _begun(written: bytes, output: Path, beside: Path) -> Settings:
+def _begun(written: bytes, output: Path, beside: Path) -> dict[str, Any]:
     """Return the settings of rows that are there; raises `InputError` where they are unknown."""
     try:
         begun = jsonl.loads(written)
@@ -156,7 +156,7 @@ def _begun(written: bytes, output: Path, beside: Path) -> Settings:
     )
 
 
-def _check(begun: Settings, given: Settings, plan: object, output: Path) -> None:
+def _check(begun: Row, given: Row, plan: object, output: Path) -> None:
     usual = {name: default for name, _, default in _options(plan)}
     for name in [*given, *(name for name in begun if name not in given)]:
         if begun.get(name) != given.get(name):

@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.checks import check_text
+from fitrag_integrations.core.checks import check_is, check_text
 from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Row, check_mapping
-from fitrag_integrations.errors import InputError, shown
+from fitrag_integrations.errors import InputError, refuse_if, shown
 from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.methods.metadata import title_in
 from fitrag_integrations.training.rows import Labelled, labelled_row, read_jsonl
@@ -80,19 +81,20 @@ def passages_of(row: Row, *, blank: bool = False) -> list[Passage]:
     `blank` allows passages without text, for what leaves them out. Raises `InputError` naming the
     first that is wrong: `passages[3].text`.
     """
-    given = row.get("passages")
-    if not isinstance(given, list) or not given:
-        raise InputError.of(
-            "passages", given=given, allowed="a list of at least one text or object with a text"
-        )
+    given: Any = row.get("passages")
+    refuse_if(
+        not isinstance(given, list) or not given,
+        "passages",
+        given,
+        "a list of at least one text or object with a text",
+    )
     return [_passage(i, passage, blank) for i, passage in enumerate(given)]
 
 
 def _passage(at: int, given: object, blank: bool) -> Passage:
     if isinstance(given, str):
         return Passage(str(at), check_text(f"passages[{at}]", given, blank=blank))
-    if not isinstance(given, dict):
-        raise InputError.of(f"passages[{at}]", given=given, allowed="a text or an object with one")
+    given = check_is(f"passages[{at}]", given, dict, "a text or an object with one")
     text = check_text(f"passages[{at}].text", given.get("text"), blank=blank)
     title = given.get("title")
     if title is None:

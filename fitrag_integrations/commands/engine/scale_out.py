@@ -24,7 +24,7 @@ from fitrag_integrations.commands.engine.batch import (
     CHUNK,
     Answered,
     Answers,
-    AnyVerb,
+    Verb,
     answer,
     lots,
 )
@@ -66,8 +66,8 @@ class MapRows:
         self._plan: Any = plan_of(plan, options)
 
     @cached_property
-    def _verb(self) -> AnyVerb:
-        return cast(AnyVerb, self._plan.verb())
+    def _verb(self) -> Verb:
+        return cast(Verb, self._plan.verb())
 
     def __call__(self, batch: Any) -> Any:
         """Answer a pyarrow table or a list of rows; returns the same type.
@@ -142,11 +142,11 @@ class _Worker:
         self._plan, self._folder = plan, folder
 
     @cached_property
-    def verb(self) -> AnyVerb:
+    def verb(self) -> Verb:
         """The verb, loaded from the folder where its relative paths start, if it is here."""
         if Path(self._folder).is_dir():
             os.chdir(self._folder)
-        return cast(AnyVerb, self._plan.verb())
+        return cast(Verb, self._plan.verb())
 
     def answer(self, lot: list[Line]) -> Answered | str:
         """Return the answers, or why there are none."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
+
+import typer
 
 from fitrag_integrations.commands.engine import models, outputs
 from fitrag_integrations.commands.engine.batch import run_batch
@@ -23,6 +26,7 @@ from fitrag_integrations.commands.engine.options import (
     Tokenizer,
 )
 from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     Contest,
@@ -35,7 +39,6 @@ from fitrag_integrations.commands.evaluate.options import (
     InputRows,
     Outcome,
     Priced,
-    refuse_errors,
     settings_of,
 )
 from fitrag_integrations.commands.run.answering import Answers
@@ -156,9 +159,12 @@ class Answerer:
             only_writer(self.answers),
             progress_bar("evaluate", len(asked) * len(runs), shown=not quiet) as advance,
         ):
-            target = str(self.answers)
             done = run_batch(
-                contest.answers, contest.rows(), target, advance=advance, stopping=stopping
+                contest.answers,
+                contest.rows(),
+                str(self.answers),
+                advance=advance,
+                stopping=stopping,
             )
         if done.stopped:
             raise Terminated(f"after {done.rows} answers")
@@ -229,23 +235,23 @@ class EvaluateAnswers:
                 )
             except InputError as error:
                 raise error.at(f"{name}, ") from error
-        every, notes = len(made), []
-        if self.common:
-            made = _common(made)
-            lost = f"{every - len(made)} answers to questions that not every system was asked"
-            notes = [f"{lost} are left out"] * (len(made) < every)
+        made, notes = _common(made) if self.common else (made, [])
         read = [row for rows in given for row in rows]
         settings = settings_of(names, read, methods=self.answerer.method, llm=self.answerer.llm)
         title = f"{len(made)} answers"
         self.outcome.publish(Table(title, made, self.outcome.draws, notes, settings=settings))
-        refuse_errors([row.get("error") for row in read])
+        errors = [row.get("error") for row in read]
+        if errors and all(errors):
+            ((reason, count),) = Counter(map(reason_of, errors)).most_common(1)
+            typer.echo(f"fitrag evaluate: every answer is an error; {count} x {reason}", err=True)
+            raise typer.Exit(1)
 
     def _judged(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add what the judge says of each answer, if there is one."""
         if self.judge is None:
             return rows
-        served = self.answerer.server.generator(self.judge)
-        judge = served or models.load_llm(self.judge, self.answerer.server, self.answerer.hardware)
+        server, hardware = self.answerer.server, self.answerer.hardware
+        judge = server.generator(self.judge) or models.load_llm(self.judge, server, hardware)
         said = llm_judged(rows, judge)
         return [{**row, LLM: {LLM: value}} for row, value in zip(rows, said, strict=True)]
 
@@ -267,18 +273,18 @@ def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:
 
     def joined(row: Row) -> Row:
         question = check_text("question", row.get("question"))
-        found: Mapping[str, object] | None = known.get(normalize(question))
-        if found is None:
-            raise InputError.of("question", given=question, allowed="one of --gold")
+        found = known.get(normalize(question), {})
+        refuse_if(not found, "question", question, "one of --gold")
         return {**row, **{name: found[name] for name in brought if name in found}}
 
     return each_row(rows, joined)
 
 
-def _common(rows: Sequence[Measured]) -> list[Measured]:
-    """Keep the questions that every system was asked."""
+def _common(rows: Sequence[Measured]) -> tuple[list[Measured], list[str]]:
+    """Keep the questions that every system was asked, and say how many are left out."""
     systems = {row.system for row in rows}
     asked = grouped(rows, attrgetter("question"))
     kept = [row for row in rows if len(asked[row.question]) == len(systems)]
     refuse_if(not kept, "--common", 0, "questions that all systems answered")
-    return kept
+    lost = f"{len(rows) - len(kept)} answers to questions that not every system was asked"
+    return kept, [f"{lost} are left out"] * (len(kept) < len(rows))

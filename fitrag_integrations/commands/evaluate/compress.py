@@ -12,7 +12,6 @@ from fitrag_integrations.commands.engine.options import EncoderHardware, Quiet, 
 from fitrag_integrations.commands.engine.progress import progress_bar
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
-    EMBEDDED,
     Drawing,
     Format,
     InputRows,
@@ -20,11 +19,11 @@ from fitrag_integrations.commands.evaluate.options import (
     settings_of,
 )
 from fitrag_integrations.commands.run.judge import best_answer
-from fitrag_integrations.core.checks import check_number, check_whole
+from fitrag_integrations.core.checks import check_is, check_number, check_whole
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, refuse_if
+from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation import measures
 from fitrag_integrations.evaluation.answers import is_correct
 from fitrag_integrations.evaluation.compression import KEPT, Compressed, kept_curves
@@ -32,6 +31,7 @@ from fitrag_integrations.evaluation.judging import gold
 from fitrag_integrations.evaluation.plots import Plot
 from fitrag_integrations.evaluation.rows import each_row, read_rows
 from fitrag_integrations.evaluation.table import Table, measured
+from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.text.tokens import counter_for
 from fitrag_integrations.training.rows import in_lists
 from fitrag_integrations.types import Excerpt, Passage
@@ -67,7 +67,8 @@ class EvaluateCompress:
         without = sum(one.values[KEPT] is None for one in made)
         note = f"the passages of {without} questions hold no answer: nothing could be kept of them"
         if self.reader is not None:
-            for system, answers in zip(SYSTEMS, self._read(given), strict=True):
+            systems = ("from the passages", "from the excerpts")
+            for system, answers in zip(systems, self._read(given), strict=True):
                 right = [
                     {**row, "prediction": text, "right": is_correct(text, one.answers)}
                     for row, one, text in zip(rows, given, answers, strict=True)
@@ -100,7 +101,10 @@ class EvaluateCompress:
                     found = in_lists(
                         lambda given: reader.read(given) if given else [],
                         [
-                            [_pair(row.question, i, one) for i, one in enumerate(own)]
+                            [
+                                (row.question, Passage(str(i), one.text, one.passage.title))
+                                for i, one in enumerate(own)
+                            ]
                             for row, own in some
                         ],
                     )
@@ -111,26 +115,18 @@ class EvaluateCompress:
                 yield said
 
 
-SYSTEMS = ("from the passages", "from the excerpts")
-
-
-def _pair(question: str, place: int, excerpt: Excerpt) -> tuple[str, Passage]:
-    return question, Passage(str(place), excerpt.text, excerpt.passage.title)
-
-
 def compressed_row(row: Row) -> Compressed:
     """Read a row as `fitrag compress` writes it."""
     question, passages, answers = question_of(row), passages_of(row), gold(row)
-    given = row.get("excerpts")
-    if not isinstance(given, list):
-        raise InputError.of("excerpts", given=given, allowed="a list, as fitrag compress adds it")
+    allowed = "a list, as fitrag compress adds it"
+    given = check_is("excerpts", row.get("excerpts"), list, allowed)
     allowed = "codepoints, as fitrag compress writes without --offsets"
     refuse_if(row.get("offsets") == "utf16", "offsets", "utf16", allowed)
     excerpts = []
     for place, each in enumerate(given):
         name = f"excerpts[{place}]"
-        if not isinstance(each, Mapping):
-            raise InputError.of(name, given=each, allowed="an object with passage, start and end")
+        allowed = "an object with passage, start and end"
+        refuse_if(not isinstance(each, Mapping), name, each, allowed)
         at = check_whole(f"{name}.passage", each.get("passage"), low=0, high=len(passages) - 1)
         length = len(passages[at].text)
         start = check_whole(f"{name}.start", each.get("start"), low=0, high=length)

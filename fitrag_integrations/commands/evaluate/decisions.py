@@ -11,7 +11,7 @@ from typing import Annotated
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Server, Threshold
-from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.progress import chunked
 from fitrag_integrations.commands.engine.rows import objects
 from fitrag_integrations.commands.evaluate.options import (
     Drawing,
@@ -22,6 +22,7 @@ from fitrag_integrations.commands.evaluate.options import (
     settings_of,
 )
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
+from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
@@ -100,7 +101,7 @@ def outcomes_of(
     loaded = models.load_gate(gate) if llm is None else own_gate(models.load_writer(*llm, gate))
     verb = gate_verb(loaded, threshold=0.5)  # any will do: only the scores are wanted
     scores = [
-        answer.value.decision.p_known
+        answer.value["p_known"]
         for chunk in chunks(rows, CHUNK)
         for answer in run_many([verb.flow(row) for row in chunk])
     ]
@@ -157,19 +158,22 @@ class EvaluateRoute:
             given = self._graded(given)
         elif self.upper is not None or self.lower is not None:
             given = [_decided(row, self.upper, self.lower) for row in given]
-        more = {"draws": self.outcome.draws, "settings": settings}
-        title = f"{len(given)} questions"
-        self.outcome.publish(Table.of(title, {"": given}, measures.route, **more))
+        table = Table.of(
+            f"{len(given)} questions",
+            {"": given},
+            measures.route,
+            draws=self.outcome.draws,
+            settings=settings,
+        )
+        self.outcome.publish(table)
 
     def _graded(self, rows: Sequence[Row]) -> list[Row]:
         """Grade the passages of every row, and decide."""
         evaluator = models.load_evaluator(self.model)
         thresholds = chosen_thresholds(evaluator, self.upper, self.lower)
         verb, found = route_verb(evaluator, thresholds), list[list[float]]()
-        with progress_bar("route", len(rows), shown=not self.quiet) as advance:
-            for some in chunks(rows, CHUNK):
-                found += [list(one.value.grades) for one in run_many(map(verb.flow, some))]
-                advance(len(some))
+        for some in chunked("route", rows, CHUNK, shown=not self.quiet):
+            found += [one.value["grades"] for one in run_many(map(verb.flow, some))]
         return [
             {**row, "grades": grades, "action": thresholds.action(grades).value}
             for row, grades in zip(rows, found, strict=True)
@@ -180,7 +184,5 @@ def _decided(row: Row, upper: float | None, lower: float | None) -> Row:
     if upper is None or lower is None:
         given = "--upper" if lower is None else "--lower"
         raise InputError.of("--upper, --lower", given=given, allowed="both, or a --model")
-    grades = row.get("grades")
-    if not isinstance(grades, list):
-        raise InputError.of("grades", given=grades, allowed="a list, or a --model to grade with")
+    grades = check_is("grades", row.get("grades"), list, "a list, or a --model to grade with")
     return {**row, "action": ActionThresholds(upper, lower).action(grades).value}

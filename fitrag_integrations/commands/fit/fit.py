@@ -17,17 +17,14 @@ from fitrag_integrations.commands.engine.progress import check_writable, echo_no
 from fitrag_integrations.commands.evaluate.options import Priced
 from fitrag_integrations.commands.fit.reading import Given, read_given
 from fitrag_integrations.commands.fit.trial import OwnFiles
-from fitrag_integrations.commands.label.llms import (
-    EMBEDDED,
-    Asking,
-    load_asker,
-)
+from fitrag_integrations.commands.label.llms import Asking, load_asker
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.cost import Prices
 from fitrag_integrations.evaluation.thresholds.risk import rows_needed
 from fitrag_integrations.methods.compose.fitted import CORPUS, INDEX, NAME, Fitted
+from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.retrieval import FileNote
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.fitted.fitting import (

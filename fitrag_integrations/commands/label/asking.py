@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -43,7 +43,6 @@ from fitrag_integrations.training.journal import AnswerCache
 from fitrag_integrations.types import Passage
 
 FOR_READERS = ("passage", "negatives", "answer_start")  # of a reading row; not written out
-Fields: TypeAlias = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class AskingPlan(ABC):
         return Questions(self.candidates.port(self.hardware, self.depth), self.depth, self.patterns)
 
     @abstractmethod
-    def verb(self, asked: Asked) -> Verb[Fields]:
+    def verb(self, asked: Asked) -> Verb:
         """Return what is asked about a row and written of it."""
 
     @abstractmethod
@@ -98,8 +97,7 @@ class AskingPlan(ABC):
         with run as stopping, closing(self._cache(target, stopping)) as cache:
             asker = load_asker(self.asking, self.hardware)
             verb, shown = self.verb(Asked(asker, cache)), not self.how.quiet
-            stopping.says = lambda: f" and {len(cache)} answers"
-            told = stopping.says
+            stopping.says = told = lambda: f" and {len(cache)} answers"
             with progress_bar("asking", len(given), shown=shown, verb=self.name, also=told) as bar:
                 done = run_batch(
                     partial(here, verb), given, self.out, advance=bar, stopping=stopping
@@ -117,12 +115,11 @@ class AskingPlan(ABC):
         has_rows = target.exists() and target.stat().st_size > 0
         allowed = f"an output with {path.name} beside it, another one, or --overwrite"
         refuse_if(has_rows and not path.exists(), "output", str(target), allowed)
-        longest = self.asking.max_new_tokens
         return AnswerCache(
             path,
-            {"llm": self.asking.llm, "max-new-tokens": longest},
+            {"llm": self.asking.llm, "max-new-tokens": self.asking.max_new_tokens},
             replan=not has_rows,
-            longest=longest,
+            longest=self.asking.max_new_tokens,
             is_ending=lambda: stopping.asked,
             **asdict(self.budget),
         )
@@ -139,9 +136,11 @@ class AskingPlan(ABC):
             summary = {"output": self.out, **counts, **cost, "stopped": cache.stopped or None}
             typer.echo(json.dumps(summary))
         if why := cache.stopped or ("asked to stop" if done.stopped else ""):
-            kept = f"{done.rows} rows and {len(cache)} answers are kept"
-            said = f"stopped: {why}; {kept}, and the same command goes on after them"
-            typer.echo(f"fitrag {self.name}: {said}", err=True)
+            typer.echo(
+                f"fitrag {self.name}: stopped: {why}; {done.rows} rows and {len(cache)} answers "
+                "are kept, and the same command goes on after them",
+                err=True,
+            )
 
 
 @dataclass(frozen=True)

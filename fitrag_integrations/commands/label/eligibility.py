@@ -14,8 +14,9 @@ from typing import Annotated, ClassVar
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import ScorerFolder
-from fitrag_integrations.commands.label.asking import FOR_READERS, Asked, AskingPlan, Fields
+from fitrag_integrations.commands.label.asking import FOR_READERS, Asked, AskingPlan
 from fitrag_integrations.core.option import Option
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow
@@ -107,7 +108,7 @@ class LabelEligibility(AskingPlan):
             self.combinations not in kinds, "--combinations", self.combinations, ", ".join(kinds)
         )
 
-    def verb(self, asked: Asked) -> Verb[Fields]:
+    def verb(self, asked: Asked) -> Verb:
         """Answer without passages first, then from each combination if the question needs
         retrieval.
         """
@@ -116,7 +117,7 @@ class LabelEligibility(AskingPlan):
         fitted_for = reducer.plan.cut_so
         questions, may_know = self.questions(), not isinstance(asked.asker, AskReader)
 
-        def flow(row: Mapping[str, object]) -> Flow[Fields]:
+        def flow(row: Mapping[str, object]) -> Flow[Row]:
             question = yield from questions(row)
             bare = replace(question, passages=(NOTHING,) if may_know else ())
             alone = yield from asked.about(bare)
@@ -134,7 +135,7 @@ class LabelEligibility(AskingPlan):
             fields = {"needs_retrieval": needs, "combinations": labelled}
             return {**fields, "llm": asked.asker.name, "fitted_for": fitted_for}
 
-        return Verb(flow, lambda traced: traced.value, ADDS, drops=FOR_READERS)
+        return Verb(flow, ADDS, drops=FOR_READERS)
 
     def combined(self, question: Question, reducer: TokenReducer) -> Flow[list[Combined]]:
         """Combine the best windows of a question's passages.

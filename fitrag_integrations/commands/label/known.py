@@ -18,10 +18,12 @@ from fitrag_integrations.commands.engine.models import load_llm
 from fitrag_integrations.commands.engine.rows import question_of
 from fitrag_integrations.commands.label.llms import SERVED_TOKENS, LabelPlan
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.core.record import Row
+from fitrag_integrations.errors import PortError, raise_if, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
 from fitrag_integrations.evaluation.judging import gold, judge_prompt
 from fitrag_integrations.flow import Flow, Port
+from fitrag_integrations.methods.slimplm.method import SlimPLM
 from fitrag_integrations.methods.slimplm.steps import UNREAD, Rewriter, heuristic_answer
 from fitrag_integrations.models.remote.generator import RemoteGenerator
 from fitrag_integrations.ports import Ports, YesNo, port_of
@@ -29,7 +31,6 @@ from fitrag_integrations.training import collecting as teachers
 from fitrag_integrations.training.collecting import wordings
 
 Tokens: TypeAlias = Annotated[int, Option("Tokens of the answer kept as draft.", min=1)]
-Fields: TypeAlias = dict[str, object]
 BY_MATCH = (
     "labeled by match; a language model as judge labels better "
     "(IK, section 4.4: .82 instead of .75): pass --judge MODEL"
@@ -43,7 +44,7 @@ class KnownPlan(LabelPlan):
     draft_tokens: Tokens = 32
     max_new_tokens: Annotated[int | None, Option("Maximum tokens of an answer.", min=1)] = None
 
-    def known(self, teacher: str, **how: Any) -> Verb[Fields]:
+    def known(self, teacher: str, **how: Any) -> Verb:
         """Load whose knowledge is asked; a server is asked again for drafts."""
         count, most = self.draft_tokens, self.max_new_tokens
         served = self.server.generator(self.llm, draft_tokens=most or SERVED_TOKENS)
@@ -75,7 +76,7 @@ class LabelIK(KnownPlan):
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
         super().run()
 
-    def verb(self) -> Verb[Fields]:
+    def verb(self) -> Verb:
         """Load who answers, and who judges the answers."""
         judge = None
         if self.judge or self.teacher == "judge":
@@ -96,7 +97,7 @@ class LabelNecessity(KnownPlan):
     theta: Annotated[float, Option("Fraction of the answers to exceed.", min=0, max=1)] = 0.5
     draft_tokens: Tokens = 64
 
-    def verb(self) -> Verb[Fields]:
+    def verb(self) -> Verb:
         """Load who answers."""
         return self.known("ratio", theta=self.theta)
 
@@ -109,7 +110,7 @@ def known_verb(
     drafting: RemoteGenerator | None = None,
     judge: YesNo | None = None,
     theta: float = 0.5,
-) -> Verb[Fields]:
+) -> Verb:
     """Answer closed-book, cut the draft, and label the answer.
 
     Args:
@@ -133,13 +134,13 @@ def known_verb(
 
     cutting: Port[tuple[str, str], Any] = Port.of("cut", cut)  # shared by the rows of a chunk
 
-    def flow(row: Mapping[str, object]) -> Flow[Fields]:
+    def flow(row: Mapping[str, object]) -> Flow[Row]:
         question = question_of(row)
         answers = teachers.gold_answers(row) if by_ratio else gold(row)
         (written,) = yield from answering.ask([question])
         answer: str = getattr(written, "text", written)
         (draft,) = yield from cutting.ask([(question, answer)])
-        label: Fields = {"known": False}
+        label: Row = {"known": False}
         if by_ratio:
             ratio = teachers.matching_ratio(answer, answers)
             label = {"ratio": ratio, "known": ratio > theta}
@@ -154,11 +155,10 @@ def known_verb(
         return {"draft": drafted, "answer": answer, **label, "llm": model.name}
 
     added = ("draft", "answer", *(("ratio",) if by_ratio else ()), "known", "llm")
-    return Verb(flow, lambda traced: traced.value, added, dict.fromkeys(added))
+    return Verb(flow, added, dict.fromkeys(added))
 
 
 ADDS = ("draft", "questions", "claims", "grammar", "repairs", "llm")
-MOST_DRAFT = 4000  # characters
 
 
 @dataclass(frozen=True)
@@ -180,30 +180,28 @@ class LabelClaims(LabelPlan):
         Rewriter(prompt=self.prompt)  # rejects a wrong name before any loading
         super().run()
 
-    def verb(self) -> Verb[Fields]:
+    def verb(self) -> Verb:
         """Load who takes them apart."""
         longest = self.max_new_tokens
         served = self.server.generator(self.llm, max_new_tokens=longest, draft_tokens=SERVED_TOKENS)
-        if served is not None:
-            return claims_verb(served, self.prompt, name=self.llm)
-        model = load_llm(
-            self.llm, self.server, self.hardware, max_new_tokens=longest, stop=("\n\n",)
-        )
-        return claims_verb(model, self.prompt, name=model.name)
+        how = {"max_new_tokens": longest, "stop": ("\n\n",)}
+        model = served or load_llm(self.llm, self.server, self.hardware, **how)
+        return claims_verb(model, self.prompt)
 
 
-def claims_verb(model: object, prompt: str = "instruct", *, name: str) -> Verb[Fields]:
+def claims_verb(model: Any, prompt: str = "instruct") -> Verb:
     """Split each answer with a model; it writes missing answers."""
     rewriter = Rewriter(model, prompt=prompt)
 
-    def flow(row: Mapping[str, object]) -> Flow[Fields]:
+    def flow(row: Mapping[str, object]) -> Flow[Row]:
         question, draft = question_of(row), row.get("draft")
         if not isinstance(draft, str) or not draft.strip():
-            heuristic = yield from heuristic_answer(question, model, most=MOST_DRAFT, strict=True)
+            heuristic = yield from heuristic_answer(
+                question, model, most=SlimPLM.max_draft, strict=True
+            )
             draft = heuristic.text
         leads, written = yield from rewriter(question, draft, Ports())
-        if not leads.grammar:
-            raise PortError(f"{UNREAD}: {written[:80]!r}")
-        return {"draft": draft, **leads.to_dict(), "llm": name}
+        raise_if(not leads.grammar, PortError, f"{UNREAD}: {written[:80]!r}")
+        return {"draft": draft, **leads.to_dict(), "llm": model.name}
 
-    return Verb(flow, lambda traced: traced.value, ADDS, dict.fromkeys(ADDS))
+    return Verb(flow, ADDS, dict.fromkeys(ADDS))

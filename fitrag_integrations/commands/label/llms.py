@@ -20,12 +20,12 @@ from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Port
+from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.training.asking_llm import PROMPT, AskLLM, AskReader, RemoteAnswers
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Passage
 
-EMBEDDED = "embedded"
 SERVED_TOKENS = 256
 RowsOut: TypeAlias = Annotated[str, Option("Where to write: .jsonl or .jsonl.gz.", name="--out")]
 

@@ -17,7 +17,6 @@ from fitrag_integrations.commands.label.asking import (
     FOR_READERS,
     Asked,
     AskingPlan,
-    Fields,
     Questions,
 )
 from fitrag_integrations.core.checks import check_text
@@ -25,7 +24,7 @@ from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.evaluation.answers import contains_answer
-from fitrag_integrations.evaluation.rows import read_rows
+from fitrag_integrations.evaluation.rows import OURS, read_rows
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.training.asking_llm import AskLLM
 from fitrag_integrations.training.collecting import count_labels, passage_labels
@@ -46,7 +45,6 @@ SIGNALS = {  # each with the field it needs, and what that must be
     "title": ("title", "the gold title, a text or a list of texts"),
     "passage": ("passage", "the gold passage, an object with a text"),
 }
-OURS = "fitrag"
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,7 @@ class LabelEvaluator:
         rows: list[Row] = []
         places: list[str] = []
         for path in self.rows:
-            ours = self.format == OURS
-            given = objects([path]) if ours else read_rows(path, self.format)
+            given = objects([path]) if self.format == OURS else read_rows(path, self.format)
             for at, row in enumerate(given, start=1):
                 places.append(f"{path.name}, row {at}")
                 check_text(f"{places[-1]}: question", row.get("question"), blank=False)
@@ -174,11 +171,11 @@ class LabelBilabel(AskingPlan):
         """Return how rows become questions."""
         return replace(super().questions(), unanswered=self.unanswered)
 
-    def verb(self, asked: Asked) -> Verb[Fields]:
+    def verb(self, asked: Asked) -> Verb:
         """Label each passage of a row, with enough rows at once to keep all requests busy."""
         questions = self.questions()
 
-        def flow(row: Mapping[str, object]) -> Flow[Fields]:
+        def flow(row: Mapping[str, object]) -> Flow[Row]:
             question = yield from questions(row)
             labels = passage_labels(question, (yield from asked.about(question)))
             own = row.get("passages")
@@ -193,10 +190,7 @@ class LabelBilabel(AskingPlan):
 
         lots = 1 if isinstance(asked.asker, AskLLM) and asked.asker.is_batched else 4
         lot = lots * self.asking.server.concurrency
-        adds = ("passages", "llm")
-        return Verb(
-            flow, lambda t: t.value, adds, drops=FOR_READERS, lot=lot, weight=questions.weight
-        )
+        return Verb(flow, ("passages", "llm"), drops=FOR_READERS, lot=lot, weight=questions.weight)
 
     def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
         """Count questions, and pairs by their labels."""

@@ -28,7 +28,7 @@ from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
-from fitrag_integrations.methods.answering import Answered, Answering
+from fitrag_integrations.methods.answering import Answering
 from fitrag_integrations.methods.compose.composing import NAMES, method_from
 from fitrag_integrations.methods.compose.fitted import INDEX, Fitted, FittedTemplate
 from fitrag_integrations.methods.prompts import OWN, instruction_named
@@ -119,11 +119,8 @@ class AnswerPlan(RowsPlan):
         if self.target is None:
             traced = run(self.answers()({"question": self.source}))
             if self.how.json:
-                fields = {
-                    "question": traced.value.context.question,
-                    **answer_fields(traced, explain=self.explain),
-                }
-                typer.echo(json.dumps(fields))
+                own = {"question": traced.value.context.question}
+                typer.echo(json.dumps({**own, **answer_fields(traced, explain=self.explain)}))
             else:
                 show_answer(traced, explain=self.explain)
             return
@@ -134,9 +131,9 @@ class AnswerPlan(RowsPlan):
         """Return what is read and written."""
         return Files(self.source, self.target or jsonl.STREAM)
 
-    def verb(self) -> Verb[Answered]:
+    def verb(self) -> Verb:
         """Load the method and what it asks."""
-        return Verb(self.answers(), partial(answer_fields, explain=self.explain), ADDS)
+        return Verb(self.answers(), ADDS, fields=partial(answer_fields, explain=self.explain))
 
     def check(self) -> None:
         """Raise `InputError` for options that do not go together."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
+from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import searched
 from fitrag_integrations.commands.engine.progress import SearchingPlan
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
@@ -89,7 +89,7 @@ class CompressPlan(SearchingPlan):
     ] = None
     tokenizer: options.Tokenizer = DEFAULTS.tokenizer
 
-    def verb(self) -> AnyVerb:
+    def verb(self) -> Verb:
         """Load the scorer."""
         step = self.reducing(models.load_scorer(self.model))
         verb = compress_verb(step, explain=self.explain, offsets=self.offsets)
@@ -118,7 +118,7 @@ class CompressPlan(SearchingPlan):
 
 def compress_verb(
     step: TokenReducer, *, explain: bool = False, offsets: Offsets | None = "codepoints"
-) -> Verb[Row]:
+) -> Verb:
     """Return the verb that reranks and reduces.
 
     `explain` adds a row for all that is dropped. With `offsets` None, the row has `offsets` and
@@ -157,7 +157,7 @@ def compress_verb(
             **({"selection": rows} if explain else {}),
         }
 
-    return Verb(flow, lambda traced: traced.value, tuple(empty), empty)
+    return Verb(flow, tuple(empty), empty)
 
 
 def utf16_places(text: str) -> Callable[[int], int]:

@@ -24,7 +24,6 @@ from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.retrieval import FileNote
-from fitrag_integrations.types import Passage
 
 
 @dataclass(frozen=True)
@@ -81,24 +80,22 @@ class IndexPlan:
             added = made.add(read, on_bad="skip", show_progress=False)
         made.save(self.folder)
         counts = {"passages": len(made), "added": added, "skipped": made.skipped}
-        summary = {"index": str(self.folder), **counts}
         if not self.quiet:
             skipped = f", {made.skipped} left out" if made.skipped else ""
             said = f"{len(made)} passages in {self.folder}, {added} of them new{skipped}"
             typer.echo(f"fitrag index: {said}", err=True)
             echo_notes("index", notes, "" if self.json else "--json")
         if self.json:
-            left_out = [note.to_dict() for note in notes]
-            seconds = round(time.monotonic() - began, 3)
-            typer.echo(json.dumps({**summary, "seconds": seconds, "left out": left_out}))
+            took = {"seconds": round(time.monotonic() - began, 3)}
+            left = {"left out": [note.to_dict() for note in notes]}
+            typer.echo(json.dumps({"index": str(self.folder), **counts, **took, **left}))
         if made.skipped and (self.strict or not len(made)):
             raise typer.Exit(1)
 
     def check(self) -> None:
         """Raise `InputError` for a corpus that is missing and an index that would be lost."""
-        there, given = self.corpus.exists(), str(self.corpus)
-        if not there:
-            raise InputError.missing("Corpus", given)
+        if not self.corpus.exists():
+            raise InputError.missing("Corpus", str(self.corpus))
         inside = list(self.folder.iterdir()) if self.folder.exists() else []
         there = any(not each.name.startswith(".") for each in inside)  # what a killed run left
         lost = there and not (self.add or self.overwrite)
@@ -144,7 +141,7 @@ class RetrievePlan(RowsPlan):
             if path is not None and not path.exists():
                 raise InputError.missing(f"File or folder of {name}", path)
 
-    def verb(self) -> Verb[list[Passage]]:
+    def verb(self) -> Verb:
         """Open the index, or read the corpus."""
         how, notes = self.hardware.of(self.encoder), list[FileNote]()
         if self.index is not None:
@@ -163,13 +160,8 @@ class RetrievePlan(RowsPlan):
                 retriever = models.searching_words(passages, k=self.k)
         port = port_of("retrieve", retriever, "retrieve")
 
-        def flow(row: Row) -> Flow[list[Passage]]:
+        def flow(row: Row) -> Flow[Row]:
             (found,) = yield from port.ask([question_of(row)])
-            return list(found)
+            return {"passages": list(map(passage_json, found))}
 
-        return Verb(
-            flow,
-            lambda traced: {"passages": list(map(passage_json, traced.value))},
-            ("passages",),
-            {"passages": []},
-        )
+        return Verb(flow, ("passages",), {"passages": []})

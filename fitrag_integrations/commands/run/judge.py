@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.batch import AnyVerb, Verb
+from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.models import searched
 from fitrag_integrations.commands.engine.options import GateOptions
 from fitrag_integrations.commands.engine.progress import ModelPlan, SearchingPlan
@@ -15,16 +15,15 @@ from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.flow import Flow, Port, Traced
+from fitrag_integrations.errors import refuse_if
+from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.methods.crag.evaluator import (
     ActionJudge,
     ActionThresholds,
-    GradedList,
     thresholds_of,
 )
 from fitrag_integrations.methods.fitrag.options import score_port
-from fitrag_integrations.methods.ik.decider import Decided, Decider, decide_by
+from fitrag_integrations.methods.ik.decider import Decider, decide_by
 from fitrag_integrations.methods.ik.gates import FlowGate, own_gate
 from fitrag_integrations.ports import AnswerLike, Evaluator, Gate, gate_port, port_of
 from fitrag_integrations.types import BiLabelScore
@@ -42,21 +41,17 @@ class ScorePlan(SearchingPlan):
 
     name: ClassVar = "score"
 
-    def verb(self) -> AnyVerb:
+    def verb(self) -> Verb:
         """Load the scorer, which scores the passages of a row in one call."""
         port = score_port(models.load_scorer(self.model))
 
-        def flow(row: Row) -> Flow[list[BiLabelScore]]:
+        def flow(row: Row) -> Flow[Row]:
             question, passages = question_of(row), passages_of(row)
-            return (yield from port.ask([(question, passage) for passage in passages]))
+            found: list[BiLabelScore] = yield from port.ask([(question, one) for one in passages])
+            names = ("has_answer", "llm_prefer")
+            return {"scores": [{name: getattr(one, name) for name in names} for one in found]}
 
-        def fields(traced: Traced[list[BiLabelScore]]) -> Row:
-            scores = traced.value
-            return {
-                "scores": [{"has_answer": s.has_answer, "llm_prefer": s.llm_prefer} for s in scores]
-            }
-
-        return searched(Verb(flow, fields, ("scores",), {"scores": []}), self.search)
+        return searched(Verb(flow, ("scores",), {"scores": []}), self.search)
 
 
 @dataclass(frozen=True)
@@ -98,10 +93,10 @@ class GatePlan(ModelPlan):
     threshold: options.Threshold = None
     server: options.Server = options.Server()
 
-    def verb(self) -> Verb[Decided]:
+    def verb(self) -> Verb:
         """Load the gate, or make one of the language model."""
-        if self.llm is not None and self.model.model is not None:
-            raise InputError("Pass `--model` or `--llm`, not both: each is a gate.")
+        both = self.llm is not None and self.model.model is not None
+        refuse_if(both, "Pass `--model` or `--llm`, not both: each is a gate.")
         refuse_if(self.llm is None and self.signal is not None, "--signal", self.signal, "an --llm")
         gate: Gate
         if self.llm is None:
@@ -112,13 +107,13 @@ class GatePlan(ModelPlan):
         return gate_verb(gate, drafts=self.drafts, threshold=self.threshold)
 
 
-def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None) -> Verb[Decided]:
+def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None) -> Verb:
     """Decide for a row; the questions of a chunk share the gate's batch."""
     reading, alone = gate, not drafts
     if isinstance(gate, FlowGate):  # may write its draft itself, in one pass, and is asked so
         reading, alone = replace(gate, draft_tokens=max(1, gate.draft_tokens)), False
 
-    def flow(row: Row) -> Flow[Decided]:
+    def flow(row: Row) -> Flow[Row]:
         question, draft = question_of(row), row.get("draft")
         written: Port[str, str] | None = None
         if drafts and draft is not None:
@@ -126,17 +121,15 @@ def gate_verb(gate: Gate, *, drafts: bool = True, threshold: float | None = None
             written = Port.of("draft", lambda prompts: [text] * len(prompts))
         if alone:
             (answer,) = yield from gate_port(gate).ask([(question, "")])
-            return Decided(decide_by(gate, answer, threshold))
-        one = reading if written else gate
-        decider = Decider(one, drafter=written, threshold=threshold, on_error="raise")
-        return (yield from decider(question))
-
-    def fields(traced: Traced[Decided]) -> Row:
-        decision = traced.value.decision
-        return {"p_known": decision.p_known, "retrieve": decision.retrieve, "why": decision.why}
+            decision = decide_by(gate, answer, threshold)
+        else:
+            one = reading if written else gate
+            decider = Decider(one, drafter=written, threshold=threshold, on_error="raise")
+            decision = (yield from decider(question)).decision
+        return {name: getattr(decision, name) for name in empty}
 
     empty: Row = {"p_known": None, "retrieve": True, "why": "the row failed: retrieving"}
-    return Verb(flow, fields, tuple(empty), empty)
+    return Verb(flow, tuple(empty), empty)
 
 
 @dataclass(frozen=True)
@@ -156,7 +149,7 @@ class RoutePlan(SearchingPlan):
         float | None, Option("Grades below are Incorrect.", min=-1, max=1, default="the model's")
     ] = None
 
-    def verb(self) -> AnyVerb:
+    def verb(self) -> Verb:
         """Load the evaluator."""
         evaluator = models.load_evaluator(self.model)
         thresholds = chosen_thresholds(evaluator, self.upper, self.lower)
@@ -177,20 +170,17 @@ def chosen_thresholds(
     )
 
 
-def route_verb(evaluator: Evaluator, thresholds: ActionThresholds) -> Verb[GradedList]:
+def route_verb(evaluator: Evaluator, thresholds: ActionThresholds) -> Verb:
     """Grade the passages of a row in one ask."""
     judge = ActionJudge(evaluator, thresholds=thresholds)
 
-    def flow(row: Row) -> Flow[GradedList]:
+    def flow(row: Row) -> Flow[Row]:
         question, none = question_of(row), row.get("passages") == []
-        return (yield from judge(question, [] if none else passages_of(row, blank=True)))
-
-    def fields(traced: Traced[GradedList]) -> Row:
-        judged = traced.value
+        judged = yield from judge(question, [] if none else passages_of(row, blank=True))
         notes = {"notes": list(judged.notes)} if judged.notes else {}
         return {"action": judged.action.value, "grades": list(judged.grades), **notes}
 
-    return Verb(flow, fields, ("action", "grades"), {"action": None, "grades": []})
+    return Verb(flow, ("action", "grades"), {"action": None, "grades": []})
 
 
 @dataclass(frozen=True)
@@ -205,7 +195,7 @@ class ReadPlan(SearchingPlan):
     name: ClassVar = "read"
     abstain: Annotated[bool, Option("Return no answer below the reader's threshold.")] = False
 
-    def verb(self) -> AnyVerb:
+    def verb(self) -> Verb:
         """Load the reader, which reads all passages of a row in one call."""
         reader = models.load_reader(self.model)
         port = port_of("read", reader, "read")
@@ -216,8 +206,7 @@ class ReadPlan(SearchingPlan):
             answers: list[AnswerLike] = yield from port.ask([(question, p) for p in passages])
             return best_answer(answers, below)
 
-        verb = Verb(flow, lambda traced: traced.value, tuple(NO_ANSWER), NO_ANSWER)
-        return searched(verb, self.search)
+        return searched(Verb(flow, tuple(NO_ANSWER), NO_ANSWER), self.search)
 
 
 def best_answer(answers: Sequence[AnswerLike], below: float | None) -> Row:

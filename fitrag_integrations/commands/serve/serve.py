@@ -54,8 +54,7 @@ class ServePlan:
         """
         named = {"model": self.model, "evaluator": self.evaluator, "gate": self.gate}
         given = {name: value for name, value in (named | asdict(self.hardware)).items() if value}
-        key = os.environ.get(f"{PREFIX}API_KEY")
-        return Settings(**given, **asdict(self.bounds), api_key=key)
+        return Settings(**given, **asdict(self.bounds), api_key=os.environ.get(f"{PREFIX}API_KEY"))
 
     def run(self) -> None:
         """Serve until SIGTERM, or as tools until the client is gone."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import AnyVerb
+from fitrag_integrations.commands.engine.batch import Verb
 from fitrag_integrations.commands.engine.options import EncoderHardware, Files, ModelOptions
 from fitrag_integrations.commands.run.compress import CompressPlan, compress_verb
 from fitrag_integrations.commands.run.judge import chosen_thresholds, gate_verb, route_verb
@@ -175,7 +175,7 @@ class Service:
         self._settings, self._metrics = settings, metrics
         self._scorer: Any = None
         self._prior = 0.0
-        self._verbs: dict[str, AnyVerb] = {}
+        self._verbs: dict[str, Verb] = {}
 
     @property
     def name(self) -> str:

@@ -104,8 +104,7 @@ def rows_needed(max_drop: float, confidence: float) -> int:
         confidence: Confidence level.
     """
     max_drop, level = _checked(max_drop, confidence)
-    growth = math.log1p(LARGEST_BET * max_drop / (1 - max_drop))
-    return math.ceil(-math.log(level) / growth)
+    return math.ceil(-math.log(level) / math.log1p(LARGEST_BET * max_drop / (1 - max_drop)))
 
 
 def conformal_threshold(outcomes: Outcomes, max_drop: float) -> float:

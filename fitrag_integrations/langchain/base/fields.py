@@ -23,7 +23,7 @@ from pydantic import (
 from fitrag_integrations.core.checks import can, check_whole
 from fitrag_integrations.core.generic import T
 from fitrag_integrations.defaults import DEFAULTS
-from fitrag_integrations.errors import InputError, shown
+from fitrag_integrations.errors import InputError, refuse_if, shown
 from fitrag_integrations.langchain.base.ports import is_language_model, is_tool
 from fitrag_integrations.methods.settings import Built, State, option_names, restored, saved
 from fitrag_integrations.ports import Detector, Scorer, check_method
@@ -49,8 +49,8 @@ def runnable_of(value: Any, name: str = "runnable") -> Runnable[Any, Any]:
     Raises:
         InputError: For anything else.
     """
-    if isinstance(value, type) or not (isinstance(value, Runnable) or callable(value)):
-        raise InputError.of(name, given=value, allowed="a Runnable or a callable")
+    fine = not isinstance(value, type) and (isinstance(value, Runnable) or callable(value))
+    refuse_if(not fine, name, value, "a Runnable or a callable")
     found: Runnable[Any, Any] = coerce_to_runnable(value)
     return found
 
@@ -62,10 +62,6 @@ def _finding(value: object, name: str) -> object:
             "model. Pass a retriever."
         )
     return runnable_of(value, name)
-
-
-def _searching(value: object, name: str) -> object:
-    return value if is_tool(value) or can(value, "search") else _finding(value, name)
 
 
 class _Read:
@@ -94,7 +90,9 @@ else:  # and what reads it
         for name, read in {
             "AnyRunnable": runnable_of,
             "Finder": _finding,
-            "Search": _searching,
+            "Search": lambda value, name: (
+                value if is_tool(value) or can(value, "search") else _finding(value, name)
+            ),
             "AnyMethod": lambda value, _: check_method(value),
             "Shots": lambda value, name: check_shots(name, value),
             "Count": lambda value, name: check_whole(name, value, low=1),

@@ -25,7 +25,7 @@ from langchain_core.runnables import (
 )
 
 from fitrag_integrations.core.checks import check_text, trait
-from fitrag_integrations.errors import InputError, PortError, refuse_if
+from fitrag_integrations.errors import InputError, PortError, raise_if, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.langchain.base.convert import to_pages, to_passages
 from fitrag_integrations.methods.ik.decider import Decider, check_judged
@@ -214,8 +214,7 @@ class Writer:
 
     async def agenerate(self, prompts: Sequence[str]) -> list[object]:
         """Continue each prompt without blocking the event loop."""
-        asked = [Owned(one, internal({})) for one in prompts]
-        return await Backend(self.llm, text_of).acall(asked)
+        return await Backend(self.llm, text_of).acall([Owned(one, internal({})) for one in prompts])
 
 
 def role_ports(
@@ -288,8 +287,8 @@ class ToolSearch(RunnableSerializable[str, Any]):
         """Return the artifact where it can be read as results, else the content."""
         if not isinstance(answer, ToolMessage):
             return answer
-        if answer.status == "error":
-            raise PortError(f"the search tool {self.tool.name!r} failed: {answer.text}")
+        failed = f"the search tool {self.tool.name!r} failed: {answer.text}"
+        raise_if(answer.status == "error", PortError, failed)
         with suppress(InputError):
             if answer.artifact is not None:
                 return to_pages(answer.artifact)
@@ -303,9 +302,7 @@ def text_of(output: object) -> str:
 
 def piece_of(output: object) -> str:
     """Return the text of one chunk of a language model's output."""
-    if isinstance(output, BaseMessage):
-        return str(output.text)
-    return check_text("llm output", output)
+    return str(output.text) if isinstance(output, BaseMessage) else check_text("llm output", output)
 
 
 def _unowned(items: Sequence[object]) -> tuple[list[object], list[RunnableConfig]]:

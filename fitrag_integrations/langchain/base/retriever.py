@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
@@ -23,7 +22,12 @@ from langchain_core.runnables.utils import coro_with_context
 
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.flow import Flow, Traced
-from fitrag_integrations.langchain.base.convert import Documents, Ids, to_documents
+from fitrag_integrations.langchain.base.convert import (
+    Documents,
+    Ids,
+    passage_document,
+    to_documents,
+)
 from fitrag_integrations.langchain.base.fields import (
     CONFIG,
     AnyRunnable,
@@ -60,9 +64,9 @@ class FlowRetriever(FlowBatches[str, list[Document]], BaseRetriever):
     k: Count | None = None
     """Maximum number of documents returned, best first; also an argument of `invoke`."""
 
-    @abstractmethod
     def documents(self, context: Context) -> list[Document]:
-        """Convert what was found to documents."""
+        """Convert what was found to documents: here, each passage whole."""
+        return [passage_document(excerpt.passage) for excerpt in context.excerpts]
 
     def most(self, k: int | None = None) -> int | None:
         """Return the maximum number of documents, or None for no limit."""

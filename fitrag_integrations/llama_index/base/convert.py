@@ -316,7 +316,6 @@ def _unread(keys: Iterable[str], metadata: Row) -> list[str]:
 
 def _hidden(node: BaseNode) -> BaseNode:
     """Hide the bookkeeping of a node made here from its readers, with new lists."""
-    embed = node.excluded_embed_metadata_keys
-    node.excluded_embed_metadata_keys = _excluded(embed, node.metadata)
+    node.excluded_embed_metadata_keys = _excluded(node.excluded_embed_metadata_keys, node.metadata)
     node.excluded_llm_metadata_keys = _unread(node.excluded_llm_metadata_keys, node.metadata)
     return node

@@ -24,8 +24,9 @@ from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is, trait
 from fitrag_integrations.core.generic import Q
+from fitrag_integrations.core.http import spread
 from fitrag_integrations.core.record import Row
-from fitrag_integrations.errors import PortError, refuse_if
+from fitrag_integrations.errors import PortError, raise_if, refuse_if
 from fitrag_integrations.flow import Port
 from fitrag_integrations.llama_index.base.component import has_own
 from fitrag_integrations.llama_index.base.convert import page_of, passages_of
@@ -94,22 +95,7 @@ def aeach(
     acall: Callable[[Q], Awaitable[Any]],
 ) -> Callable[[Sequence[Q]], Awaitable[list[Any]]]:
     """Await one call per item, at most ``AT_ONCE`` at a time."""
-
-    async def all_of(items: Sequence[Q]) -> list[object]:
-        slots = asyncio.Semaphore(AT_ONCE)
-
-        async def guarded(item: Q) -> object:
-            async with slots:
-                try:
-                    return await acall(item)
-                except Exception as error:  # raised in the flow that asked
-                    return error
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(guarded(item)) for item in items]
-        return [task.result() for task in tasks]
-
-    return all_of
+    return partial(spread, acall, at_once=AT_ONCE)
 
 
 def search_port(search: object) -> Port[str, Any]:
@@ -139,8 +125,8 @@ def search_port(search: object) -> Port[str, Any]:
 def results(found: object) -> list[Passage]:
     """Read search results as ``pages_of`` does, nodes included; raises a tool's reported error."""
     if isinstance(found, ToolOutput):
-        if found.is_error:
-            raise PortError(f"the search tool {found.tool_name!r} failed: {found.content}")
+        failed = f"the search tool {found.tool_name!r} failed: {found.content}"
+        raise_if(found.is_error, PortError, failed)
         return results(found.content if found.raw_output is None else found.raw_output)
 
     return pages_of(found, (NodeWithScore, BaseNode), page_of)

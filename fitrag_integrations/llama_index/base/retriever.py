@@ -154,10 +154,9 @@ class MethodOverBase(FromFitted, FlowRetriever):
 
     def _prepare(self) -> None:
         check_one("ids", self.ids, get_args(Ids))
-        method, own = self._build(), vars(self)
+        own = vars(self)
         asked = own.get("search"), own.get("llm"), self.title_keys, own.get("shots", ())
-        self._caller = Caller(self.base, *asked)
-        self._method = method
+        self._method, self._caller = self._build(), Caller(self.base, *asked)
 
     def _build(self) -> Method:
         made = self.made

@@ -27,6 +27,7 @@ from llama_index.core.types import TokenAsyncGen
 
 from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.record import Row, plain
+from fitrag_integrations.core.show import name_of
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.flow import Flow, Port, Traced, arun, run
 from fitrag_integrations.llama_index.base.component import (
@@ -114,8 +115,7 @@ class Router(FromFitted, Configured, BaseQueryEngine):
         if has_own(self, "_query", Router):
             return settled(each(self.query)(bundles), return_exceptions)
         _started(bundles)
-        traces = self.trace_many(bundles)
-        return settled(self._responses(bundles, traces), return_exceptions)
+        return settled(self._responses(bundles, self.trace_many(bundles)), return_exceptions)
 
     @dispatcher.span
     async def aquery_many(
@@ -164,11 +164,23 @@ def _started(bundles: Sequence[QueryBundle]) -> None:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class WritingRouter(Router):
-    """Router whose language model answers the queries that no engine does."""
+class Asking(FromFitted, Configured):
+    """Mixin with a language model, and examples for its prompts."""
 
     llm: Any = None
     shots: Iterable[Shot | Row] = ()
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._shots = check_shots("shots", self.shots)
+        if self.llm is not None:
+            generate_port(self.llm)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class WritingRouter(Asking, Router):
+    """Router whose language model answers the queries that no engine does."""
+
     streaming: bool = False
     template: Template | BasePromptTemplate | str | None = None
     _prompt: ClassVar[tuple[str, bool]]  # its name, and whether it shows no passages
@@ -176,9 +188,7 @@ class WritingRouter(Router):
     def _prepare(self) -> None:
         check_is("streaming", self.streaming, bool)
         self._template = as_template(self.template, alone=self._prompt[1])
-        self._shots = check_shots("shots", self.shots)
-        if self.llm is not None:
-            generate_port(self.llm)
+        super()._prepare()
 
     def _get_prompts(self) -> PromptDictType:
         template = self._template
@@ -221,7 +231,7 @@ class WritingRouter(Router):
 
 
 @dataclass(eq=False, repr=False)
-class Deciding(FromFitted, Configured):
+class Deciding(Asking):
     """Mixin with the options of the decision whether the model knows the answer."""
 
     gate: Any = None
@@ -230,14 +240,14 @@ class Deciding(FromFitted, Configured):
     threshold: float | None = None
     on_error: OnError = "retrieve"
     allow_other_model: bool = False
-    llm: Any = None
-    shots: Iterable[Shot | Row] = ()
+
+    @property
+    def _named(self) -> str:
+        """The gate in a repr; without one, the language model's own gate decides."""
+        return "own_gate" if self.gate is None else name_of(self.gate)
 
     def _prepare(self) -> None:
         super()._prepare()
-        self._shots = check_shots("shots", self.shots)
-        if self.llm is not None:
-            generate_port(self.llm)
         self._decider = GateDecision(
             self.gate,
             drafter=self.drafter,

@@ -191,13 +191,12 @@ def fit_bilabel(
         late = LateInteraction(untouched, rarity, pad_id=tokenizer.pad_id)
     head = BiLabelHead(trunk.width, features=LATE_COUNT * plan.evidence, hidden=plan.hidden)
     learns = plan.imbalance.mode != "none"
-    weigher = Weigher(plan.imbalance, train.labels) if learns else None
     module = BiLabelModule(
         trunk,
         head,
         tokenizer,
         clues=late,
-        weigher=weigher,
+        weigher=Weigher(plan.imbalance, train.labels) if learns else None,
         batch_tokens=plan.batch_tokens,
         listwise=plan.listwise,
     ).to(device)

@@ -145,8 +145,7 @@ def losses(
     labels = labels.to(logits.device)
     parts = group_losses(logits, labels)
     point = parts if grouped else {"point": torch.stack(list(parts.values())).sum()}
-    rank = {"rank": listwise * list_loss(logits, labels, sizes)} if listwise else {}
-    return point | rank
+    return point | ({"rank": listwise * list_loss(logits, labels, sizes)} if listwise else {})
 
 
 class BiLabelModule(nn.Module):

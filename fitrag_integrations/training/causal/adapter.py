@@ -70,8 +70,7 @@ class CausalModule(nn.Module):
         padded = [[*[NO_TARGET] * (keep - len(e.targets)), *e.targets] for e in batch]
         targets = sent(torch.tensor(padded), logits.device)
         each = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-        counts = (targets != NO_TARGET).sum(1)
-        return {"word": (each.view_as(targets).sum(1) / counts).mean()}
+        return {"word": (each.view_as(targets).sum(1) / (targets != NO_TARGET).sum(1)).mean()}
 
 
 def own_engine(

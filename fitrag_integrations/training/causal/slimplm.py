@@ -108,8 +108,7 @@ def fit_necessity(
 
         def example(row: KnownRow) -> Example:
             (text,) = template.texts(engine, [(row.question, row.draft)], plan.draft_tokens)
-            verdict = template.verdicts[0 if row.known else 1]
-            return written(engine, text, verdict, raw=template.raw)
+            return written(engine, text, template.verdicts[0 if row.known else 1], raw=template.raw)
 
         lesson = Lesson.of([*map(example, train)], [*map(example, held)])
         name = fit_words(engine, lesson, out / "run", plan)

@@ -213,10 +213,9 @@ def fit(
 
         llm = AskReader(ExtractiveReader.embedded())
     asker = llm if isinstance(llm, AskLLM | AskReader) else AskLLM(llm)
-    plan = {"llm": asker.name, "prompts": _digest([WITH.text, WITHOUT.text])}
     cache = AnswerCache(
         folder / JOURNAL,
-        plan,
+        {"llm": asker.name, "prompts": _digest([WITH.text, WITHOUT.text])},
         price_read=0.0 if prices is None else prices.tokens_in,
         price_written=0.0 if prices is None else prices.tokens_out,
         max_cost=budget,
@@ -312,15 +311,14 @@ def _fitted(
         systems, choice, test, skipped=skipped, drop=wish.drop, confidence=wish.confidence
     )
     notes += [f"trained of the scorer: {scorer.trained}; its weight is {scorer.weight:g}"]
-    parts = {
-        "Held out": (test, notes),
-        "Chosen on": (order, ["chosen on these, so the figures flatter"]),
-    }
     write_page(
         folder / REPORT,
         systems,
         table.questions,
-        parts,
+        {
+            "Held out": (test, notes),
+            "Chosen on": (order, ["chosen on these, so the figures flatter"]),
+        },
         lead=told,
         options={"chosen": choice.chosen, "llm": oracle.name},
         prices=prices,

@@ -90,8 +90,8 @@ def fit_scorer(rows: Sequence[Labelled], out: Path, *, seed: int, train: bool) -
     made = out.with_name(f"{out.name}.partial")
     for folder in (made, out):
         shutil.rmtree(folder, ignore_errors=True)
-    base = str(embedded_folder("reader"))  # whose encoder was tuned for pairs already
-    fit_bilabel(part, made, BilabelPlan(base=base, tune=tune, seed=seed))
+    # from the reader, whose encoder was tuned for pairs already
+    fit_bilabel(part, made, BilabelPlan(base=str(embedded_folder("reader")), tune=tune, seed=seed))
     own = _weighed(held, BiLabelScorer.from_pretrained(made))
     if own.area is None or plain.area is None or own.area <= plain.area + MARGIN:
         shutil.rmtree(made)

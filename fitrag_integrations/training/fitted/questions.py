@@ -129,8 +129,7 @@ def written_questions(passages: Sequence[Passage], count: int, oracle: Oracle) -
     made = []
     for passage, reply in zip(sampled, replies, strict=True):
         if (found := _REPLY.search(reply or "")) and "?" in found[1]:
-            answers = (found[2].strip(" .\"'"),)
-            made.append(Asked(" ".join(found[1].split()), answers, passage.text))
+            made.append(Asked(" ".join(found[1].split()), (found[2].strip(" .\"'"),), passage.text))
     again = oracle.answers(
         [Context(one.question, (Excerpt.whole(Passage("", one.passage)),)) for one in made]
     )

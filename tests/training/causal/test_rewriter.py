@@ -133,6 +133,8 @@ def test_train_rewriter_from_the_command_line(base, tmp_path):
 class Teacher:
     """Answer questions, and take answers apart."""
 
+    name = "big"
+
     def __init__(self, written="<Claim(a king)> <NeedSearch(True)> <Query(king)>"):
         self.written, self.calls, self.prompts = written, [], []
 
@@ -154,7 +156,7 @@ def test_claims_are_labelled_and_can_be_learnt_from():
     teacher = Teacher()
     rows = [{"question": f"who wrote {n}?", "draft": "the queen"} for n in range(15)]
     rows.append({"question": "who else?", "draft": " "})
-    found = [traced.value for traced in labelled(claims_verb(teacher, name="big"), rows)]
+    found = [traced.value for traced in labelled(claims_verb(teacher), rows)]
     assert sorted(teacher.calls) == [("answer", 1), ("generate", 1), ("generate", 15)]
     assert found[15]["draft"] == "a king wrote it"
     assert teacher.prompts[0] == REWRITE.render(Context("who wrote 0?", draft="the queen"))
@@ -170,7 +172,7 @@ def test_claims_are_labelled_and_can_be_learnt_from():
 
 
 def test_what_cannot_be_read_becomes_an_error_row():
-    verb = claims_verb(Teacher("As I said."), name="big")
+    verb = claims_verb(Teacher("As I said."))
     (traced,) = labelled(verb, [{"question": "who?", "draft": "a king"}])
     assert isinstance(traced.error, PortError) and "As I said." in str(traced.error)
 
