@@ -27,7 +27,7 @@ from fitrag_integrations.training.losses.imbalance import (
     step_change,
 )
 from fitrag_integrations.training.rows import labelled_json, write_jsonl
-from fitrag_integrations.training.trainer import Settings, fit_module
+from fitrag_integrations.training.trainer import Running, Settings, fit_module
 
 # what peft asks of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -304,7 +304,7 @@ PLAN = BilabelPlan("", "lora", 12, 3, 1e-2, 0, False, 0.3, 13, False)
 @pytest.mark.parametrize(("tune", "mode"), [("full", "corrected"), ("lora", "fixed")])
 def test_training_with_weights_logs_w_and_gives_a_scorer(bert, tune, mode, tmp_path):
     plan = replace(PLAN, base=bert, tune=tune, imbalance=Imbalance(mode, alpha=50.0, pairs=2))
-    fit_bilabel(mixed_rows(), tmp_path, plan)
+    fit_bilabel(mixed_rows(), tmp_path, plan, running=Running(log_every=1))
     scorer = BiLabelScorer.from_pretrained(tmp_path, device="cpu")
     assert scorer.manifest["trained"]["imbalance"]["mode"] == mode
     last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
