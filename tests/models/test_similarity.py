@@ -11,12 +11,12 @@ import pytest
 from tiny import forget
 
 from fitrag_integrations import Passage, rerank
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.bundled import BundledEvaluator, BundledScorer
 from fitrag_integrations.models.encoder import sentences
 from fitrag_integrations.models.encoder.encoders import load_encoder
-from fitrag_integrations.models.encoder.items import Correction, Lines, kind_of
+from fitrag_integrations.models.encoder.items import Lines, kind_of
 from fitrag_integrations.models.encoder.pairs import Batch
 from fitrag_integrations.models.runtime.folder import read_arrays, read_manifest, unscaled
 from fitrag_integrations.models.runtime.saved import embedded_folder
@@ -189,13 +189,6 @@ def test_torch_reads_the_whole_numbers_that_the_graph_multiplies():
         assert weight == pytest.approx(whole * scale, abs=1e-7)
         assert unscaled(arrays)[f"{layer}.weight"] == pytest.approx(weight, abs=1e-7)
         assert tokenizer.max_length == 384
-
-
-def test_a_correction_fitted_without_it_is_refused(tmp_path):
-    Correction(1.1, -0.5, "bilabel all-MiniLM-L6-v2 212db24f").save(tmp_path)
-    for kind in (BundledScorer, BiLabelScorer):
-        with pytest.raises(ThresholdMismatchError, match="fit it again with `fitrag calibrate"):
-            kind.from_pretrained(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
