@@ -81,7 +81,8 @@ def numbered_documents(
     Pieces of one source stand together in the order of its text, as in ``Context.prompt``. A line
     begins with the title in the document's metadata, or else with its id, unless that was generated
     (a UUID). `cite_documents` resolves these numbers if it is given the same documents and sources.
-    Ids are not counted in the `max_tokens` of a drop-in.
+    Ids are not counted in the `max_tokens` of a drop-in, nor are sources where `title_keys` leaves
+    them out.
 
     Args:
         documents: The documents to show, in the order of their numbers.
