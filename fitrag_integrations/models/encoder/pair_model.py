@@ -22,7 +22,6 @@ from fitrag_integrations.models.runtime.engine import (
     EngineModel,
     Options,
     PairOptions,
-    Pool,
     SharedEngine,
 )
 from fitrag_integrations.models.runtime.folder import (
@@ -31,7 +30,7 @@ from fitrag_integrations.models.runtime.folder import (
     without_similarity,
     write_manifest,
 )
-from fitrag_integrations.models.runtime.saved import embedded_folder, remembered
+from fitrag_integrations.models.runtime.saved import Pool, embedded_folder, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 

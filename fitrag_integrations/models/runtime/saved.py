@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.progress import bar
@@ -19,6 +22,7 @@ from fitrag_integrations.models.runtime.worker import Task, Worker
 
 P = ParamSpec("P")
 M = TypeVar("M", bound="SavedModel")
+E = TypeVar("E", bound=Any)  # a `Shared` with a device and a dtype
 
 
 _log = logging.getLogger("fitrag_integrations.models")
@@ -111,6 +115,48 @@ class SavedModel:
 
     def _details(self) -> list[str]:
         return []
+
+
+class Shared:
+    """Engine that several models may use."""
+
+    worker: Worker
+    _users = 0
+
+    def retain(self) -> Self:
+        """Count one more model that uses this engine."""
+        self._users += 1
+        return self
+
+    def release(self) -> None:
+        """Count one model less; the last one stops the worker."""
+        self._users -= 1
+        if self._users <= 0:
+            self.worker.close()
+
+
+class Pool(Generic[E]):
+    """Pool of engines, each kept as long as a model uses it."""
+
+    def __init__(self) -> None:
+        self._engines = weakref.WeakValueDictionary[tuple[str, Hashable], E]()
+        self._renew()
+        if hasattr(os, "register_at_fork"):  # another thread of the parent may hold the lock
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._loading = threading.Lock()
+
+    def take(self, source: str, options: Hashable, load: Callable[[], E]) -> E:
+        """Return an engine, loading it if necessary, and count one more user."""
+        with self._loading:
+            engine = self._engines.get((source, options))
+            if engine is None or engine.worker.closed:
+                began = time.monotonic()
+                engine = self._engines[source, options] = load()
+                log_loaded(source, engine.device, engine.dtype, began)
+            engine.retain()
+            return engine
 
 
 class Bundled(SavedModel):
