@@ -288,9 +288,6 @@ class BundledModel(Bundled):
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), self.dtype, similarity=self.similarity), ()
 
-    def _release(self) -> None:
-        self._engine.release()
-
     def _chunks(self, pairs: Sequence[Pair]) -> Steps[list[list[tuple[EncodedPair, Read]]]]:
         """Return the chunks of each pair, with their logits."""
         groups = self._engine.tokenizer.encode(pairs)

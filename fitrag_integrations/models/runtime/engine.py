@@ -313,8 +313,5 @@ class EngineModel(SavedModel, Generic[E]):
         super().__init__(manifest)
         self._engine = engine
 
-    def _release(self) -> None:
-        self._engine.release()
-
     def _details(self) -> list[str]:
         return [f"device={str(self._engine.device)!r}"]

@@ -59,8 +59,7 @@ def remembered(
 class SavedModel:
     """Model loaded with `from_pretrained(folder)`, which can be loaded again.
 
-    A kind without an engine names its worker in `_own_worker`; `_release` is what goes when it is
-    unloaded.
+    Its worker is that of the engine; `_release` is what goes when it is unloaded.
     """
 
     kind: ClassVar[str]
@@ -81,11 +80,8 @@ class SavedModel:
             self._unloaded = True
             self._release()
 
-    def _own_worker(self) -> Worker:
-        return cast(Worker, self._engine.worker)
-
     def _release(self) -> None:
-        self._own_worker().close()
+        self._engine.release()
 
     def _check_loaded(self) -> None:
         if self._unloaded:
@@ -93,7 +89,7 @@ class SavedModel:
 
     def _worker(self) -> Worker:
         self._check_loaded()
-        return self._own_worker()
+        return cast(Worker, self._engine.worker)
 
     def _call(self, task: Task[Q, A], items: Sequence[Q], show: bool | None = False) -> list[A]:
         """Call a task, under a progress bar if it is shown, which moves by token batch."""
