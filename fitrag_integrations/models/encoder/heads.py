@@ -109,8 +109,7 @@ class BiLabelHead(Standardized):
     def forward(self, pooled: Tensor, features: Tensor) -> Tensor:
         """Return logits. Shape: (batch, 2); columns are has_answer, llm_prefer."""
         alike = self.alike(features)
-        apart = self.units is not None
-        both = pooled if apart else torch.cat([pooled, alike], dim=-1)
+        both = pooled if self.units is not None else torch.cat([pooled, alike], dim=-1)
         if self.hidden is not None:
             both = torch.tanh(self.hidden(both))
         logits: Tensor = self.out(both)

@@ -29,7 +29,7 @@ from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
 from fitrag_integrations.models.encoder.pairs import Batch, Pair
 from fitrag_integrations.models.encoder.sentences import cosines
 from fitrag_integrations.models.kinds import PairGrader
-from fitrag_integrations.models.runtime.batching import in_blocks
+from fitrag_integrations.models.runtime.batching import blockwise
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     positive,
@@ -100,11 +100,9 @@ class HeadGrader(PairGrader, PairModel):
             manifest=manifest,
         )
 
-    def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
-        return in_blocks(pairs, self._block)
-
+    @blockwise
     @torch.inference_mode()
-    def _block(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
+    def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
         groups = self._engine.tokenizer.encode(pairs)
         chunks = [chunk for group in groups for chunk in group]
         read = yield from self._engine.run_chunks(chunks, self._read)
