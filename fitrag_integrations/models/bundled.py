@@ -60,7 +60,7 @@ from fitrag_integrations.models.kinds import (
 )
 from fitrag_integrations.models.runtime.batching import (
     BLOCK,
-    Budget,
+    Room,
     in_batches,
     in_blocks,
     in_groups,
@@ -173,7 +173,7 @@ class Graph:
             ]
 
         both = list(zip(chunks, weights, strict=True))
-        return in_batches(both, run, length=lambda one: len(one[0]), budget=Budget(BUDGET))
+        return in_batches(both, run, length=lambda one: len(one[0]), budget=Room(BUDGET))
 
 
 class Engine(Shared):
@@ -216,7 +216,7 @@ class Engine(Shared):
         names = [chunk.tokens.tobytes() for chunk in chunks]
         found = {name: self._kept[name] for name in names if name in self._kept}
         new = {n: chunk for n, chunk in zip(names, chunks, strict=True) if n not in found}
-        budget = Budget(BUDGET)
+        budget = Room(BUDGET)
         read = yield from in_batches(list(new.values()), self.read, length=len, budget=budget)
         fresh = dict(zip(new, read, strict=True))
         self._kept |= fresh

@@ -35,7 +35,7 @@ def token_batches(
 
 
 @dataclass
-class Budget:
+class Room:
     """Maximum number of padded tokens of a forward pass; it shrinks when one does not fit.
 
     A pass of up to `free` of them takes no longer for its padding; None is a quarter of `tokens`.
@@ -50,7 +50,7 @@ def in_batches(
     run: Callable[[list[Q]], Sequence[T]],
     *,
     length: Callable[[Q], int],
-    budget: Budget,
+    budget: Room,
     free: int | None = None,
 ) -> Steps[list[T]]:
     """Run items in `token_batches`, yielding between batches; results are in the input order.

@@ -31,7 +31,7 @@ from fitrag_integrations.models.runtime.backends import (
     compiled,
     graphed,
 )
-from fitrag_integrations.models.runtime.batching import Budget, in_batches
+from fitrag_integrations.models.runtime.batching import Room, in_batches
 from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.placing import GPUS, attending, is_placed, place
 from fitrag_integrations.models.runtime.saved import SavedModel, Shared
@@ -245,7 +245,7 @@ class SharedEngine(Shared):
             first = next(p for p in module.parameters() if p.is_floating_point())
             self.dtype = first.dtype
             self.device = self.device if first.is_meta else first.device
-        self.room = Budget(tokens, free_tokens(module) if self.device.type in GPUS else None)
+        self.room = Room(tokens, free_tokens(module) if self.device.type in GPUS else None)
         self.backend = checked_backend(options.backend)
         exact = self.backend != "torch"  # a graph is exported in float32, whatever runs it
         try:
