@@ -21,7 +21,6 @@ from fitrag_integrations.models.encoder.heads import (
     gathered,
     read_head,
     read_of,
-    write_head,
 )
 from fitrag_integrations.models.encoder.items import FURTHEST, Lines
 from fitrag_integrations.models.encoder.lexical import COUNT, Clues
@@ -80,15 +79,10 @@ class HeadGrader(PairGrader, PairModel):
         self._temperature = positive(self.manifest, "temperature")
         self._lines = Lines.of(self.manifest)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Save head, thresholds and encoder to a folder that `from_pretrained` reads."""
-        written = write_head(Path(folder), self._head, self._clues.rarity)
-        self._save(Path(folder), self.manifest["head"] | written)
-
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> HeadGrader:
         entry = manifest["head"]
-        tensors, rarity = read_head(folder, entry, engine)
+        tensors, rarity = read_head(folder, entry, engine.tokenizer.vocabulary)
         width, hidden = engine.trunk.width, check_whole("hidden", entry["hidden"], low=1)
         head = load_head(
             lambda: EvaluatorHead(width, hidden=hidden), folder / entry["file"], tensors

@@ -21,7 +21,6 @@ from fitrag_integrations.models.encoder.heads import (
     gathered,
     read_head,
     read_of,
-    write_head,
 )
 from fitrag_integrations.models.encoder.heads import (
     Read as ChunkRead,
@@ -109,12 +108,6 @@ class BiLabelScorer(ChunkScorer, PairModel):
         """
         return self._correction.name(scorer_name(self.manifest))
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
-        rarity = None if self._clues is None else self._clues.rarity
-        written = write_head(Path(folder), self._head, rarity)
-        self._save(Path(folder), self.manifest["head"] | written)
-
     from_reranker = staticmethod(ReadyReranker.from_pretrained)
 
     @classmethod
@@ -138,7 +131,7 @@ class BiLabelScorer(ChunkScorer, PairModel):
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         entry = manifest["head"]
-        tensors, rarity = read_head(folder, entry, engine)
+        tensors, rarity = read_head(folder, entry, engine.tokenizer.vocabulary)
         clues: Clues | LateInteraction | None = None
         count = 0
         if rarity is not None and entry.get("late"):  # the untouched base, beside the tuned encoder
