@@ -164,13 +164,6 @@ def read_head(
     return tensors, rarity.double().numpy()
 
 
-def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read]:
-    """Keep of a batch, for each chunk, its vector and its tokens' scores; they hold no states."""
-    vectors = pooled.clone().unbind()
-    marked = [vector[:0].view(0, 2) for vector in vectors] if span is None else span(states)
-    return list(zip(vectors, marked, strict=True))
-
-
 def gathered(read: Sequence[Read], chunks: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
     """Collect the vectors of all chunks and the scores of their best spans, on the CPU.
 

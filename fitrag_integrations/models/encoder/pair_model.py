@@ -14,7 +14,7 @@ from torch import Tensor
 from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.encoders import load_encoder, save_encoder
-from fitrag_integrations.models.encoder.heads import write_head
+from fitrag_integrations.models.encoder.heads import Read, write_head
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.sentences import Floats, Nearness
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
@@ -156,6 +156,13 @@ class PairModel(EngineModel[Engine]):
             made = cls._build(engine, folder, manifest)
             undo.pop_all()
         return made
+
+    def _states(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
+        """Keep for each chunk its vector and its tokens' scores, and none of the states."""
+        vectors = self._engine.trunk.pool(states, mask).clone().unbind()
+        span = self._head.span
+        marked = [vector[:0].view(0, 2) for vector in vectors] if span is None else span(states)
+        return list(zip(vectors, marked, strict=True))
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:

@@ -16,16 +16,14 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.heads import (
-    Read,
     Standardized,
     gathered,
     read_head,
-    read_of,
 )
 from fitrag_integrations.models.encoder.items import FURTHEST, Lines
 from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
-from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.encoder.sentences import cosines
 from fitrag_integrations.models.kinds import PairGrader
 from fitrag_integrations.models.runtime.batching import blockwise
@@ -99,7 +97,7 @@ class HeadGrader(PairGrader, PairModel):
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
         groups = self._engine.tokenizer.encode(pairs)
         chunks = [chunk for group in groups for chunk in group]
-        read = yield from self._engine.run_chunks(chunks, self._read)
+        read = yield from self._engine.run_chunks(chunks, self._states)
         pooled, span = gathered(read, chunks)
         logits = self._head(pooled, self._clues.features(chunks), span)
         self._engine.check_finite(logits.isfinite().all())
@@ -107,6 +105,3 @@ class HeadGrader(PairGrader, PairModel):
         best = [max(next(rows) for _ in group) / self._temperature for group in groups]
         near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
         return self._lines.grades(pairs, best, near)
-
-    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
-        return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)

@@ -20,7 +20,6 @@ from fitrag_integrations.models.encoder.heads import (
     BiLabelHead,
     gathered,
     read_head,
-    read_of,
 )
 from fitrag_integrations.models.encoder.heads import (
     Read as ChunkRead,
@@ -159,12 +158,12 @@ class BiLabelScorer(ChunkScorer, PairModel):
 
     @torch.inference_mode()
     def _labelled(self, chunks: Sequence[EncodedPair]) -> Steps[list[Read]]:
-        read = yield from self._engine.run_chunks(chunks, self._read)
+        read = yield from self._engine.run_chunks(chunks, self._states)
         nothing = np.zeros((0, 3), np.float32)
         return [Read(own, nothing) for own in self._logits(read, chunks).numpy()]
 
     def _logits(self, read: list[ChunkRead], chunks: Sequence[EncodedPair]) -> Tensor:
-        """Run the head on what `_read` gave. Shape: (chunks, 2)."""
+        """Run the head on what `_states` gave. Shape: (chunks, 2)."""
         pooled, best = gathered(read, chunks)
         parts = [] if self._clues is None else [self._clues.features(chunks)]
         if self._head.span is not None:
@@ -173,9 +172,6 @@ class BiLabelScorer(ChunkScorer, PairModel):
         logits: Tensor = self._head(pooled, features)
         self._engine.check_finite(logits.isfinite().all())
         return logits
-
-    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[ChunkRead]:
-        return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
 
 class OnePassScorer(ChunkSentenceScorer, BiLabelScorer):
@@ -257,7 +253,7 @@ class OnePassScorer(ChunkSentenceScorer, BiLabelScorer):
         def marked(states: Tensor, mask: Tensor, batch: Batch) -> list[tuple[ChunkRead, Tensor]]:
             rows = zip(self._answers(states), batch.lengths.tolist(), strict=True)
             own = [row[:size] for row, size in rows]
-            return list(zip(self._read(states, mask, batch), own, strict=True))
+            return list(zip(self._states(states, mask, batch), own, strict=True))
 
         found = yield from self._engine.run_chunks(chunks, marked)
         logits = self._logits([read for read, _ in found], chunks).numpy()
