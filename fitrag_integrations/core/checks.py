@@ -106,6 +106,14 @@ def check_many(field: str, values: object, kind: type[T]) -> tuple[T, ...]:
     return found
 
 
+def check_texts(field: str, texts: object) -> tuple[str, ...]:
+    """Require an iterable of texts that are not blank."""
+    found = check_many(field, texts, str)
+    for i, text in enumerate(found):
+        check_text(f"{field}[{i}]", text, blank=False)
+    return found
+
+
 def check_callable(field: str, value: object) -> object:
     """Require a callable, or None."""
     wrong = isinstance(value, type) or not callable(value)

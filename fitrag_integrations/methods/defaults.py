@@ -86,12 +86,8 @@ def _asks(role: str, verb: str) -> tuple[Any, Any]:
 
 def _reported(role: str, name: str, default: object = None) -> property:
     """Make a property that reads a number or name of a role's model, loading it first."""
-
-    def read(_: object) -> Any:
-        found = getattr(default_model(role), name, None)
-        return default if found is None else found
-
-    return property(read, doc=f"Return the embedded {role}'s `{name}`.")
+    doc = f"Return the embedded {role}'s `{name}`."
+    return property(lambda _: getattr(default_model(role), name, default), doc=doc)
 
 
 class EmbeddedScorer:
@@ -106,7 +102,7 @@ class EmbeddedScorer:
         """Return the bundled scorer's name, which fitted thresholds are checked against."""
         from fitrag_integrations.models.runtime.sources import scorer_name
 
-        file = resources.files("fitrag_integrations") / "embedded" / "bilabel" / "model.json"
+        file = resources.files("fitrag_integrations") / "embedded/bilabel/model.json"
         return scorer_name(json.loads(file.read_text("utf-8")))
 
 
@@ -121,8 +117,7 @@ class EmbeddedDetector:
     @cached_property
     def fitted_for(self) -> Row | None:
         """Return the scorer and the windows it was trained on; None if none ships."""
-        folder = resources.files("fitrag_integrations") / "embedded" / "eligibility"
-        manifest = folder / "model.json"
+        manifest = resources.files("fitrag_integrations") / "embedded/eligibility/model.json"
         if not manifest.is_file():
             return None
         found: Row = json.loads(manifest.read_text("utf-8"))["fitted_for"]

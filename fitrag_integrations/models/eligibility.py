@@ -29,7 +29,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_arrays,
     write_manifest,
 )
-from fitrag_integrations.models.runtime.saved import Bundled, remembered
+from fitrag_integrations.models.runtime.saved import Bundled, Shared, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Worker
 from fitrag_integrations.types import BiLabelScore
@@ -64,7 +64,8 @@ class EligibilityDetector(Bundled):
         fitted = self.manifest.get("threshold")
         self.fitted = None if fitted is None else FittedThreshold.from_dict(fitted)
         self._network = dict(network)
-        self._queue = Worker("eligibility detector")
+        self._engine = Shared()
+        self._engine.worker = Worker("eligibility detector")
         self._any_scorer = False
 
     @classmethod
@@ -191,9 +192,6 @@ class EligibilityDetector(Bundled):
             "weights": weights,
         }
         write_manifest(Path(folder), "model.json", kind=self.kind, fields=fields)
-
-    def _own_worker(self) -> Worker:
-        return self._queue
 
     def _rows(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[list[float]]:
         rows = []

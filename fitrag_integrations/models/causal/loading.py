@@ -21,7 +21,6 @@ from fitrag_integrations.models.runtime.engine import (
     Kwargs,
     LoadOptions,
     Options,
-    Pool,
 )
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
@@ -30,6 +29,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
 )
 from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary
+from fitrag_integrations.models.runtime.saved import Pool
 from fitrag_integrations.models.runtime.sources import model_folder, weights_source
 
 
