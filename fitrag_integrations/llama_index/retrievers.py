@@ -36,6 +36,21 @@ from fitrag_integrations.values.thresholds import ActionThresholds
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
+class Writing(MethodOverBase):
+    """Mixin that adds a language model, and examples for its prompts, to a retriever."""
+
+    llm: object = None
+    shots: Iterable[Shot | Row] = ()
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Searching(Writing):
+    """Mixin that adds a web search to a retriever."""
+
+    search: object = None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class FitRagRetriever(MethodOverBase):
     """Retriever that keeps the sentences that answer the question, within a budget (FIT-RAG).
 
@@ -70,7 +85,7 @@ class FitRagRetriever(MethodOverBase):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class CorrectiveRetriever(MethodOverBase):
+class CorrectiveRetriever(Searching):
     """Retriever that grades what ``base`` returns, refines it, and searches the web if it is not
     good (CRAG).
 
@@ -94,9 +109,6 @@ class CorrectiveRetriever(MethodOverBase):
 
     made: ClassVar = Crag
 
-    search: object = None
-    llm: object = None
-    shots: Iterable[Shot | Row] = ()
     evaluator: object = None
     thresholds: ActionThresholds | str | None = None
     top_n: int | None = 5
@@ -114,7 +126,7 @@ class CorrectiveRetriever(MethodOverBase):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SlimPLMRetriever(MethodOverBase):
+class SlimPLMRetriever(Writing):
     """Retriever that searches only for what a small proxy model does not know (SlimPLM).
 
     It returns an empty list if the judge finds that the question is known or, with
@@ -140,8 +152,6 @@ class SlimPLMRetriever(MethodOverBase):
 
     made: ClassVar = SlimPLM
 
-    llm: object = None
-    shots: Iterable[Shot | Row] = ()
     proxy: object = None
     judge: object = None
     rewriter: object = None
@@ -165,7 +175,7 @@ class SlimPLMRetriever(MethodOverBase):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ITRGRetriever(MethodOverBase):
+class ITRGRetriever(Writing):
     """Retriever that alternates retrieval and generation, and returns the last round's nodes
     (ITRG).
 
@@ -187,8 +197,6 @@ class ITRGRetriever(MethodOverBase):
 
     made: ClassVar = ITRG
 
-    llm: object = None
-    shots: Iterable[Shot | Row] = ()
     mode: Literal["refine", "refresh"] = "refine"
     answer_tokens: int = 15
     count_tokens: Callable[[str], int] | Encoder | str | None = None
@@ -203,7 +211,7 @@ class ITRGRetriever(MethodOverBase):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MethodRetriever(MethodOverBase):
+class MethodRetriever(Searching):
     """Retriever of the excerpts that ``method`` keeps from the nodes of ``base``.
 
     Args:
@@ -220,9 +228,6 @@ class MethodRetriever(MethodOverBase):
     """
 
     method: Method
-    search: Any = None
-    llm: Any = None
-    shots: Iterable[Shot | Row] = ()
 
     def _build(self) -> Method:
         return check_method(self.method)

@@ -164,11 +164,23 @@ def _started(bundles: Sequence[QueryBundle]) -> None:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class WritingRouter(Router):
-    """Router whose language model answers the queries that no engine does."""
+class Asking(FromFitted, Configured):
+    """Mixin with a language model, and examples for its prompts."""
 
     llm: Any = None
     shots: Iterable[Shot | Row] = ()
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._shots = check_shots("shots", self.shots)
+        if self.llm is not None:
+            generate_port(self.llm)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class WritingRouter(Asking, Router):
+    """Router whose language model answers the queries that no engine does."""
+
     streaming: bool = False
     template: Template | BasePromptTemplate | str | None = None
     _prompt: ClassVar[tuple[str, bool]]  # its name, and whether it shows no passages
@@ -176,9 +188,7 @@ class WritingRouter(Router):
     def _prepare(self) -> None:
         check_is("streaming", self.streaming, bool)
         self._template = as_template(self.template, alone=self._prompt[1])
-        self._shots = check_shots("shots", self.shots)
-        if self.llm is not None:
-            generate_port(self.llm)
+        super()._prepare()
 
     def _get_prompts(self) -> PromptDictType:
         template = self._template
@@ -221,7 +231,7 @@ class WritingRouter(Router):
 
 
 @dataclass(eq=False, repr=False)
-class Deciding(FromFitted, Configured):
+class Deciding(Asking):
     """Mixin with the options of the decision whether the model knows the answer."""
 
     gate: Any = None
@@ -230,8 +240,6 @@ class Deciding(FromFitted, Configured):
     threshold: float | None = None
     on_error: OnError = "retrieve"
     allow_other_model: bool = False
-    llm: Any = None
-    shots: Iterable[Shot | Row] = ()
 
     @property
     def _named(self) -> str:
@@ -240,9 +248,6 @@ class Deciding(FromFitted, Configured):
 
     def _prepare(self) -> None:
         super()._prepare()
-        self._shots = check_shots("shots", self.shots)
-        if self.llm is not None:
-            generate_port(self.llm)
         self._decider = GateDecision(
             self.gate,
             drafter=self.drafter,
