@@ -5,8 +5,8 @@
 The encoder between its start and the run's end is looked at on ROWS/held.jsonl for each part
 (Wortsman et al., 2022); the best by the mean of its figures there is OUT/student.safetensors.
 OUT/fitted.json gets a slope and a shift of each label, the line that says whether an answer is to
-be trusted, the line over a sentence's numbers, and the list's verdict with its thresholds, fitted
-on ROWS/held.jsonl and ROWS/lists.jsonl, questions that nothing was trained on. None of the sets
+be trusted, the line over a sentence's numbers, and where the actions part, fitted on
+ROWS/held.jsonl and ROWS/lists.jsonl, questions that nothing was trained on. None of the sets
 that measure is read. Prints cross-validated figures.
 
 With --docs LISTS/held.jsonl, for a run on both kinds of rows that began from what ships, heads
@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from kinds import chooses  # noqa: E402
 from model import averaged, keep, shipped_lines  # noqa: E402
 from quick import Quick  # noqa: E402
-from reference import LABELS, Judged, sentence_numbers, verdict_numbers  # noqa: E402
+from reference import LABELS, Judged, sentence_numbers  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1  # noqa: E402
 from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E402
@@ -100,7 +100,7 @@ def fit_all(cache: Cache, held: list[Any], lists: list[Any]) -> dict[str, Any]:
             relabel(one, fitted)
     fit_answered(fitted, read, some)
     fit_sentences(fitted, some)
-    fit_verdict(fitted, some)
+    fit_actions(fitted, some)
     return fitted
 
 
@@ -406,46 +406,17 @@ def fit_sentences(fitted: dict[str, Any], lists: list[Any]) -> None:
     )
 
 
-def fit_verdict(fitted: dict[str, Any], lists: list[Any]) -> None:
-    """Fit whether any passage of a list holds the answer, and where the actions part."""
-    x = np.array([verdict_numbers([o["judged"] for o in judged]) for _, judged in lists])
+def fit_actions(fitted: dict[str, Any], lists: list[Any]) -> None:
+    """Fit where the actions part, by the best grade of a list."""
     y = np.array([int(any(p["has"] for p in item["passages"])) for item, _ in lists])
     best = np.array([max(o["judged"].grade for o in judged) for _, judged in lists])
-    scaler = StandardScaler().fit(x)
-    alike = scaler.transform(x)
-    strengths = (0.003, 0.01, 0.03, 0.1, 0.3)
-    search = LogisticRegressionCV(
-        Cs=strengths,
-        cv=5,
-        scoring="neg_log_loss",
-        use_legacy_attributes=False,
-        l1_ratios=(0.0,),
-        class_weight="balanced",  # how many hold is for the retriever at hand to say, not for ours
-    ).fit(alike, y)
-    strength = float(np.ravel(search.C_)[0])
-    fit = LogisticRegression(C=strength, max_iter=1000, class_weight="balanced")
-    guessed = cross_val_predict(fit, alike, y, cv=5, method="predict_proba")[:, 1]
-    fit.fit(alike, y)
-    upper, lower = thresholds(guessed, y)
-    fitted["verdict"] = {
-        "weights": fit.coef_[0].tolist(),
-        "bias": float(fit.intercept_[0]),
-        "mean": scaler.mean_.tolist(),
-        "deviation": scaler.scale_.tolist(),
-        "upper": upper,
-        "lower": lower,
-    }
-    sure = (guessed >= upper) | (guessed < lower)
-    good = ((guessed >= upper) == (y == 1))[sure].mean()
-    print(
-        f"verdict on {len(y)} lists ({y.mean():.2f} hold): "
-        f"AUC {roc_auc_score(y, guessed):.4f} at C {strength:g}; "
-        f"best grade {roc_auc_score(y, best):.4f}; upper {upper:.3f}, lower {lower:.3f}; "
-        f"right where sure {good:.3f}, {1 - sure.mean():.2f} ambiguous",
-        flush=True,
-    )
     upper, lower = thresholds(best, y)
     fitted["best_grade"] = {"upper": upper, "lower": lower}
+    print(
+        f"best grade on {len(y)} lists ({y.mean():.2f} hold): "
+        f"AUC {roc_auc_score(y, best):.4f}; upper {upper:.3f}, lower {lower:.3f}",
+        flush=True,
+    )
 
 
 def thresholds(values: Any, y: Any) -> tuple[float, float]:

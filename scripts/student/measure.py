@@ -2,7 +2,7 @@
 
     python scripts/student/measure.py DATA ask shipped SHIPPED.json
     python scripts/student/measure.py DATA ask student STUDENT.json --model FOLDER
-    python scripts/student/measure.py DATA tell SHIPPED.json STUDENT.json --model FOLDER
+    python scripts/student/measure.py DATA tell SHIPPED.json STUDENT.json
 
 `ask` stores what a system says of every pair, `tell` makes figures of what both were asked: ranking
 of BM25's top 20 (seeds 7 and 1, 60 questions a set; others, by which the part kept is chosen; two
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from reference import Judged, sigmoid  # noqa: E402
+from reference import sigmoid  # noqa: E402
 
 from fitrag_integrations.evaluation.answers import contains_answer, token_f1  # noqa: E402
 from fitrag_integrations.evaluation.outcomes import calibration_error  # noqa: E402
@@ -220,7 +220,7 @@ def student(folder: Path) -> Callable[[str, list[Any]], list[Told]]:
 # Telling
 
 
-def tabled(parts: dict[str, list[Row]], known: dict[str, Told], model: Any = None) -> Table:
+def tabled(parts: dict[str, list[Row]], known: dict[str, Told]) -> Table:
     """Give every figure of one system, row by row, in parts that it was asked all of."""
     made: Table = {}
     for part, asked in parts.items():
@@ -233,7 +233,7 @@ def tabled(parts: dict[str, list[Row]], known: dict[str, Told], model: Any = Non
         if kind == "ranked":
             made |= {f"{part}, {k}": v for k, v in ranking(asked).items()}
         if kind == "retrieved":
-            made |= {f"{name}, {k}": v for k, v in listed(asked, model).items()}
+            made |= {f"{name}, {k}": v for k, v in listed(asked).items()}
         if kind == "answerable":
             f1s = [token_f1(row["told"][0]["answer"], row["answers"]) for row in asked]
             made["reader, F1"] = (f1s, None)
@@ -291,7 +291,7 @@ def gap(ours: Sequence[float], made: Table) -> float:
     return (float(np.mean(ours)) - bm25) / max(top - bm25, 1e-9)
 
 
-def listed(asked: list[Row], model: Any) -> Table:
+def listed(asked: list[Row]) -> Table:
     """Give what lists of five are judged and compressed to."""
     truth = [int(any(row["gold"])) for row in asked]
     made: Table = {
@@ -302,19 +302,6 @@ def listed(asked: list[Row], model: Any) -> Table:
         (sigmoid(t["has"]), g) for r in asked for t, g in zip(r["told"], r["gold"], strict=True)
     ]
     print(f"  ECE of has in lists {calibration_error(*map(list, zip(*pairs, strict=True))):.3f}")
-    if model is not None:
-        lists = [
-            [
-                Judged(t["has"], t["prefer"], t["grade"], t["score"], t["span"], t["answer"], 0, 0)
-                for t in row["told"]
-            ]
-            for row in asked
-        ]
-        made["AUC of the verdict"] = ([model.verdict(some) for some in lists], truth)
-        actions = [model.action(some) for some in lists]
-        sure = [(a == "correct") == t for a, t in zip(actions, truth, strict=True) if a[0] != "a"]
-        majority = max(np.mean(truth), 1 - np.mean(truth))
-        print(f"  gain where sure {np.mean(sure) - majority:+.3f}, of {len(sure) / len(truth):.2f}")
     some = [row for row in asked if any(row["gold"])]
     for share in SHARES:
         chosen = [chosen_sentences(row, share) for row in some]
@@ -408,13 +395,10 @@ def main() -> None:
     if args.what == "ask":
         ask(parts, student(args.model) if args.model else shipped(), args.files[-1])
         return
-    from quick import student as open_student
-
-    model = open_student(args.model)
     tables = []
-    for at, file in enumerate(args.files):
+    for file in args.files:
         print(file.stem)
-        tables.append(tabled(parts, json.loads(file.read_text()), model if at else None))
+        tables.append(tabled(parts, json.loads(file.read_text())))
     first, second = tables[0], tables[-1]
     for name, given in second.items():
         line = f"{name}: {value(given):.3f} of {len(given[0])}"

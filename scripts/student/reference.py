@@ -3,7 +3,6 @@
     from reference import Student
     student = Student("FOLDER")
     judged = student.judge([("who wrote Emma", "Emma (novel)", "Emma is a novel by Jane Austen.")])
-    student.verdict(judged)
 
 FOLDER holds `student.onnx`, `tokenizer.json` and `student.json` (what was fitted after training).
 
@@ -24,7 +23,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,22 +199,6 @@ class Student:
         weights = self.fitted["sentence"]
         return count, float(np.dot(weights[:-1], values) + weights[-1])
 
-    def verdict(self, judged: Sequence[Judged]) -> float:
-        """Give the probability that any passage of a list holds the answer, from all of it."""
-        fitted = self.fitted["verdict"]
-        numbers = (verdict_numbers(judged) - np.array(fitted["mean"])) / np.array(
-            fitted["deviation"]
-        )
-        return sigmoid(float(numbers @ np.array(fitted["weights"]) + fitted["bias"]))
-
-    def action(self, judged: Sequence[Judged]) -> str:
-        """Give CRAG's action from the list's verdict; a list without passages is incorrect."""
-        if not judged:
-            return "incorrect"
-        chance = self.verdict(judged)
-        low, high = self.fitted["verdict"]["lower"], self.fitted["verdict"]["upper"]
-        return "correct" if chance >= high else "incorrect" if chance < low else "ambiguous"
-
 
 def sentence_numbers(chunk: Chunk, tokens: Any, logits: Any, span: Span) -> tuple[int, Any] | None:
     """Measure a sentence in a chunk: mean, most of `keep`; its best answer, alone and less the
@@ -240,42 +222,6 @@ def sentence_numbers(chunk: Chunk, tokens: Any, logits: Any, span: Span) -> tupl
         math.log1p(len(inside)) / 5,
     ]
     return len(inside), np.array(values, np.float64)
-
-
-def verdict_numbers(judged: Sequence[Judged]) -> Any:
-    """Measure a list: the best three and the mean of each label, and how far answers agree."""
-    columns = [
-        [j.has_answer for j in judged],
-        [j.llm_prefer for j in judged],
-        [2 * math.atanh(max(-0.999999, min(0.999999, j.grade))) for j in judged],
-        [j.answered for j in judged],
-        [max(-20.0, min(20.0, j.span)) / 2 for j in judged],
-    ]
-    numbers: list[float] = []
-    for column in columns:
-        ranked = sorted(column, reverse=True)
-        ranked += [ranked[-1]] * (3 - len(ranked))
-        numbers += [*ranked[:3], sum(column) / len(column)]
-    support: dict[str, float] = {}
-    for one in judged:
-        name = normal(one.answer)
-        support[name] = support.get(name, 0.0) + one.score
-    total = sum(support.values())
-    best = max(support.values())
-    said = max(support, key=lambda name: support[name])
-    voices = sum(normal(j.answer) == said for j in judged)
-    shown = sum(
-        f" {said} " in f" {normal(j.answer)} " or f" {normal(j.answer)} " in f" {said} "
-        for j in judged
-    )
-    numbers += [
-        best,
-        best / max(total, 1e-9),
-        voices / len(judged),
-        shown / len(judged),
-        math.log(len(judged)),
-    ]
-    return np.array(numbers)
 
 
 def best_answer(chunk: Chunk, tokens: Any, text: str) -> tuple[float, int, int]:
@@ -341,13 +287,6 @@ def place(text: str, start: int, end: int) -> Span | None:
 def clean(text: str) -> str:
     """Replace lone surrogates, which no tokenizer takes."""
     return _SURROGATES.sub("\ufffd", text)
-
-
-def normal(text: str) -> str:
-    """Lower case, without accents, signs and articles."""
-    text = unicodedata.normalize("NFKD", text.lower())
-    text = "".join(c for c in text if not unicodedata.combining(c))
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", re.sub(r"[^\w\s]", " ", text)).split())
 
 
 def sigmoid(x: float) -> float:

@@ -4,8 +4,8 @@
 
 Only sets whose licence permits shipping what is made of them, no question of a set that measures,
 and of SQuAD's dev set neither a question nor a paragraph. OUT/train.jsonl has the training items,
-OUT/held.jsonl items to choose by, OUT/lists.jsonl lists of five that the list's verdict is fitted
-on, OUT/pool.jsonl the passages. An item is
+OUT/held.jsonl items to choose by, OUT/lists.jsonl lists of five that the actions are fitted on,
+OUT/pool.jsonl the passages. An item is
 
     {"kind", "question", "answers", "passages": [{"title", "text", "has", "right", "spans"}]}
 
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def write_held(out: Path, lists: list[Any], read: list[Any], chance: random.Random) -> None:
-    """Write what is chosen by, and the lists that the verdict is fitted on."""
+    """Write what is chosen by, and the lists that the actions are fitted on."""
     chance.shuffle(lists)
     whole = [*made(wholes(lists[: HELD["rank"]]))]
     write_jsonl(out / "held.jsonl", whole + chance.sample(read, min(HELD["read"], len(read))))
