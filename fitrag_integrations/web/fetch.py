@@ -203,19 +203,19 @@ class Fetcher:
         ) as response:
             headers, body = httpx.Headers(response.headers), b""
             if 200 <= response.status < 300:
-                given = headers.get("content-type", "text/html").partition(";")[0].strip().lower()
                 try:
-                    raise_if(
-                        types and given not in types,
-                        SearchError,
-                        f"its content type {given[:60]!r} is not read",
-                        kind="blocked",
-                    )
+                    _check_type(headers, types)
                     meter = Meter(headers.get("content-encoding", ""), guard, cut)
                     body = await read_body(response.aiter_stream(), meter)
                 except SearchError as error:
                     raise SearchError(f"{shown(at)}: {error}", kind=error.kind) from error
             return Fetched(at, response.status, headers, body)
+
+
+def _check_type(headers: httpx.Headers, types: Sequence[str]) -> None:
+    given = headers.get("content-type", "text/html").partition(";")[0].strip().lower()
+    if types and given not in types:
+        raise SearchError(f"its content type {given[:60]!r} is not read", kind="blocked")
 
 
 @functools.cache

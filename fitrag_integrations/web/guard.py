@@ -277,8 +277,8 @@ class NetworkGuard(Checked, Limits):
             f"its host is {why}": why,
         }
         for objection, holds in objections.items():
-            refused = f"{shown(known)} is not fetched: {objection}"
-            raise_if(holds, SearchError, refused, kind="blocked")
+            if holds:
+                raise SearchError(f"{shown(known)} is not fetched: {objection}", kind="blocked")
         return known
 
     def follow(self, origin: httpx.URL, location: str) -> httpx.URL:
@@ -315,8 +315,8 @@ class NetworkGuard(Checked, Limits):
         found = await self._resolved(host)
         for address in found:
             why = refusal(address, map(ip_network, self.allow_addresses))
-            refused = f"{host} is not fetched: {address} is {why}"
-            raise_if(why, SearchError, refused, kind="blocked")
+            if why:
+                raise SearchError(f"{host} is not fetched: {address} is {why}", kind="blocked")
         raise_if(not found, SearchError, f"{host}: the name does not resolve", kind="transient")
         return found
 
