@@ -13,7 +13,7 @@ import typer
 
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.options import AsJson, ModelOptions
-from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.progress import chunked
 from fitrag_integrations.commands.run.answering import (
     MARKS,
     PLAIN_MARKS,
@@ -22,7 +22,6 @@ from fitrag_integrations.commands.run.answering import (
     shown,
 )
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods import FitRag
@@ -51,10 +50,8 @@ class DemoPlan:
         from fitrag_integrations.retrieval import read_corpus
 
         index, corpus = models.new_index(ModelOptions()), list(read_corpus(DOCUMENTS))
-        with progress_bar("indexing", len(corpus), verb="demo") as advance:
-            for some in chunks(corpus, BATCH):
-                index.add(some)
-                advance(len(some))
+        for some in chunked("indexing", corpus, BATCH, verb="demo"):
+            index.add(some)
         answering = Answering(
             FitRag(max_tokens=self.max_tokens), reader=models.load_reader(ModelOptions())
         )

@@ -158,7 +158,7 @@ def ranked(data):
     with named():
         found = ranked_rows([path])
         if are_scored(found):
-            candidates(found, None, lambda count: None)
+            candidates([found], None)
 
 
 def resumed(data):

@@ -37,7 +37,8 @@ from fitrag_integrations.commands.engine.options import (
 from fitrag_integrations.commands.engine.outputs import settled
 from fitrag_integrations.commands.engine.rows import read_rows
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.progress import Stopping
+from fitrag_integrations.core.generic import T
+from fitrag_integrations.core.progress import Stopping, chunks
 from fitrag_integrations.core.show import visible
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.retrieval import FileNote
@@ -168,6 +169,24 @@ def progress_bar(
             yield drawn.update
     else:
         yield from _lines(label, total, verb, also)
+
+
+def chunked(
+    label: str, items: Sequence[T], size: int, *, shown: bool = True, verb: str = ""
+) -> Iterator[Sequence[T]]:
+    """Yield the items in chunks, under a bar that moves on once a chunk is done.
+
+    Args:
+        label: What is done.
+        items: The items.
+        size: Items of a chunk.
+        shown: False for no output at all.
+        verb: Command, as in `progress_bar`.
+    """
+    with progress_bar(label, len(items), shown=shown, verb=verb) as advance:
+        for some in chunks(items, size):
+            yield some
+            advance(len(some))
 
 
 def _lines(label: str, total: int | None, verb: str, also: Callable[[], str]) -> Iterator[Advance]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
+
+import typer
 
 from fitrag_integrations.commands.engine import models, outputs
 from fitrag_integrations.commands.engine.batch import run_batch
@@ -23,6 +26,7 @@ from fitrag_integrations.commands.engine.options import (
     Tokenizer,
 )
 from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.commands.evaluate.contenders import (
     Contender,
     Contest,
@@ -35,7 +39,6 @@ from fitrag_integrations.commands.evaluate.options import (
     InputRows,
     Outcome,
     Priced,
-    refuse_errors,
     settings_of,
 )
 from fitrag_integrations.commands.run.answering import Answers
@@ -237,7 +240,11 @@ class EvaluateAnswers:
         settings = settings_of(names, read, methods=self.answerer.method, llm=self.answerer.llm)
         title = f"{len(made)} answers"
         self.outcome.publish(Table(title, made, self.outcome.draws, notes, settings=settings))
-        refuse_errors([row.get("error") for row in read])
+        errors = [row.get("error") for row in read]
+        if errors and all(errors):
+            ((reason, count),) = Counter(map(reason_of, errors)).most_common(1)
+            typer.echo(f"fitrag evaluate: every answer is an error; {count} x {reason}", err=True)
+            raise typer.Exit(1)
 
     def _judged(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add what the judge says of each answer, if there is one."""

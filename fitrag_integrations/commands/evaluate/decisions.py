@@ -11,7 +11,7 @@ from typing import Annotated
 from fitrag_integrations.commands.engine import models
 from fitrag_integrations.commands.engine.batch import CHUNK
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet, Server, Threshold
-from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.progress import chunked
 from fitrag_integrations.commands.engine.rows import objects
 from fitrag_integrations.commands.evaluate.options import (
     Drawing,
@@ -172,10 +172,8 @@ class EvaluateRoute:
         evaluator = models.load_evaluator(self.model)
         thresholds = chosen_thresholds(evaluator, self.upper, self.lower)
         verb, found = route_verb(evaluator, thresholds), list[list[float]]()
-        with progress_bar("route", len(rows), shown=not self.quiet) as advance:
-            for some in chunks(rows, CHUNK):
-                found += [one.value["grades"] for one in run_many(map(verb.flow, some))]
-                advance(len(some))
+        for some in chunked("route", rows, CHUNK, shown=not self.quiet):
+            found += [one.value["grades"] for one in run_many(map(verb.flow, some))]
         return [
             {**row, "grades": grades, "action": thresholds.action(grades).value}
             for row, grades in zip(rows, found, strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,6 @@ import typer
 
 import fitrag_integrations
 from fitrag_integrations.commands.engine.options import AsJson, PriceIn, PriceOut
-from fitrag_integrations.commands.engine.rows import reason_of
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
@@ -77,14 +75,6 @@ class Outcome:
             typer.echo(json.dumps({**table.to_dict(), "questions": asked, "curves": curves}))
         else:
             typer.echo(table.text())
-
-
-def refuse_errors(errors: Sequence[object]) -> None:
-    """Exit 1 and give the most frequent reason where every answer ended in an error."""
-    if errors and all(errors):
-        ((reason, count),) = Counter(map(reason_of, errors)).most_common(1)
-        typer.echo(f"fitrag evaluate: every answer is an error; {count} x {reason}", err=True)
-        raise typer.Exit(1)
 
 
 def settings_of(names: Sequence[object], rows: Sequence[Row], **options: object) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import Annotated
 
 from fitrag_integrations.commands.engine import models
-from fitrag_integrations.commands.engine.batch import CHUNK, Advance
+from fitrag_integrations.commands.engine.batch import CHUNK
 from fitrag_integrations.commands.engine.options import ModelOptions, Quiet
-from fitrag_integrations.commands.engine.progress import progress_bar
+from fitrag_integrations.commands.engine.progress import chunked
 from fitrag_integrations.commands.engine.rows import passages_of, question_of
 from fitrag_integrations.commands.evaluate.options import (
     Drawing,
@@ -24,7 +24,6 @@ from fitrag_integrations.commands.evaluate.options import (
 from fitrag_integrations.core.checks import check_label, check_number
 from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.option import Option
-from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation import measures
@@ -114,14 +113,14 @@ class EvaluateRerank:
         self, rows: Sequence[Row], scorer: Scorer | None, read_ks: Sequence[int]
     ) -> list[Candidates]:
         """Score the passages, and have read what comes first where a reader is asked."""
-        with progress_bar("score", len(rows), shown=not self.quiet) as advance:
-            ranked = candidates(rows, scorer, advance)
+        shown = not self.quiet
+        ranked = candidates(chunked("score", rows, CHUNK, shown=shown), scorer)
         if self.reader is None:
             return ranked
         named = None if self.reader == EMBEDDED else self.reader
         reader = models.load_reader(replace(self.model, model=named))
-        with progress_bar("read", len(rows), shown=not self.quiet) as advance:
-            return read_first(rows, ranked, reader, max(read_ks), advance)
+        both = chunked("read", list(zip(rows, ranked, strict=True)), CHUNK, shown=shown)
+        return read_first(both, orders_of(ranked), reader, max(read_ks))
 
     def _scorer(self, rows: Sequence[Row]) -> Scorer | None:
         """Load what scores; None where the rows bring their scores and no model is named."""
@@ -172,10 +171,10 @@ def are_scored(rows: Sequence[Row]) -> bool:
     return all(row.get("scores") is not None for row in rows)
 
 
-def candidates(rows: Sequence[Row], scorer: Scorer | None, advance: Advance) -> list[Candidates]:
-    """Score the passages of each row, or take the scores that it brings where `scorer` is None."""
+def candidates(rows: Iterable[Sequence[Row]], scorer: Scorer | None) -> list[Candidates]:
+    """Score the passages of rows in chunks, or take the scores they bring without a `scorer`."""
     made = []
-    for chunk in chunks(rows, CHUNK):
+    for chunk in rows:
         pairs = [[(row["question"], passage) for passage in passages_of(row)] for row in chunk]
         scores = in_lists(scorer.score, pairs) if scorer else map(_recorded, chunk)
         for row, own in zip(chunk, scores, strict=True):
@@ -188,7 +187,6 @@ def candidates(rows: Sequence[Row], scorer: Scorer | None, advance: Advance) -> 
                 read = sure if len(sure) == len(trust) else None
                 one = replace(one, llm_prefer=tuple(prefer), right=right, trust=read)
             made.append(one)
-        advance(len(chunk))
     return made
 
 
@@ -199,15 +197,11 @@ def _known(row: Row, name: str, check: Callable[[str, object], T]) -> list[T | N
 
 
 def read_first(
-    rows: Sequence[Row],
-    ranked: Sequence[Candidates],
-    reader: Reader,
-    k: int,
-    advance: Advance,
+    rows: Iterable[Sequence[tuple[Row, Candidates]]], orders: Sequence[str], reader: Reader, k: int
 ) -> list[Candidates]:
     """Read the passages that any order ranks among its first `k`, and judge the answers."""
-    orders, made = orders_of(ranked), []
-    for chunk in chunks(list(zip(rows, ranked, strict=True)), CHUNK):
+    made = []
+    for chunk in rows:
         wanted = [sorted({i for by in orders for i in one.order(by)[:k]}) for _, one in chunk]
         passages = [passages_of(row) for row, _ in chunk]
         pairs = [
@@ -225,7 +219,6 @@ def read_first(
             judged = tuple(right.get(i, False) for i in every)
             trust = tuple(found[i].score if i in found else -1.0 for i in every)
             made.append(replace(one, llm_prefer=prefer, right=judged, trust=trust))
-        advance(len(chunk))
     return made
 
 

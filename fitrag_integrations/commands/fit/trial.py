@@ -17,13 +17,17 @@ from fitrag_integrations.commands.engine import models, options
 from fitrag_integrations.commands.engine.batch import Advance
 from fitrag_integrations.commands.engine.options import EncoderHardware, Server
 from fitrag_integrations.commands.engine.outputs import plain
-from fitrag_integrations.commands.engine.progress import check_writable, echo_notes, progress_bar
+from fitrag_integrations.commands.engine.progress import (
+    check_writable,
+    chunked,
+    echo_notes,
+    progress_bar,
+)
 from fitrag_integrations.commands.fit.comparing import Trial, compare, proof, sentence
 from fitrag_integrations.commands.fit.reading import read_given
 from fitrag_integrations.commands.label.llms import Asking, load_asker
 from fitrag_integrations.core.files import write_whole
 from fitrag_integrations.core.option import Argument, Option
-from fitrag_integrations.core.progress import chunks
 from fitrag_integrations.core.show import table as html_table
 from fitrag_integrations.defaults import DEFAULTS
 from fitrag_integrations.errors import InputError, PortError, refuse_if
@@ -198,11 +202,9 @@ class TryPlan(OwnFiles):
         self, passages: Sequence[Passage], asked: Sequence[Asked]
     ) -> dict[str, Sequence[Passage]]:
         """Retrieve the passages of every question."""
-        with self._bar("indexing passages", len(passages)) as advance:
-            index = models.new_index(self.hardware.of(None))
-            for some in chunks(passages, BLOCK):
-                index.add(some)
-                advance(len(some))
+        index, shown = models.new_index(self.hardware.of(None)), not self.quiet
+        for some in chunked("indexing passages", passages, BLOCK, shown=shown, verb="try"):
+            index.add(some)
         texts = [one.question for one in asked]
         return dict(zip(texts, index.search(texts, min(self.k, len(passages))), strict=True))
 
@@ -220,12 +222,10 @@ class TryPlan(OwnFiles):
         reader = models.load_reader(self.hardware.of(None))
 
         def read(questions: Sequence[str]) -> list[str]:
-            texts = []
-            with self._bar("reading answers", len(questions)) as advance:
-                for question in questions:
-                    spans = reader.read([(question, each) for each in found[question]])
-                    texts.append(max(spans, key=lambda span: span.score).text)
-                    advance(1)
+            texts, shown = [], not self.quiet
+            for (question,) in chunked("reading answers", questions, 1, shown=shown, verb="try"):
+                spans = reader.read([(question, each) for each in found[question]])
+                texts.append(max(spans, key=lambda span: span.score).text)
             return texts
 
         return with_answers(asked, read)

@@ -302,9 +302,7 @@ def text_of(output: object) -> str:
 
 def piece_of(output: object) -> str:
     """Return the text of one chunk of a language model's output."""
-    if isinstance(output, BaseMessage):
-        return str(output.text)
-    return check_text("llm output", output)
+    return str(output.text) if isinstance(output, BaseMessage) else check_text("llm output", output)
 
 
 def _unowned(items: Sequence[object]) -> tuple[list[object], list[RunnableConfig]]:
