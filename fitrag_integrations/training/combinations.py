@@ -116,5 +116,8 @@ def _judged(place: str, given: dict[str, Any]) -> Combination:
         labels = bool(given["eligible"]), bool(given["has_answer"]), float(given["share"])
         return Combination(tuple(given["kinds"]), scores, left, *labels)
     except (KeyError, TypeError, ValueError) as error:
-        allowed = f"kinds, scores, left, eligible, has_answer and share ({error})"
-        raise InputError.of(place, given=given, allowed=allowed) from None
+        raise InputError.of(
+            place,
+            given=given,
+            allowed=f"kinds, scores, left, eligible, has_answer and share ({error})",
+        ) from None

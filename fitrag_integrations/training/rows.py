@@ -126,8 +126,12 @@ def labelled_row(row: Mapping[str, object]) -> Labelled:
 
 def _label(passage: dict[str, Any], at: int, name: str, allowed: tuple[int | None, ...]) -> Any:
     given = passage.get(name, "nothing")
-    wanted = "0 or 1" if None not in allowed else "0, 1, or null for not known"
-    refuse_if(given not in allowed, f"passages[{at}].{name}", given, wanted)
+    refuse_if(
+        given not in allowed,
+        f"passages[{at}].{name}",
+        given,
+        "0 or 1" if None not in allowed else "0, 1, or null for not known",
+    )
     return None if given is None else int(given)
 
 
@@ -222,8 +226,12 @@ def refuse_shared(train: Sequence[Listed], held: Sequence[Listed]) -> None:
 
     known = set(map(plain, train))
     shared = sorted({row.question for row in held if plain(row) in known})
-    allowed = f"questions that are not trained on; {len(shared)} of them are"
-    refuse_if(shared, "validation", "; ".join(shared[:3]), allowed)
+    refuse_if(
+        shared,
+        "validation",
+        "; ".join(shared[:3]),
+        f"questions that are not trained on; {len(shared)} of them are",
+    )
 
 
 Item = TypeVar("Item")

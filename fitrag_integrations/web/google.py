@@ -77,8 +77,7 @@ class GoogleSearch(SearchService):
 
     def __post_init__(self) -> None:
         secret = Secret(self.api_key, "GOOGLE_API_KEY")
-        none = "api_key: none given, allowed a key, here or in GOOGLE_API_KEY"
-        refuse_if(not secret.found, none)
+        refuse_if(not secret.found, "api_key: none given, allowed a key, here or in GOOGLE_API_KEY")
         object.__setattr__(self, "api_key", secret)
         engine = self.engine_id or os.environ.get("GOOGLE_CSE_ID", "")
         object.__setattr__(self, "engine_id", check_text("engine_id", engine, blank=False))
