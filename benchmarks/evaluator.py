@@ -41,21 +41,21 @@ def main() -> None:
         if model is None
         else RetrievalEvaluator.from_pretrained(model)
     )
-    view = RetrievalEvaluator.from_scorer(BiLabelScorer.embedded())
+    scorer = BiLabelScorer.embedded()
     for name in SETS:
         rows = _rows(args, name)
         truth = [any(p["has_answer"] for p in row["passages"]) for row in rows]
-        for called, graded in (("evaluator", evaluator), ("has_answer", view)):
+        for called, thresholds in (("evaluator", evaluator.thresholds), ("has_answer", None)):
             began = time.process_time()
-            grades = _graded(graded, rows)
+            grades = _graded(evaluator if called == "evaluator" else scorer, rows)
             seconds = time.process_time() - began
             flat = [grade for each in grades for grade in each]
             labels = [p["has_answer"] for row in rows for p in row["passages"]]
             best = auc(list(map(max, grades)), truth)
             told = f"{name} {called}: AUC of the best grade {best:.3f}"
             print(f"{told}, of a passage {auc(flat, labels):.3f}, {seconds:.1f} s")
-            if graded.thresholds is not None:
-                print(_table([graded.thresholds.action(each) for each in grades], truth))
+            if thresholds is not None:
+                print(_table([thresholds.action(each) for each in grades], truth))
 
 
 def _table(taken: list[Action], truth: list[bool]) -> str:
@@ -72,8 +72,12 @@ def _table(taken: list[Action], truth: list[bool]) -> str:
     return "\n".join([*lines, f"{told}; majority {majority:.3f}"])
 
 
-def _graded(evaluator: RetrievalEvaluator, rows: list[Row]) -> list[list[float]]:
-    grades = iter(evaluator.evaluate([pair for row in rows for pair in _pairs(row)]))
+def _graded(model: RetrievalEvaluator | BiLabelScorer, rows: list[Row]) -> list[list[float]]:
+    pairs = [pair for row in rows for pair in _pairs(row)]
+    if isinstance(model, BiLabelScorer):
+        grades = iter([label.grade() for label in model.score(pairs)])
+    else:
+        grades = iter(model.evaluate(pairs))
     return [[next(grades) for _ in row["passages"]] for row in rows]
 
 

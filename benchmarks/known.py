@@ -38,7 +38,7 @@ from fitrag_integrations.evaluation.ranking import auc
 from fitrag_integrations.evaluation.table import bootstrap, interval, mean_interval
 from fitrag_integrations.evaluation.thresholds import choose_threshold
 from fitrag_integrations.methods.baselines.gated import NeighbourGate
-from fitrag_integrations.methods.ik.gates import GATES
+from fitrag_integrations.methods.ik.gates import GATES, PTrueGate
 from fitrag_integrations.methods.prompts import PromptTemplate
 from fitrag_integrations.models import BiLabelScorer, RemoteGenerator
 from fitrag_integrations.retrieval import QuestionBank
@@ -46,6 +46,7 @@ from fitrag_integrations.training.rows import in_lists, passage_row, read_jsonl
 from fitrag_integrations.types import Context, Excerpt
 
 Row = dict[str, Any]
+ALONE, TRUE = "Yes to the question", "Yes to question and draft"
 SHARES, DROP, SPLITS = (0.25, 0.5, 0.75), 0.05, 200
 ORDERS = {"has_answer": (1.0, 0.0), "llm_prefer": (0.0, 1.0), "both": (1.0, 1.0)}
 
@@ -75,7 +76,13 @@ def ask(args: argparse.Namespace) -> Iterator[str]:
     for name in args.sets:
         rows = [row for row in load(name, args.data)[: args.n] if row.question not in done]
         for some in chunks(rows, 64):
-            for row, draft in zip(some, llm.draft([row.question for row in some]), strict=True):
+            asked = [row.question for row in some]
+            drafts = llm.draft(asked)
+            words: dict[str, Any] = {}
+            if some[0].passages:  # which are left out to measure on
+                words[ALONE] = PTrueGate(llm, draft_tokens=0).p_known(asked, [""] * len(asked))
+                words[TRUE] = PTrueGate(llm).p_known(asked, [draft.text for draft in drafts])
+            for at, (row, draft) in enumerate(zip(some, drafts, strict=True)):
                 found = {
                     "question": row.question,
                     "answers": row.answers,
@@ -84,6 +91,7 @@ def ask(args: argparse.Namespace) -> Iterator[str]:
                     "llm": llm.name,
                     "set": name,
                     **{kind: surely(kind, draft) for kind in GATES},
+                    **{name: chances[at] for name, chances in words.items()},
                 }
                 add(path if row.passages else taught, found)
         yield f"{name}: {len(rows)} asked"
@@ -107,7 +115,7 @@ def gates(args: argparse.Namespace) -> Iterator[str]:
     first = {row["question"]: row["passages"][0]["llm_prefer"] for row in pairs}
     asked, drafts = [row["question"] for row in left], [row["draft"] for row in left]
     bank = QuestionBank.build([row["question"] for row in train], [row["known"] for row in train])
-    by = {kind: [row[kind] for row in left] for kind in GATES}
+    by = {kind: [row[kind] for row in left] for kind in (*GATES, ALONE, TRUE)}
     by["nearest 20 questions"] = NeighbourGate(bank, 20).p_known(asked, drafts)
     for folder in args.models:
         from fitrag_integrations.models import IKClassifier  # which loads PyTorch

@@ -66,18 +66,22 @@ from fitrag_integrations.models import RemoteGenerator
 from fitrag_integrations.models.words import PROMPTS
 from fitrag_integrations.ports import Method, Ports, port_of
 from fitrag_integrations.retrieval import Encoder
-from fitrag_integrations.text.tokens import TokenCounter, counter_for
+from fitrag_integrations.text.tokens import TokenCounter, approximate_tokens, counter_for
 from fitrag_integrations.training.negatives import searching
 from fitrag_integrations.training.rows import passage_row, read_jsonl
 from fitrag_integrations.types import Context, Excerpt, Passage
 from fitrag_integrations.values.excerpt import by_number
 from fitrag_integrations.values.prompt import LimitedPrompt, render_excerpts
+from fitrag_integrations.values.windows import merge, windows
 
 Row: TypeAlias = dict[str, Any]
 Answers: TypeAlias = dict[tuple[str, str], Row]  # by set and question
 LISTED = ("nq", "triviaqa", "popqa", "2wiki")
+CLAIMS = "slimplm"  # questions with recorded answers, claims and queries
+WRITTEN = "slimplm/claims_llama2_13b.jsonl.gz"
 FILES = {"files": "choose", "files, report": "report"}  # written by hand, by half
 STEP, SEED = 10, 7
+BUDGETS = 100, 200, 400
 ORDERS = LAST, FOUND = "best last", "as found"
 EVERY, ALL, GATE = "all sets", "all", "none, or all where less sure"
 COLUMNS = (
@@ -153,14 +157,17 @@ def ask(args: argparse.Namespace) -> None:
     read = PromptTemplate("read", opened(shots), one_line=True)
     plain = PromptTemplate("closed", closed(shots), one_line=True)
     template = Rearranged(OneInstruction(read, plain))
-    ways, sets = methods(llm, shots), {name: load(name, args.data) for name in args.sets}
+    claims = Claims({row["question"]: row for row in read_jsonl(args.data / WRITTEN)})
+    ways = methods(llm, shots, claims)
+    sets = {name: load(name, args.data) for name in args.sets}
     web = {row.question: row.web for row in recorded(args.data)}
+    has: dict[str, Any] = {"crag": web, f"{CLAIMS}, recorded": claims.rows}
     rows = read_jsonl(args.out) if args.out.exists() else ()
     known = {(row["set"], row["way"], row["question"]) for row in rows}
     for start, name in product(range(args.start, args.n, STEP), args.sets):
         some = sets[name][start : min(args.n, start + STEP)]
         for way, row in product(args.methods or ways, some):
-            able = way == "none" or (row.passages and (way != "crag" or row.question in web))
+            able = way == "none" or (row.passages and row.question in has.get(way, [row.question]))
             if not able or (name, way, row.question) in known:
                 continue
             ports = Ports(
@@ -225,10 +232,17 @@ def load(name: str, data: Path) -> list[Asked]:
     if name in FILES:
         asked = written(argparse.Namespace(half=FILES[name]), Vectors(Encoder.embedded()))
         each = [(one.row["answers"], one) for one in asked]
-        plain = [(a, one) for a, one in each if a and all(isinstance(x, str) for x in a)]
-        rows = [Asked(one.row["question"], tuple(a), one.passages) for a, one in plain]
+        texts = [(a, one) for a, one in each if a and all(isinstance(x, str) for x in a)]
+        rows = [Asked(one.row["question"], tuple(a), one.passages) for a, one in texts]
     elif name in LISTED:
         rows = list(retrieved(data, name))
+    elif name == CLAIMS:
+        plain = [row for row in read_jsonl(data / WRITTEN) if row["answers"]]
+        found = pool(data)([row["question"] for row in plain])
+        rows = [
+            Asked(row["question"], tuple(row["answers"]), tuple(own))
+            for row, own in zip(plain, found, strict=True)
+        ]
     else:
         questions = read_jsonl(data / "qa_only" / f"{name}.jsonl.gz")
         rows = [Asked(row["question"], tuple(row["answers"]), ()) for row in questions]
@@ -244,14 +258,19 @@ def pool(data: Path) -> Callable[[Sequence[str]], list[list[Passage]]]:
     return searching([*map(passage_row, rows)], depth=5)
 
 
-def methods(llm: Any, shots: Sequence[Row]) -> dict[str, Method]:
+def methods(llm: Any, shots: Sequence[Row], claims: Claims) -> dict[str, Method]:
     """Return the ways to answer, in the order in which they are asked."""
     shown = [{**shot, "document": shot["passages"][0]["text"]} for shot in shots]
     slim: Row = {"judge": LikelihoodGate(llm)} if hasattr(llm, "first_tokens") else {}
     slim = slim or {"judge_question": False, "filter": False}  # servers echo no log-probabilities
     ours: dict[str, Method] = {
-        **{f"compress {most}": FitRag(max_tokens=most) for most in (100, 200, 400)},
+        **{f"compress {most}": FitRag(max_tokens=most) for most in BUDGETS},
         "compress": FitRag(),
+    }
+    forms: dict[str, Method] = {
+        **{f"ours, cut at {most}": Ranked(None, most) for most in BUDGETS},
+        **{f"grown {most}": Grown(most) for most in BUDGETS},
+        **{f"of two passages {most}": FitRag(max_tokens=most, top_n=2) for most in BUDGETS},
     }
     return {
         "none": ClosedBook(llm),
@@ -259,15 +278,17 @@ def methods(llm: Any, shots: Sequence[Row]) -> dict[str, Method]:
         ALL: Direct(),
         f"{ALL}, {LAST}": Ordered(Direct(), LAST),
         **{f"ours {k}": Ranked(k) for k in (1, 3)},
-        **{f"ours, cut at {most}": Ranked(None, most) for most in (100, 200, 400)},
+        **{f"ours, cut at {most}": forms[f"ours, cut at {most}"] for most in BUDGETS},
         **ours,
         **{
             f"{way}, {order}": Ordered(each, order)
             for way, each in ours.items()
             for order in ORDERS
         },
+        **{f"{way}, {LAST}": Ordered(each, LAST) for way, each in forms.items()},
         "crag": Crag(without=["rewrite"]),
         "slimplm": SlimPLM(llm, **slim),
+        f"{CLAIMS}, recorded": SlimPLM(claims, rewriter=claims, judge_question=False, filter=False),
         "itrg": ITRG(rounds=2, demonstrations=shown),
         "cot": CoT(),
         "genread": GenRead(),
@@ -275,6 +296,23 @@ def methods(llm: Any, shots: Sequence[Row]) -> dict[str, Method]:
         "iterretgen": IterRetgen(rounds=2),
         "selfask": SelfAsk(rounds=2),
     }
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Proxy and rewriter whose texts were recorded: Llama 2 13B's answers, GPT-4's claims."""
+
+    rows: dict[str, Row]
+
+    def answer(self, questions: Sequence[str]) -> list[str]:
+        """Return the recorded answers."""
+        return [self.rows[question]["proxy_answer"] for question in questions]
+
+    def rewrite(self, questions: Sequence[str], drafts: Sequence[str]) -> list[str]:
+        """Return the recorded claims and queries."""
+        names = {"questions": "question_queries", "claims": "claims"}
+        texts = [{name: self.rows[q][key] for name, key in names.items()} for q in questions]
+        return [json.dumps(text) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -305,6 +343,33 @@ class Ranked:
         if self.most:
             return replace(context, excerpts=tuple(filled(context.excerpts, self.most)))
         return context
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Method whose excerpts grow into their whole passage before the next best one is opened."""
+
+    most: int
+
+    def __call__(self, question: str, ports: Ports) -> Flow[Context]:
+        context = yield from FitRag(max_tokens=self.most)(question, ports)
+        kept: list[Excerpt] = []
+        for group in by_number(context.excerpts):
+            for one in nearest_first(group):
+                more = merge([*kept, one])
+                if approximate_tokens(render_excerpts(more)) > self.most:
+                    return replace(context, excerpts=tuple(kept))
+                kept = more
+        return replace(context, excerpts=tuple(kept))
+
+
+def nearest_first(group: Sequence[Excerpt]) -> list[Excerpt]:
+    """Return excerpts of a passage, then its other sentences, those nearest to them first."""
+
+    def away(one: Excerpt) -> int:
+        return min(max(one.start - each.end, each.start - one.end) for each in group)
+
+    return [*group, *sorted(windows(group[0].passage, size=1), key=away)]
 
 
 @dataclass(frozen=True)

@@ -430,7 +430,11 @@ def together(args: argparse.Namespace) -> list[Row]:
 
     def forget() -> None:
         for engine in {one._engine for one in (scorer, evaluator, reader)}:
-            engine.forget()
+            engine._kept.clear()
+            engine._tokens = 0
+            if "nearness" in vars(engine):
+                engine.nearness._kept.clear()
+                engine.nearness._count = 0
 
     def ask(jobs: list[Callable[[], object]], again: bool) -> None:
         for job in jobs:

@@ -25,7 +25,7 @@ from fitrag_integrations.text.sentences import SentenceSplitter as SentenceSplit
 from fitrag_integrations.text.tokens import TokenCounter as TokenCounter
 from fitrag_integrations.types import BiLabelScore, Context, Draft, Passage, RetrievalDecision
 from fitrag_integrations.values.prompt import Shot, with_shots
-from fitrag_integrations.values.score import Label, labels_of
+from fitrag_integrations.values.score import labels_of
 
 Pair: TypeAlias = tuple[str, Passage]  # a question, and a passage to judge against it
 Call: TypeAlias = Callable[..., Any]
@@ -40,109 +40,137 @@ _writers: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Retriever of passages, best first, for each query."""
+    """Retriever of passages."""
 
-    def retrieve(self, queries: Sequence[str], /) -> Sequence[Sequence[Passage]]: ...
+    def retrieve(self, queries: Sequence[str], /) -> Sequence[Sequence[Passage]]:
+        """Return the passages for each query, best first."""
 
 
 @runtime_checkable
 class Scorer(Protocol):
     """Scorer of (question, passage) pairs with two labels."""
 
-    def score(self, pairs: Sequence[Pair], /) -> Sequence[BiLabelScore]: ...
+    def score(self, pairs: Sequence[Pair], /) -> Sequence[BiLabelScore]:
+        """Return the labels of each pair, in order."""
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Evaluator that grades each (question, passage) pair in [-1, 1]."""
+    """Evaluator that grades (question, passage) pairs."""
 
-    def evaluate(self, pairs: Sequence[Pair], /) -> Sequence[float]: ...
+    def evaluate(self, pairs: Sequence[Pair], /) -> Sequence[float]:
+        """Return the grade of each pair, in [-1, 1], in order."""
 
 
 @runtime_checkable
 class Gate(Protocol):
-    """Gate that estimates how likely each question is known without retrieval, in [0, 1].
+    """Gate that estimates how likely questions are known without retrieval.
 
-    A draft is the beginning of the model's own answer, empty if there is none. A gate may have a
-    ``threshold``, above which a question counts as known. An exception in place of a number fails
-    only that question.
+    A gate may have a ``threshold``, above which a question counts as known.
     """
 
     def p_known(
         self, questions: Sequence[str], drafts: Sequence[str], /
-    ) -> Sequence[float | Exception]: ...
+    ) -> Sequence[float | Exception]:
+        """Return the probability that each question is known, in [0, 1], in order.
+
+        Args:
+            questions: Questions.
+            drafts: The beginning of the model's own answer to each; empty if there is none.
+
+        Returns:
+            Probabilities. An exception in place of one fails only that question.
+        """
 
 
 @runtime_checkable
 class Recognizer(Protocol):
-    """Recognizer that decides from the scores of all retrieved passages (FIT-RAG, section 4.3).
+    """Recognizer that decides from the scores of all retrieved passages (FIT-RAG, section 4.3)."""
 
-    It returns a flow, because it may call a model.
-    """
+    def decide(self, question: str, scores: Sequence[BiLabelScore], /) -> Flow[RetrievalDecision]:
+        """Return the flow that ends in the decision; it may call a model.
 
-    def decide(
-        self, question: str, scores: Sequence[BiLabelScore], /
-    ) -> Flow[RetrievalDecision]: ...
+        Args:
+            question: Question.
+            scores: Labels of the retrieved passages.
+        """
 
 
 @runtime_checkable
 class Detector(Protocol):
-    """Detector that estimates how likely each combination of excerpts suffices, in [0, 1].
+    """Detector that estimates how likely combinations of excerpts suffice.
 
     A detector with ``eligible_among`` is given pairs instead: the scores of the excerpts kept, and
     of those left out. A detector may have a ``threshold``, and a ``check_scorer`` method that
     raises an error for the name of a scorer it was not trained on.
     """
 
-    def eligible(self, combinations: Sequence[Sequence[BiLabelScore]], /) -> Sequence[float]: ...
+    def eligible(self, combinations: Sequence[Sequence[BiLabelScore]], /) -> Sequence[float]:
+        """Return the probability that each combination suffices, in [0, 1], in order."""
 
 
 @runtime_checkable
 class Generator(Protocol):
-    """Language model that continues each prompt."""
+    """Language model that continues prompts."""
 
-    def generate(self, prompts: Sequence[str], /) -> Sequence[str]: ...
+    def generate(self, prompts: Sequence[str], /) -> Sequence[str]:
+        """Return the text that continues each prompt, in order."""
 
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Language model that writes the beginning of an answer to each question, without passages.
+    """Language model that writes the beginnings of answers, without passages.
 
-    ``rescore`` takes a text that is already written and returns the model's confidence in each of
-    its tokens. A drafter may have a ``name``, the name of its model, which thresholds are checked
-    against.
+    A drafter may have a ``name``, the name of its model, which thresholds are checked against.
     """
 
-    def draft(self, questions: Sequence[str], /) -> Sequence[Draft]: ...
-    def rescore(self, questions: Sequence[str], drafts: Sequence[str], /) -> Sequence[Draft]: ...
+    def draft(self, questions: Sequence[str], /) -> Sequence[Draft]:
+        """Return the beginning of an answer to each question, in order."""
+
+    def rescore(self, questions: Sequence[str], drafts: Sequence[str], /) -> Sequence[Draft]:
+        """Return the model's confidence in each token of texts that are already written.
+
+        Args:
+            questions: Questions.
+            drafts: The text of each.
+        """
 
 
 @runtime_checkable
 class YesNo(Protocol):
-    """Language model that estimates the probability of Yes against No per prompt, in [0, 1]."""
+    """Language model that says how likely Yes is."""
 
-    def p_yes(self, prompts: Sequence[str], /) -> Sequence[float]: ...
+    def p_yes(self, prompts: Sequence[str], /) -> Sequence[float]:
+        """Return the probability of Yes against No after each prompt, in [0, 1], in order."""
 
 
 @runtime_checkable
 class AnswerLike(Protocol):
-    """Answer ``passage.text[start:end]`` with a score; higher is better."""
+    """Answer ``passage.text[start:end]`` with a score."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The answer."""
+
     @property
-    def start(self) -> int: ...
+    def start(self) -> int:
+        """The offset of its first character."""
+
     @property
-    def end(self) -> int: ...
+    def end(self) -> int:
+        """The offset after its last character."""
+
     @property
-    def score(self) -> float: ...
+    def score(self) -> float:
+        """The score; higher is better."""
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """Reader that finds the answer to each question in its passage."""
+    """Reader that finds answers in passages."""
 
-    def read(self, pairs: Sequence[Pair], /) -> Sequence[AnswerLike]: ...
+    def read(self, pairs: Sequence[Pair], /) -> Sequence[AnswerLike]:
+        """Return the answer to the question of each pair in its passage, in order."""
 
 
 @runtime_checkable
@@ -164,7 +192,6 @@ class Method(Protocol):
                 (draft,) = yield from ports.generate.ask([context.prompt()])
                 return replace(context, draft=draft)
         """
-        ...
 
 
 @dataclass(frozen=True, init=False)
@@ -283,11 +310,11 @@ def gate_port(gate: Gate) -> Port[tuple[str, str], float]:
     return pair_port("gate", gate, "p_known")
 
 
-def scorer_as_evaluator(scorer: object, label: Label = "has_answer") -> Port[Pair, float]:
-    """Build the port of an evaluator whose grade is one label of a scorer."""
+def scorer_as_evaluator(scorer: object) -> Port[Pair, float]:
+    """Build the port of an evaluator whose grade is a scorer's `has_answer`."""
     call, twin = _calls(scorer, "score")
-    grading = None if call is None else _Grading(call, label)
-    agrading = None if twin is None else _AsyncGrading(twin, label)
+    grading = None if call is None else _Grading(call)
+    agrading = None if twin is None else _AsyncGrading(twin)
     return Port.of("evaluate", grading, agrading, owner=scorer)
 
 
@@ -367,18 +394,16 @@ class _TextScorer:
 
 @dataclass(frozen=True)
 class _Grading:
-    """Call that turns scores into grades; equal and hashed by call and label."""
+    """Call that turns scores into grades; equal and hashed by the call."""
 
     call: Call
-    label: Label
 
     def __call__(self, pairs: Sequence[Pair]) -> list[float]:
         return self.grades(self.call(pairs))
 
     def grades(self, scores: Any) -> list[Any]:
         return [
-            one if isinstance(one, Exception) else labels_of([one])[0].grade(self.label)
-            for one in scores
+            one if isinstance(one, Exception) else labels_of([one])[0].grade() for one in scores
         ]
 
 

@@ -18,7 +18,6 @@ from typing import (
     Any,
     Literal,
     TypeAlias,
-    TypeVar,
     Union,
     cast,
     get_args,
@@ -26,9 +25,9 @@ from typing import (
     get_type_hints,
 )
 
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.errors import InputError, refuse_if
 
-T = TypeVar("T")
 Check: TypeAlias = Callable[[str, Any], object]
 
 
@@ -51,8 +50,7 @@ def check_number(
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
-        allowed = f"a finite number from {low:g} to {high:g}"
-        raise InputError.of(field, given=value, allowed=allowed)
+        raise InputError.of(field, given=value, allowed=f"a finite number from {low:g} to {high:g}")
     return number
 
 
@@ -73,8 +71,7 @@ def check_whole(field: str, value: Any, *, low: int, high: int | None = None) ->
         number = low - 1
     if number < low or (high is not None and number > high):
         limits = f"of at least {low}" if high is None else f"from {low} to {high}"
-        allowed = f"an integer {limits}"
-        raise InputError.of(field, given=value, allowed=allowed)
+        raise InputError.of(field, given=value, allowed=f"an integer {limits}")
     return number
 
 
@@ -133,6 +130,12 @@ def check_keywords(call: str, given: Iterable[str], names: Iterable[str]) -> Non
 def can(model: object, verb: str) -> bool:
     """Check whether an object, not a class, has a method."""
     return not isinstance(model, type) and callable(getattr(model, verb, None))
+
+
+def check_able(field: str, value: Any, verb: str) -> Any:
+    """Require an object, not a class, with a method."""
+    refuse_if(not can(value, verb), field, value, f"an object with a {verb!r} method")
+    return value
 
 
 def trait(model: object, name: str, kind: type[T]) -> T | None:

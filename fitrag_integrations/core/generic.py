@@ -1,6 +1,8 @@
-"""Type variables that modules share: each stands for any type, within one signature."""
+"""Type variables of generic functions: a question, its answer, a result, and any other type."""
 
 from typing import TypeVar
 
-Q = TypeVar("Q")  # a question, or whatever a call is given
+Q = TypeVar("Q")
+A = TypeVar("A")
+R = TypeVar("R")
 T = TypeVar("T")

@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from types import FrameType
-from typing import TypeVar
 
-T = TypeVar("T")
-R = TypeVar("R")
+from fitrag_integrations.core.generic import R, T
 
 DELAY = 2.0
 """Seconds before a bar that nobody asked for appears."""

@@ -6,14 +6,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
+from fitrag_integrations.core.generic import A, Q, R, T
 from fitrag_integrations.errors import RefusedError, refuse_if
-
-Q = TypeVar("Q")
-A = TypeVar("A")
-R = TypeVar("R")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

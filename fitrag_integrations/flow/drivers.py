@@ -24,9 +24,10 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import copy_context
 from threading import Lock
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, cast
 
 from fitrag_integrations.core.checks import check_is
+from fitrag_integrations.core.generic import R
 from fitrag_integrations.core.show import describe_error
 from fitrag_integrations.errors import PortError, RefusedError, raise_if
 from fitrag_integrations.flow.ask import Answers, AnyPort, Ask, Flow, Port
@@ -34,7 +35,6 @@ from fitrag_integrations.flow.trace import Step, Traced
 
 __all__ = ["Ask", "Flow", "Port", "Step", "Traced", "arun", "arun_many", "run", "run_many"]
 
-R = TypeVar("R")
 Reply: TypeAlias = tuple[Answers, float]  # and seconds
 OnStep: TypeAlias = Callable[[int, Step], None]
 
@@ -244,32 +244,29 @@ async def arun_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) 
 
 def _answer(ask: Ask) -> Reply:
     began = time.perf_counter()
-    answers: Answers
     try:
         if ask.port.call is None:
             raise PortError(f"port {ask.port.name!r} has only an async call: use arun or arun_many")
-        answers = _matched(ask, ask.port.call(ask.items))
+        return _matched(ask, ask.port.call(ask.items)), time.perf_counter() - began
     except Exception as error:  # noqa: BLE001 - the flow that asked may recover
-        answers = error
-    return answers, time.perf_counter() - began
+        return error, time.perf_counter() - began
 
 
 async def _aanswer(ask: Ask) -> Reply:
     if ask.port.acall is None:
         return await asyncio.to_thread(_answer, ask)
     began = time.perf_counter()
-    answers: Answers
     try:
-        answers = _matched(ask, await ask.port.acall(ask.items))
+        return _matched(ask, await ask.port.acall(ask.items)), time.perf_counter() - began
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        answers = PortError(f"port {ask.port.name!r} cancelled its own call")  # nobody else did
-        answers.__cause__ = error
+        cancelled = PortError(f"port {ask.port.name!r} cancelled its own call")  # nobody else did
+        cancelled.__cause__ = error
+        return cancelled, time.perf_counter() - began
     except Exception as error:  # noqa: BLE001
-        answers = error
-    return answers, time.perf_counter() - began
+        return error, time.perf_counter() - began
 
 
 def _matched(ask: Ask, answers: Any) -> list[Any]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, runtime_checkable
 
+from fitrag_integrations.core.generic import R
 from fitrag_integrations.core.record import plain
 from fitrag_integrations.core.show import Html, Visible, card, lines_html, shortened, table
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.prompt import cut_note
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +147,11 @@ class Explained(Protocol):
     """Value that describes itself, line by line."""
 
     @property
-    def question(self) -> str: ...
-    def trace_lines(self, *, dropped: bool = False) -> Iterable[str]: ...
+    def question(self) -> str:
+        """The question that it answers."""
+
+    def trace_lines(self, *, dropped: bool = False) -> Iterable[str]:
+        """Return the lines under the question; with `dropped` also what was left out."""
 
 
 def _back(step: Step) -> str:

@@ -76,16 +76,17 @@ def as_template(template: Any) -> Template | None:
 def numbered_documents(
     documents: Sequence[Document], *, sources: Sequence[Document] = (), best_last: bool = False
 ) -> str:
-    """Return documents as the numbered lines of a prompt, one number for each.
+    """Return documents as the numbered lines of a prompt, one number for each source.
 
-    A line begins with the title in the document's metadata, or else with its id, unless that was
-    generated (a UUID). Pieces of one source share a number if `sources` contains it.
-    `cite_documents` resolves these numbers if it is given the same documents and sources. Ids are
-    not counted in the `max_tokens` of a drop-in.
+    Pieces of one source stand together in the order of its text, as in ``Context.prompt``. A line
+    begins with the title in the document's metadata, or else with its id, unless that was generated
+    (a UUID). `cite_documents` resolves these numbers if it is given the same documents and sources.
+    Ids are not counted in the `max_tokens` of a drop-in.
 
     Args:
         documents: The documents to show, in the order of their numbers.
-        sources: The documents that these were cut from.
+        sources: The documents that these were cut from: a table's header row, say, that several
+            pieces have is then shown once.
         best_last: Whether the lines stand in reverse, under the same numbers, so that the first
             document is next to a question that follows.
 
@@ -103,7 +104,7 @@ def cite_documents(
     answer: str,
     *,
     sources: Sequence[Document] = (),
-    by_source: bool = False,
+    by_source: bool = True,
 ) -> Cited:
     """Return the citations of an answer whose prompt numbered these documents.
 
@@ -112,7 +113,8 @@ def cite_documents(
         answer: The answer, with numbers such as [1].
         sources: Documents that these were cut from: a citation then shows the whole source, if it
             has the document's text in the place that the metadata names.
-        by_source: Whether all pieces of a source have one number, also without `sources`.
+        by_source: Whether all pieces of a source have one number, as `numbered_documents` writes
+            them; False where your prompt numbers every document.
 
     Raises:
         InputError: For anything that is not a Document.

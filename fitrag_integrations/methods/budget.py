@@ -1,8 +1,8 @@
 """Fill a token budget with excerpts, best first; a larger budget never keeps less.
 
 `max_tokens` bounds every form in which excerpts are returned: the text that a prompt shows, with
-numbers, titles and ellipses; the numbered lines of documents made of them; and their texts one by
-one. A fraction limits only the first of these.
+numbers, titles and ellipses; the numbered lines of documents made of them, one for each source; and
+their texts one by one. A fraction limits only the first of these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import TypeAlias
 
-from fitrag_integrations.core.record import remade
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.text.layout import under_heading, units_of
 from fitrag_integrations.text.sentences import (
@@ -35,7 +34,7 @@ from fitrag_integrations.text.tokens import (
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.excerpt import place
 from fitrag_integrations.values.passage import titled
-from fitrag_integrations.values.prompt import render_excerpts
+from fitrag_integrations.values.prompt import numbered, render_excerpts
 
 Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
 NAMED = 3
@@ -110,11 +109,7 @@ class Budget:
     def returned(self, excerpts: Sequence[Excerpt]) -> int:
         """Count the tokens of excerpts in the longest form in which they are returned."""
         shown = self.arrange(excerpts)
-        documents = [
-            one if (named := titled(one.passage)) is one.passage else remade(one, passage=named)
-            for one in shown
-        ]
-        forms = (render_excerpts(shown), render_excerpts(documents, merged=False))
+        forms = (render_excerpts(shown), numbered(shown, apart=True) if shown else "")
         return max(sum(self._count(one.text) for one in shown), *map(self._count, forms))
 
     def _count(self, text: str) -> int:

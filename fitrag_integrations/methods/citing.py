@@ -31,7 +31,7 @@ from fitrag_integrations.core.show import (
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.text.spans import merge_spans
 from fitrag_integrations.types import Context, Excerpt, Passage
-from fitrag_integrations.values.excerpt import by_number, excerpts_html, grouped
+from fitrag_integrations.values.excerpt import by_number, by_origin, excerpts_html
 from fitrag_integrations.values.passage import LEAD, PLACE, named, origin_of
 from fitrag_integrations.values.prompt import (
     ELLIPSIS,
@@ -217,10 +217,7 @@ def cite(shown: Context | Iterable[Excerpt], answer: str, *, by_source: bool = F
     """
     check_text("answer", answer)
     excerpts = check_many("shown", shown.excerpts if isinstance(shown, Context) else shown, Excerpt)
-    groups = by_number(excerpts)
-    if by_source:
-        sources = grouped(excerpts, lambda one: (origin_of(one.passage)[0], one.passage.title))
-        groups = list(sources.values())
+    groups = by_origin(excerpts) if by_source else by_number(excerpts)
     own = {key for one in excerpts for _, key in _marks(one.text) if key[1:]}
     places: dict[int, list[tuple[int, int]]] = {}
     copied: dict[int, None] = {}

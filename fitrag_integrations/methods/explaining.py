@@ -28,7 +28,8 @@ Weighed = Selected
 class Step(Protocol):
     """A step of `methods.fitrag`."""
 
-    def context(self, question: str, passages: Sequence[Passage], /) -> Flow[Context]: ...
+    def context(self, question: str, passages: Sequence[Passage], /) -> Flow[Context]:
+        """Return the flow that ends in what is kept of the passages."""
 
 
 @dataclass(frozen=True, slots=True)

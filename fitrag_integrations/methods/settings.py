@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, cast
 
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.show import Named
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.ports import model_name
@@ -19,9 +20,6 @@ BUNDLED: Mapping[str, object] = {
     "reader": defaults.EMBEDDED_READER,
 }
 """The bundled model that "embedded" names, by the option that takes it."""
-
-
-T = TypeVar("T")
 
 
 @dataclass(eq=False)

@@ -11,12 +11,13 @@ import re
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Literal, TypeAlias
 
-from fitrag_integrations.core.checks import Checked, Count, can, check_text
+from fitrag_integrations.core.checks import Checked, Count, check_able, check_text
+from fitrag_integrations.core.generic import A, Q, R
 from fitrag_integrations.core.show import error_line
-from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.budget import Counting
@@ -28,9 +29,6 @@ from fitrag_integrations.values.prompt import LimitedPrompt, cut_note
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import usable
 
-Q = TypeVar("Q")
-A = TypeVar("A")
-B = TypeVar("B")
 Notes: TypeAlias = tuple[str, ...]
 OnError = Literal["degrade", "raise"]
 LOOK_UP = "a retrieval failed"
@@ -49,7 +47,7 @@ class Generated:
     failed: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Generating(Counting, Checked):
     """Mixin that calls the caller's language model and stores the answer in `Context.draft`.
 
@@ -62,7 +60,6 @@ class Generating(Counting, Checked):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    _: KW_ONLY
     answer_tokens: Count = 256
     count_tokens: CountTokens = None
     on_error: OnError = "degrade"
@@ -73,18 +70,6 @@ class Generating(Counting, Checked):
 
         The flow raises `InputError` for a blank question.
         """
-
-    def write(self, prompt: str, ports: Ports, what: str, tokens: int = 0) -> Flow[Generated]:
-        """Generate one text.
-
-        Args:
-            prompt: Prompt of `ports.generate`.
-            ports: Ports of the question.
-            what: Name of the text in the notes.
-            tokens: Maximum number of tokens; 0 is `answer_tokens`.
-        """
-        (reply,) = yield from self.write_all([prompt], ports, what, tokens)
-        return reply
 
     def write_all(
         self, prompts: Sequence[str], ports: Ports, what: str, tokens: int = 0
@@ -109,8 +94,8 @@ class Generating(Counting, Checked):
         return replies
 
     def asked(
-        self, port: Port[Q, A], items: Sequence[Q], failed: str, read: Callable[[A], B]
-    ) -> Flow[tuple[list[B], Notes]]:
+        self, port: Port[Q, A], items: Sequence[Q], failed: str, read: Callable[[A], R]
+    ) -> Flow[tuple[list[R], Notes]]:
         """Call a port and read its answers; a failure becomes a note unless `on_error` is "raise".
 
         Args:
@@ -124,7 +109,7 @@ class Generating(Counting, Checked):
         """
         asking = port.ask(items)  # a missing port raises here, at any on_error
 
-        def answered() -> Flow[list[B]]:
+        def answered() -> Flow[list[R]]:
             return [read(answer) for answer in (yield from asking)]
 
         made, error = yield from attempt(answered(), strict=self.on_error == "raise")
@@ -167,7 +152,6 @@ class Generating(Counting, Checked):
         Returns:
             The passages and the notes.
         """
-        lists: Sequence[object]
         if first:
             lists = yield from ports.retrieve.ask([query])
         else:
@@ -242,14 +226,14 @@ class Rounds:
         return Context(self.question, excerpts, draft=draft).prompt(template)
 
     def write(self, prompt: str, what: str = "answer", tokens: int = 0) -> Flow[str]:
-        """Generate a text, as `Generating.write` does; if it is blank, a note has the reason.
+        """Generate a text, as `Generating.write_all` does; if it is blank, a note has the reason.
 
         Args:
             prompt: Prompt.
             what: Name of the text in the notes.
             tokens: Maximum number of tokens; 0 is `answer_tokens`.
         """
-        reply = yield from self.method.write(prompt, self.ports, what, tokens)
+        (reply,) = yield from self.method.write_all([prompt], self.ports, what, tokens)
         self.notes += reply.notes
         return reply.text
 
@@ -283,9 +267,7 @@ class Rounds:
         )
 
 
-def reply_text(reply: object) -> str:
-    """Require a text."""
-    return check_text("reply", reply)
+reply_text = partial(check_text, "reply")
 
 
 def expanded_query(question: str, document: str) -> str:
@@ -388,15 +370,4 @@ def reasoned(text: str) -> tuple[str, tuple[str, ...]]:
     return text, ("the reasoning does not say what the answer is: the whole of it stands",)
 
 
-def check_template(field: str, template: object) -> object:
-    """Check that an object renders a context, and return it.
-
-    Args:
-        field: Name of the field in errors.
-        template: Value to check.
-    """
-    refuse_if(not can(template, "render"), field, template, "an object with a 'render' method")
-    return template
-
-
-Prompt: TypeAlias = Annotated[Template, check_template]
+Prompt: TypeAlias = Annotated[Template, partial(check_able, verb="render")]

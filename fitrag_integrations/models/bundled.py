@@ -238,18 +238,6 @@ class Engine:
         rows = zip(*self._graph.run(("labels", "tokens"), batch), batch.lengths, strict=True)
         return [Read(own.copy(), marks[:size].copy()) for own, marks, size in rows]
 
-    def forget(self) -> None:
-        """Clear the cache, so that the next pass computes everything."""
-
-        def clear(items: Sequence[None]) -> list[None]:
-            self._kept.clear()
-            self._tokens = 0
-            if "nearness" in vars(self):
-                self.nearness.forget()
-            return list(items)
-
-        self.worker.call(clear, [None])
-
 
 _engines: WeakValueDictionary[str, Engine] = WeakValueDictionary()
 _making = Lock()

@@ -325,16 +325,13 @@ class TextEncoder(Protocol):
     @property
     def name(self) -> str:
         """The encoder's name, which identifies it."""
-        ...
 
     @property
     def width(self) -> int:
         """The number of dimensions of a vector."""
-        ...
 
     def encode(self, texts: Sequence[str], /) -> Any:
         """Return an array of shape (texts, width), in the order of `texts`."""
-        ...
 
 
 def encode_as(encoder: TextEncoder, role: str, texts: Sequence[str]) -> Any:

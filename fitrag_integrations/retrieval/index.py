@@ -167,8 +167,7 @@ class FaissIndex(Searched):
         flat, passages, manifest, read_as = read(Path(folder), mapped=memory_map)
         origin = Origin.read(manifest["encoder"], encoder)
         index = cls.__new__(cls)
-        store = Store(flat, passages, kind=manifest["kind"], turned=manifest["turned"])
-        index._hold(store, origin)
+        index._hold(Store(flat, passages, kind=manifest["kind"], turned=manifest["turned"]), origin)
         index._store.fixed = memory_map
         index._read = (os.path.realpath(folder), read_as)
         if encoder is not None:

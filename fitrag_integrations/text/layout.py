@@ -28,9 +28,8 @@ from fitrag_integrations.text.blocks import (
 )
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.records import records_of
-from fitrag_integrations.text.spans import trimmed
+from fitrag_integrations.text.spans import Span, trimmed
 
-Span: TypeAlias = tuple[int, int]  # [start, end) in the text
 Lead: TypeAlias = tuple[Span, ...]
 LONG_LEAD = 240
 """Characters of the longest lead; a header row may have twice as many."""

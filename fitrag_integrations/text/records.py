@@ -11,16 +11,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from fitrag_integrations.text.blocks import CODE, PROSE
-from fitrag_integrations.text.spans import trimmed
+from fitrag_integrations.text.spans import Span, trimmed
 
 MAX_RECORD = 400
 """Characters up to which an object stays whole; a list of objects is always cut into them."""
 LEADS, LONG_LEAD = 4, 160  # spans of a lead, and the characters of one
 
-Span: TypeAlias = tuple[int, int]
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|"')
 # Where a text that was torn inside a value goes on, and the quote that closes the value.
 _INSIDE, _CLOSED = re.compile(r'[{,\[](?=\s*")'), re.compile(r'\s*"(?=\s*[,}\]])')

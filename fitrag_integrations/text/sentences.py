@@ -22,9 +22,8 @@ from fitrag_integrations.core.checks import check_callable, check_text
 from fitrag_integrations.text.blocks import BLANK, CODE, HEADER, LINE, ROW, blocks_of
 from fitrag_integrations.text.boundaries import starts_of
 from fitrag_integrations.text.records import records_of
-from fitrag_integrations.text.spans import trimmed
+from fitrag_integrations.text.spans import Span, trimmed
 
-Span: TypeAlias = tuple[int, int]  # [start, end) in the text
 Splitter: TypeAlias = Callable[[str], list[Span]]
 SentenceSplitter: TypeAlias = Annotated[Splitter, check_callable]
 MAX_WORDS = 80

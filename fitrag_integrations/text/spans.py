@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise, zip_longest
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]  # [start, end) in a text
 
 ELLIPSIS = " … "
 """Marks what was left out between two parts of a line."""
@@ -11,16 +14,16 @@ LINES_LEFT_OUT = "\n…\n"
 """Marks the lines left out of a list, a table or a text around code."""
 
 
-def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def trimmed(text: str, start: int, end: int) -> Span:
     """Return the span [start, end) of a text without surrounding blanks."""
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     return start, max(start, end - len(piece) + len(piece.rstrip()))
 
 
-def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_spans(text: str, spans: Iterable[Span]) -> list[Span]:
     """Sort spans and join those that overlap or have only blanks between them."""
-    merged: list[tuple[int, int]] = []
+    merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and not text[merged[-1][1] : start].strip():
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
@@ -29,7 +32,7 @@ def merge_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, 
     return merged
 
 
-def joined(text: str, spans: Iterable[tuple[int, int]], *, layout: bool = True) -> str:
+def joined(text: str, spans: Iterable[Span], *, layout: bool = True) -> str:
     """Join slices of a text in order; gaps between slices that do not touch are marked.
 
     With ``layout`` the mark is on a separate line where lines were left out.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fitrag_integrations.core.checks import check_many, check_number, check_text, check_whole
+from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.jsonl import read_jsonl as read_jsonl
 from fitrag_integrations.core.jsonl import write_jsonl as write_jsonl
 from fitrag_integrations.core.record import check_mapping
@@ -234,13 +235,7 @@ def refuse_shared(train: Sequence[Listed], held: Sequence[Listed]) -> None:
     )
 
 
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
-
-
-def in_lists(
-    call: Callable[[list[Item]], Iterable[Answer]], lists: Iterable[Sequence[Item]]
-) -> list[list[Answer]]:
+def in_lists(call: Callable[[list[Q]], Iterable[A]], lists: Iterable[Sequence[Q]]) -> list[list[A]]:
     """Call a model once for the items of all lists, and return its answers list by list.
 
     Args:

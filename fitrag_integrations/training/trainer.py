@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar, cast
+from typing import Annotated, Any, ParamSpec, cast
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -29,6 +29,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import only_writer, storing, write_whole
+from fitrag_integrations.core.generic import R
 from fitrag_integrations.core.option import Option
 from fitrag_integrations.core.progress import Stopping, Terminated, chunks
 from fitrag_integrations.core.record import Row
@@ -38,7 +39,6 @@ from fitrag_integrations.models.runtime.placing import attending
 from fitrag_integrations.training.options import Device
 
 Given = ParamSpec("Given")
-Result = TypeVar("Result")
 OPTIMIZERS = {"adamw": "adamw_torch", "sgd": "sgd"}
 WEIGHTS = "model.safetensors"  # the name under which `Trainer` looks for weights
 
@@ -371,7 +371,7 @@ def full_precision(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, enabled=False)
 
 
-def only_run(fit: Callable[Given, Result]) -> Callable[Given, Result]:
+def only_run(fit: Callable[Given, R]) -> Callable[Given, R]:
     """Lock the folder `out` of a training function, so that a second run in it is rejected.
 
     If several processes train one model, the first locks it. A folder that is still empty when the
@@ -380,7 +380,7 @@ def only_run(fit: Callable[Given, Result]) -> Callable[Given, Result]:
     signature = inspect.signature(fit)
 
     @wraps(fit)
-    def alone(*args: Given.args, **named: Given.kwargs) -> Result:
+    def alone(*args: Given.args, **named: Given.kwargs) -> R:
         out = Path(signature.bind(*args, **named).arguments["out"])
         if not first_process():
             return fit(*args, **named)

@@ -13,7 +13,7 @@ from fitrag_integrations.core.record import Record, remade
 from fitrag_integrations.core.show import Html, block, card, folded, lines_html, marked, shortened
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.text.spans import gap_between, joined, merge_spans
-from fitrag_integrations.values.passage import Passage, named
+from fitrag_integrations.values.passage import Passage, is_web, named, origin_of
 from fitrag_integrations.values.score import BiLabelScore
 
 K = TypeVar("K", bound=Hashable)
@@ -176,6 +176,23 @@ def place(excerpt: Excerpt) -> str:
 def by_number(excerpts: Iterable[Excerpt]) -> list[list[Excerpt]]:
     """Group excerpts by the number under which a prompt shows them, one number per passage."""
     return [*grouped(excerpts, attrgetter("passage.id", "passage.title", "passage.text")).values()]
+
+
+def by_origin(excerpts: Iterable[Excerpt], *, exact: bool = False) -> list[list[Excerpt]]:
+    """Group excerpts by the text they come from, also those that were made documents since.
+
+    Args:
+        excerpts: Excerpts.
+        exact: As in ``origin_of``.
+    """
+
+    def source(one: Excerpt) -> tuple[object, ...]:
+        passage = one.passage
+        name, _ = origin_of(passage, exact=exact)
+        whole = passage.text if name == passage.id else ""
+        return name, passage.title, is_web(passage), whole
+
+    return [*grouped(excerpts, source).values()]
 
 
 def grouped(items: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:

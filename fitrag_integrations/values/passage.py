@@ -92,7 +92,7 @@ def titled(passage: Passage) -> Passage:
     """
     if passage.title or is_web(passage):
         return passage
-    name = origin_of(passage)[0]
+    name = origin_of(passage, exact=False)[0]
     shown = passage.source or ("" if _GENERATED.fullmatch(name) else name)
     return remade(passage, title=shown) if shown else passage
 
@@ -105,18 +105,23 @@ LEAD = "source_lead"
 """The metadata of a piece with a lead: its spans in the source, as ``"0-12 30-44"``."""
 
 
-def origin_of(passage: Passage) -> tuple[str, int]:
+def origin_of(passage: Passage, *, exact: bool = True) -> tuple[str, int]:
     """Return the id of the text a passage was cut from, and the passage's start in it.
 
     A piece made by this package has both in its metadata. If that place does not span exactly the
-    passage's text, the text has changed since, and the passage counts as its own origin.
+    passage's text, there is a lead before it or the text has changed since, and the passage counts
+    as its own origin.
+
+    Args:
+        passage: Passage.
+        exact: Whether the place must span the text; else it says where the piece was cut.
     """
     if PLACE[0] not in (metadata := passage.metadata):
         return passage.id, 0
     name, start, end = (metadata.get(f"fitrag_{key}", metadata.get(key)) for key in PLACE)
     if not (isinstance(name, str) and isinstance(start, int) and isinstance(end, int)):
         return passage.id, 0
-    return (name, start) if end - start == len(passage.text) else (passage.id, 0)
+    return (name, start) if end - start == len(passage.text) or not exact else (passage.id, 0)
 
 
 def derived_id(*parts: object) -> str:

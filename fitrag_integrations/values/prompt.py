@@ -9,20 +9,20 @@ is in our own words.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from string import Formatter
 from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
 
 from fitrag_integrations.core.checks import Checked, Text, Visible, check_text
-from fitrag_integrations.core.record import Record, Row
+from fitrag_integrations.core.record import Record, Row, remade
 from fitrag_integrations.errors import InputError, refuse_if
 from fitrag_integrations.text.cleaning import site_of
 from fitrag_integrations.text.spans import ELLIPSIS as ELLIPSIS
-from fitrag_integrations.text.spans import joined, trimmed
+from fitrag_integrations.text.spans import LINES_LEFT_OUT, joined, trimmed
 from fitrag_integrations.values.decision import RetrievalDecision
-from fitrag_integrations.values.excerpt import Excerpt, by_number
-from fitrag_integrations.values.passage import Passage, is_web, titled
+from fitrag_integrations.values.excerpt import Excerpt, by_number, by_origin
+from fitrag_integrations.values.passage import Passage, is_web, origin_of, titled
 
 FIELDS = ("question", "passages", "draft")
 _FIELDS = [f"{{{name}}}" for name in FIELDS]
@@ -403,10 +403,25 @@ def default_template(context: Promptable) -> PromptTemplate:
     return RETRIEVAL if context.excerpts else NOTHING_FOUND
 
 
-def numbered(excerpts: Iterable[Excerpt], *, best_last: bool = False) -> str:
-    """Return excerpts as numbered lines, each under its title, else its source, else its id.
+def numbered(excerpts: Iterable[Excerpt], *, best_last: bool = False, apart: bool = False) -> str:
+    """Return excerpts as numbered lines, one a source, under its title, else its name, else its id.
 
-    If there are no excerpts, the text says so. ``best_last`` is passed to ``render_excerpts``.
+    Documents made of excerpts of one text are joined in the order of that text, with a mark between
+    them, because what lies there is not known. If there are no excerpts, the text says so.
+
+    Args:
+        excerpts: Excerpts, also of documents made of excerpts.
+        best_last: As in ``render_excerpts``.
+        apart: Whether excerpts of one passage are shown as documents made of them are.
     """
-    shown = [replace(one, passage=titled(one.passage)) for one in excerpts]
+    shown = list[Excerpt]()
+    for group in by_origin(excerpts, exact=apart):
+        passage = titled(group[0].passage)
+        if apart or len(by_number(group)) > 1:
+            group.sort(key=lambda one: origin_of(one.passage, exact=False)[1] + one.start)
+            texts = [one.text for one in group]
+            gap = LINES_LEFT_OUT if any("\n" in text for text in texts) else ELLIPSIS
+            shown.append(Excerpt.whole(remade(passage, text=gap.join(texts))))
+        else:
+            shown += [remade(one, passage=passage) for one in group]
     return render_excerpts(shown, best_last=best_last) or NONE_FOUND

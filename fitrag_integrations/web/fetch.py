@@ -336,7 +336,6 @@ class Robots:
             url, cut = f"{site}/robots.txt", ROBOTS_BYTES
             return await fetcher.get(url, types=(), cut=cut, allowance=allowance)
 
-        answer: Any
         try:
             found = await persist(get, self._retries)
             raise_if(

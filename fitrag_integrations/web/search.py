@@ -172,17 +172,14 @@ class SearchProvider(Protocol):
 
     def hits(self, queries: Sequence[str], /) -> Sequence[object]:
         """Return one answer per query, in order."""
-        ...
 
 
 @runtime_checkable
 class PageReading(Protocol):
-    """Reads pages; n in, n out.
+    """Reader of web pages."""
 
-    An answer is a ``Page``, or an object with its fields, or the exception of that page.
-    """
-
-    async def aread(self, urls: Sequence[str], /) -> Sequence[object]: ...
+    async def aread(self, urls: Sequence[str], /) -> Sequence[object]:
+        """Return a ``Page``, an object with its fields, or an exception per address, in order."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Citations and explanations over what the drop-ins of both frameworks give back."""
 
 import pytest
+from by_sentence import BySentence
 from decision_fakes import OverlapEvaluator
 from fakes import PASSAGES, QUESTIONS, OverlapScorer
 from langchain_core.documents import Document
@@ -12,6 +13,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from fitrag_integrations import langchain, llama_index
 from fitrag_integrations.methods import FitRag, cite, highlight
+from fitrag_integrations.types import BiLabelScore
 
 QUESTION = QUESTIONS[0]
 TEXTS = {passage.id: passage.text for passage in PASSAGES}
@@ -83,10 +85,36 @@ def test_the_numbers_are_those_of_the_numbered_text(with_sources):
     text = langchain.numbered_documents(found, **told)
     assert llama_index.numbered_nodes(pieces, **shown) == text
     lines = text.splitlines()
-    assert len(lines) == (len({d.metadata["source_id"] for d in found}) if with_sources else 4)
+    assert len(lines) == len({d.metadata["source_id"] for d in found}) < len(found)
     for number, line in enumerate(lines, start=1):
         (citation,) = langchain.cite_documents(found, f"[{number}]", **told).citations
         assert all(span.text in line for span in citation.spans)
+
+
+def holding(pairs):
+    words = ("score", "8001", "8003")
+    return [BiLabelScore(float(any(word in p.text for word in words))) for _, p in pairs]
+
+
+def test_pieces_of_a_source_stand_together_under_one_number():
+    rows = "".join(f"| service {n} | {8000 + n} |\n" for n in range(9))
+    table = Document(page_content=f"| name | port |\n| --- | --- |\n{rows}", id="t")
+    prose = Document(page_content="Nino wrote a score. It is long. A score of Rota won.", id="p")
+    others = [Document(page_content="Who?", id="o", metadata={"title": "Other"})]
+    options = {"max_share": 0.9, "min_score": 0.4, "prior": 0}
+    made = langchain.SubDocumentCompressor(scorer=BySentence(holding), **options)
+    asked = "Which score by Rota, and which port has service 1, service 3?"
+    found = [*made.compress_documents([prose, table], asked), *others]
+    text = langchain.numbered_documents(found)
+    heads = [line.split(":")[0] for line in text.splitlines() if line[0].isdigit()]
+    assert sorted(head[3:] for head in heads[:2]) == ["p", "t"] and heads[2] == "3. Other"
+    assert text.count("score") + text.count("| service") > 2
+    assert text.index("8001") < text.index("8003") and text.index("wrote") < text.index("won")
+    number = next(head for head in heads if head.endswith("p"))[0]
+    (citation,) = langchain.cite_documents(found, f"[{number}]").citations
+    assert [span.passage_id for span in citation.spans] == ["p"] * len(citation.spans)
+    each = langchain.cite_documents(found, "[1]", by_source=False)
+    assert each.shown == len(found) and len(each.citations[0].spans) == 1
 
 
 def test_chunks_lead_to_the_file_they_were_cut_from():

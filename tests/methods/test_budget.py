@@ -232,5 +232,39 @@ def test_max_tokens_holds_in_every_form_that_is_returned(count, passages, most):
     assert tokens(str(documents)) <= most
 
 
+TITLE = "Ports that the services of the town are reached under, as of the third of May"
+LONG = "a team that has been at work on it for all of the last year " * 5
+SPARSE = " ".join(f"Port {n} is open. It is kept so by {LONG}." for n in range(9))
+SPARSE_TABLE = "| port | owner |\n| --- | --- |\n" + "".join(
+    f"| Port {n} is open | {n} |\n| closed | {LONG} |\n" for n in range(9)
+)
+
+
+@pytest.mark.parametrize("count", [None, lambda text: len(text.split()), small_encoding()])
+@pytest.mark.parametrize("text", [SPARSE, SPARSE_TABLE], ids=["prose", "table"])
+def test_a_title_is_paid_once_for_all_pieces_of_a_passage(count, text):
+    from langchain_core.documents import Document
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    from fitrag_integrations import langchain, llama_index
+
+    tokens = counter_for(count)
+    most = 4 * tokens(TITLE)
+    alone = {"max_tokens": most, "count_tokens": count, "scorer": BySentence(by_port)}
+    documents = langchain.SubDocumentCompressor(**alone).compress_documents(
+        [Document(text, metadata={"title": TITLE})], "Which port?"
+    )
+    nodes = llama_index.SubDocumentCompressor(**alone).postprocess_nodes(
+        [NodeWithScore(node=TextNode(text=text, metadata={"title": TITLE}))],
+        query_str="Which port?",
+    )
+    assert len(documents) > 1
+    for numbered in (str(documents), llama_index.numbered_nodes(nodes)):
+        assert numbered.count(TITLE) == 1 and numbered.startswith(f"1. {TITLE}: ")
+        assert tokens(numbered) <= most
+    paid = max(tokens(str(documents)), sum(tokens(one.page_content) for one in documents))
+    assert paid > 0.85 * min(most, tokens(f"1. {TITLE}: " + " Port 1 is open." * 9))
+
+
 def by_port(pairs):
     return [BiLabelScore(1 / (1 + len(p.text) + p.text.count("7"))) for _, p in pairs]

@@ -9,6 +9,7 @@ import types
 from pathlib import Path
 
 import pytest
+from tiny import forget
 
 from fitrag_integrations import Passage, compress
 from fitrag_integrations.core import extras
@@ -239,7 +240,7 @@ def test_a_driver_alone_is_no_gpu(monkeypatch, tmp_path):
 def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch):
     model = BundledScorer()
     engine, read = model._engine, []
-    engine.forget()
+    forget(engine)
     run = engine.read
     monkeypatch.setattr(engine, "read", lambda batch: read.append(len(batch)) or run(batch))
     near(model.score(PAIRS[:2]), wanted := model.score(PAIRS[:2]))
@@ -251,7 +252,7 @@ def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch)
     assert sum(read) == once
     near(model.score(PAIRS)[:2], wanted)  # the others are read, these are not
     assert sum(read) == once + len([c for g in engine.tokenizer.encode(PAIRS[2:]) for c in g])
-    engine.forget()
+    forget(engine)
     near(model.score(PAIRS[:2]), wanted)
     assert sum(read) > once + 2
 
@@ -259,7 +260,7 @@ def test_what_another_head_asks_of_the_same_pairs_is_not_read_again(monkeypatch)
 def test_logits_are_kept_within_bounds(monkeypatch):
     monkeypatch.setattr(bundled, "KEPT", 60)
     model = BundledScorer()
-    model._engine.forget()
+    forget(model._engine)
     wanted = model.score(PAIRS)
     near(model.score([*PAIRS, PAIRS[0]]), [*wanted, wanted[0]])
     assert (
@@ -279,7 +280,7 @@ def test_eight_bits_are_the_default_and_near_float32(light, monkeypatch):
         assert one.llm_prefer == pytest.approx(two.llm_prefer, abs=0.05)
     together = model.score_sentences(items)
     for item, (whole, _) in zip(items, together, strict=True):
-        model._engine.forget()
+        forget(model._engine)
         near([model.score_sentences([item])[0][0]], [whole])  # whatever it is scored beside
     assert pickle.loads(pickle.dumps(light)).dtype == "float32"
     assert BundledReader("int8")._engine is model._engine is not BundledReader("float32")._engine

@@ -8,14 +8,15 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from tiny import forget
 
 from fitrag_integrations import Passage, rerank
-from fitrag_integrations.errors import InputError, ThresholdMismatchError
+from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
 from fitrag_integrations.models.bundled import BundledEvaluator, BundledScorer
 from fitrag_integrations.models.encoder import sentences
 from fitrag_integrations.models.encoder.encoders import load_encoder
-from fitrag_integrations.models.encoder.items import Correction, Lines, kind_of
+from fitrag_integrations.models.encoder.items import Lines, kind_of
 from fitrag_integrations.models.encoder.pairs import Batch
 from fitrag_integrations.models.runtime.folder import read_arrays, read_manifest, unscaled
 from fitrag_integrations.models.runtime.saved import embedded_folder
@@ -98,7 +99,7 @@ def test_scores_are_a_line_over_logit_and_cosine(scorer):
 
 def test_what_was_read_is_kept_within_bounds(scorer, monkeypatch):
     nearness, read = scorer._engine.nearness, []
-    scorer._engine.forget()
+    forget(scorer._engine)
     run = nearness._read
     monkeypatch.setattr(
         nearness, "_read", lambda chunks, weights: read.append(len(chunks)) or run(chunks, weights)
@@ -113,14 +114,14 @@ def test_what_was_read_is_kept_within_bounds(scorer, monkeypatch):
     monkeypatch.setattr(sentences, "KEPT_VECTORS", 6)
     assert cosines(scorer, ITEMS)[0] == pytest.approx(first[0], abs=1e-6)
     assert nearness._count == sum(len(one) for one in nearness._kept.values()) <= 6
-    scorer._engine.forget()
+    forget(scorer._engine)
     assert (nearness._count, nearness._kept) == (0, {})
 
 
 def test_a_text_alone_has_the_cosines_that_it_has_among_others(scorer):
     together = cosines(scorer, ITEMS)
     for item, wanted in zip(ITEMS, together, strict=True):
-        scorer._engine.forget()
+        forget(scorer._engine)
         assert cosines(scorer, [item])[0] == pytest.approx(wanted, abs=1e-3)
 
 
@@ -190,13 +191,6 @@ def test_torch_reads_the_whole_numbers_that_the_graph_multiplies():
         assert tokenizer.max_length == 384
 
 
-def test_a_correction_fitted_without_it_is_refused(tmp_path):
-    Correction(1.1, -0.5, "bilabel all-MiniLM-L6-v2 212db24f").save(tmp_path)
-    for kind in (BundledScorer, BiLabelScorer):
-        with pytest.raises(ThresholdMismatchError, match="fit it again with `fitrag calibrate"):
-            kind.from_pretrained(tmp_path)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 def test_a_fork_scores_as_its_parent(scorer):
     wanted = [one.has_answer for one in scorer.score([item[:2] for item in ITEMS])]
@@ -204,7 +198,7 @@ def test_a_fork_scores_as_its_parent(scorer):
     ends, other = home.Pipe()
 
     def work():
-        scorer._engine.forget()
+        forget(scorer._engine)
         other.send([one.has_answer for one in scorer.score([item[:2] for item in ITEMS])])
 
     child = home.Process(target=work)

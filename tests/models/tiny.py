@@ -39,6 +39,15 @@ PAIRS = [
 ]
 
 
+def forget(engine):
+    """Clear the caches of the bundled models' engine, so that the next pass computes all."""
+    engine._kept.clear()
+    engine._tokens = 0
+    if "nearness" in vars(engine):
+        engine.nearness._kept.clear()
+        engine.nearness._count = 0
+
+
 def write_bert(folder, *, seed=0):
     """Write a BERT of 2 layers and width 32 with a WordPiece tokenizer; gives the folder."""
     from transformers import BertConfig, BertModel, BertTokenizerFast

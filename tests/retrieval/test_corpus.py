@@ -173,10 +173,6 @@ def test_dprs_passages_are_read(tmp_path):
     first, second = read_corpus(path, on_bad="yield")
     assert (first.id, first.text, first.title) == ("1", 'The "Iller" ends.', "Iller")
     assert "line 3: `columns` must be 3" in str(second)
-    other = tmp_path / "other.tsv"
-    other.write_text("a\tb\n1\t2\n")
-    with pytest.raises(InputError, match="columns` must be one named text"):
-        list(read_corpus(other))
 
 
 def test_kilts_pages_are_cut_into_passages(tmp_path):

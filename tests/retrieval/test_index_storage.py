@@ -14,6 +14,7 @@ from retrieval_fakes import WordEncoder, passages
 
 import fitrag_integrations
 from fitrag_integrations import ChecksumError, InputError, ModelLoadError, Passage
+from fitrag_integrations.core.files import lock
 from fitrag_integrations.retrieval import Encoder, FaissIndex
 
 HARD = [
@@ -249,21 +250,16 @@ def test_two_who_loaded_the_same_index_lose_nothing_of_each_other(saved, words):
 
 
 def test_a_folder_that_another_process_writes_to_is_refused(saved, words):
-    script = (
-        "import sys, pathlib; from fitrag_integrations.core.files import only_writer\n"
-        "with only_writer(pathlib.Path(sys.argv[1])):\n"
-        "    print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, str(saved)]
-    root = Path(fitrag_integrations.__file__).parents[1]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=root) as holder:
-        assert holder.stdout.readline() == "held\n"
-        index = FaissIndex.load(saved, encoder=words)
+    index = FaissIndex.load(saved, encoder=words)
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    handle = os.open(saved, os.O_RDONLY)
+    try:
+        lock(handle, saved)  # as the other one does
         with pytest.raises(InputError, match="no other run is writing"):
             index.save(saved)
-        holder.kill()
-        holder.wait()
+    finally:
+        os.close(handle)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
     index.save(saved)
 
 

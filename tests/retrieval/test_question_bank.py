@@ -1,13 +1,11 @@
 """The bank of labelled questions: Euclidean neighbours, saved, damaged, refused."""
 
 import asyncio
-import os
 import pickle
 
 import pytest
 from retrieval_fakes import WordEncoder
 
-from fitrag_integrations.core.files import lock
 from fitrag_integrations.errors import ChecksumError, InputError, ModelLoadError
 from fitrag_integrations.methods.fitrag.recognizer import Bank
 from fitrag_integrations.retrieval import FaissIndex, QuestionBank
@@ -72,17 +70,3 @@ def test_a_bank_is_no_index_and_an_index_is_no_bank(tmp_path):
 def test_a_bank_refuses_what_it_cannot_hold(questions, known):
     with pytest.raises(InputError):
         QuestionBank.build(questions, known, WordEncoder())
-
-
-def test_two_writers_of_a_bank_are_refused(tmp_path):
-    bank = QuestionBank.build(["who wrote it", "who sang it"], [True, False], WordEncoder())
-    bank.save(tmp_path)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    handle = os.open(tmp_path, os.O_RDONLY)
-    try:
-        lock(handle, tmp_path)
-        with pytest.raises(InputError, match="no other run is writing"):
-            bank.save(tmp_path)
-    finally:
-        os.close(handle)
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

@@ -115,8 +115,8 @@ class FitPlan(OwnFiles):
             wish = replace(wish, k=max(map(len, given.found.values())))
         fitted = self._done(given, wish)
         if fitted is None:
-            self._check_questions(given)
-            if not self._starts(given, wish, prices):
+            count = self._checked(given)
+            if not self._starts(given, replace(wish, count=count), prices):
                 return
             fitted = self._fit(given, wish, prices)
         if self.json:
@@ -125,8 +125,8 @@ class FitPlan(OwnFiles):
         typer.echo(str(fitted.promise["told"]))
         typer.echo(f"{self.out / REPORT} has every question; fitrag answer --fitted {self.out}")
 
-    def _check_questions(self, given: Given) -> None:
-        """Raise `InputError` where even questions without a loss would certify nothing."""
+    def _checked(self, given: Given) -> int:
+        """Return how many questions there are at most; raises where too few to certify anything."""
         kept = self.out / QUESTIONS
         file = kept if kept.exists() else self.questions
         if given.found is not None and not kept.exists():
@@ -155,6 +155,7 @@ class FitPlan(OwnFiles):
                 allowed=f"{2 * needed - 1} for --drop {self.drop:g} at --confidence "
                 f"{self.confidence:g}, since half of them certify{other}",
             )
+        return count
 
     def _done(self, given: Given, wish: Wish) -> Fitted | None:
         """Return what was fitted as is asked for now; raises where the corpus has changed since."""
@@ -176,20 +177,19 @@ class FitPlan(OwnFiles):
         return fitted if same and not changed and not self.update else None
 
     def _starts(self, given: Given, wish: Wish, prices: Prices | None) -> bool:
-        brought = self.questions is not None or given.found is not None
-        passages, made = given.passages, not brought and not (self.out / QUESTIONS).exists()
+        brought = (given.found, self.questions) != (None, None) or (self.out / QUESTIONS).exists()
         most = estimate(
-            passages,
+            given.passages,
             wish,
-            made=made,
+            made=not brought,
             embedded=self.llm == EMBEDDED,
             at_once=self.server.concurrency,
             drafts=self.llm != EMBEDDED and not models.is_chat_model(self.llm),
             prices=prices,
         )
-        whose = "written by the language model" if made else "given"
+        whose = "given" if brought else "written by the language model"
         typer.echo(
-            f"{len(passages)} passages, {self.count} questions at most, {whose}, answered by "
+            f"{len(given.passages)} passages, {wish.count} questions at most, {whose}, answered by "
             f"{self.llm}: {most}; answers of earlier runs are reused",
             err=True,
         )

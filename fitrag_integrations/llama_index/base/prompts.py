@@ -81,17 +81,18 @@ def numbered_nodes(
     sources: Sequence[BaseNode | NodeWithScore] = (),
     best_last: bool = False,
 ) -> str:
-    """Return nodes as the numbered lines of a prompt, one number for each.
+    """Return nodes as the numbered lines of a prompt, one number for each source.
 
-    A line begins with the title in the node's metadata, or else with its source or file, or else
-    with its id, unless that was generated (a UUID). Pieces of one source share a number if
-    `sources` contains it. `cite_nodes` resolves these numbers if it is given the same nodes and
-    sources. Sources that are not in the title, and ids, are not counted in the `max_tokens` of a
-    drop-in.
+    Pieces of one source stand together in the order of its text, as in ``Context.prompt``. A line
+    begins with the title in the node's metadata, or else with its source or file, or else with its
+    id, unless that was generated (a UUID). `cite_nodes` resolves these numbers if it is given the
+    same nodes and sources. Sources that are not in the title, and ids, are not counted in the
+    `max_tokens` of a drop-in.
 
     Args:
         nodes: The nodes to show, in the order of their numbers.
-        sources: The nodes or documents that these were cut from.
+        sources: The nodes or documents that these were cut from: a table's header row, say, that
+            several pieces have is then shown once.
         best_last: Whether the lines stand in reverse, under the same numbers, so that the first
             node is next to a question that follows.
 
@@ -109,7 +110,7 @@ def cite_nodes(
     answer: str,
     *,
     sources: Sequence[BaseNode | NodeWithScore] = (),
-    by_source: bool = False,
+    by_source: bool = True,
 ) -> Cited:
     """Return the citations of an answer whose prompt numbered these nodes.
 
@@ -118,8 +119,8 @@ def cite_nodes(
         answer: The answer, with numbers such as [1].
         sources: Nodes or documents that these were cut from: a citation then shows the whole
             source, if it has the node's text in the place that the node names.
-        by_source: Whether all pieces of a source have one number, as in the prompts of
-            `MethodQueryEngine`.
+        by_source: Whether all pieces of a source have one number, as `numbered_nodes` and the
+            prompts of `MethodQueryEngine` write them; False where your prompt numbers every node.
 
     Raises:
         InputError: For anything that is not a node.

@@ -10,7 +10,7 @@ is the clustering of training questions by which the paper varies its prompt.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 from fitrag_integrations.core.checks import Count
 from fitrag_integrations.flow import Flow
@@ -29,7 +29,7 @@ BACKGROUND = PromptTemplate(
 NEVER = RetrievalDecision(False, why="this method never retrieves")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Vanilla(Generating):
     """Baseline in which the language model answers without passages, in one call.
 
@@ -42,20 +42,19 @@ class Vanilla(Generating):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    _: KW_ONLY
     template: Prompt = PLAIN
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         work = Rounds(self, question, ports, "vanilla")
         prompt = work.prompt(self.template)
-        reply = yield from self.write(prompt, ports, "answer")
+        (reply,) = yield from self.write_all([prompt], ports, "answer")
         work.notes += reply.notes
         wrote_nothing = not (reply.text or reply.failed)  # a failed call is worth another one
         asked = {"asked": str(prompt)} if wrote_nothing else {}
         return work.ended(reply.text, asked, decision=NEVER)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CoT(Generating):
     """Chain of thought: the language model reasons step by step, without passages, in one call.
 
@@ -69,7 +68,6 @@ class CoT(Generating):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    _: KW_ONLY
     template: Prompt = STEPS
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
@@ -80,7 +78,7 @@ class CoT(Generating):
         return work.ended(answer, {"reasoning": reasoning}, decision=NEVER)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GenRead(Generating):
     """GenRead: the language model writes a document, then answers from it: two calls, no retrieval.
 
@@ -94,13 +92,11 @@ class GenRead(Generating):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    _: KW_ONLY
     document_tokens: Count = 256
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:
         work = Rounds(self, question, ports, "genread")
-        prompt = work.prompt(BACKGROUND)
-        document = yield from work.write(prompt, "document", self.document_tokens)
+        document = yield from work.write(work.prompt(BACKGROUND), "document", self.document_tokens)
         if document:
             work.passages = [Passage("generated", document, metadata={"generated": True})]
         answer = yield from work.write(work.prompt(READ if document else PLAIN))

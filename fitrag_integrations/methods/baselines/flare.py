@@ -55,7 +55,6 @@ class Continuer(Protocol):
         Returns:
             One continuation for each.
         """
-        ...
 
 
 def continue_port(model: object) -> Port[tuple[str, str], Continuation]:
@@ -64,8 +63,7 @@ def continue_port(model: object) -> Port[tuple[str, str], Continuation]:
         "a model with token probabilities: an object with 'continue_with_logprobs', such as "
         "models.Continuer(LocalGenerator.from_pretrained(...))"
     )
-    verb = "continue_with_logprobs"
-    return pair_port("continue", model, verb, argument="model", allowed=allowed)
+    return pair_port("continue", model, "continue_with_logprobs", argument="model", allowed=allowed)
 
 
 def measured(written: object) -> Continuation:

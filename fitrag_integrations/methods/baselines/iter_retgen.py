@@ -8,7 +8,7 @@ reranker into the retriever (the paper's section on adapting retrieval).
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from fitrag_integrations.core.checks import Count
@@ -19,7 +19,7 @@ from fitrag_integrations.ports import Ports
 from fitrag_integrations.types import Context
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IterRetgen(Generating):
     """ITER-RETGEN: retrieve with the last generation, and generate again.
 
@@ -35,7 +35,6 @@ class IterRetgen(Generating):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    _: KW_ONLY
     rounds: Count = 3
     k: Count = 5
     accumulate: bool = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from fitrag_integrations.core.checks import Count
@@ -39,7 +39,7 @@ REFINE = PromptTemplate(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Refeed(Generating):
     """REFEED: answer, retrieve with the question and the answer, and refine the answer.
 
@@ -57,7 +57,6 @@ class Refeed(Generating):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    _: KW_ONLY
     k: Count = 10
     samples: Count = 1
     model: object = None

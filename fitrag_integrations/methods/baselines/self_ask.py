@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from fitrag_integrations.core.checks import Count
@@ -60,7 +60,7 @@ _INVENTED = re.compile(r"intermediate answer:", re.IGNORECASE)
 Step: TypeAlias = tuple[str, str]  # a follow-up question and its answer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SelfAsk(Generating):
     """Self-Ask: the language model asks follow-up questions, each answered from passages.
 
@@ -76,7 +76,6 @@ class SelfAsk(Generating):
         on_error: "degrade" continues with a note if a call fails, "raise" raises the error.
     """
 
-    _: KW_ONLY
     rounds: Count = 3
     k: Count = 3
 

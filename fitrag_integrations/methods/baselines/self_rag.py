@@ -97,7 +97,6 @@ class Reflector(Protocol):
 
     def reflect(self, items: Sequence[Item], /) -> Sequence[Reflection]:
         """Return one reflection per item, a question and its passage or None, in order."""
-        ...
 
 
 def reflect_port(model: object) -> Port[Item, Reflection]:

@@ -72,8 +72,7 @@ def as_passage(excerpt: Excerpt) -> Passage:
         "end_index": excerpt.end,
         "relevance_score": excerpt.score,
     }
-    metadata = {**whole.metadata, **place}
-    return replace(excerpt.as_passage(), source=whole.source, metadata=metadata)
+    return replace(excerpt.as_passage(), source=whole.source, metadata={**whole.metadata, **place})
 
 
 @dataclass(frozen=True)

@@ -144,12 +144,12 @@ class Fitted(Record):
         assert self.threshold is not None
         allowed = f"the language model, {self.llm}, whom the gate asks"
         refuse_if(self.gate in asking and llm is None, "llm", None, allowed)
-        gate: Gate
-        if self.gate in asking:
-            gate = asking[self.gate](llm)
-        else:
-            gate = NeighbourGate(QuestionBank.load(Path(self.folder) / "bank"), NEIGHBOURS)
-        return Decider(gate, threshold=self.threshold.value)
+        return Decider(
+            asking[self.gate](llm)
+            if self.gate in asking
+            else NeighbourGate(QuestionBank.load(Path(self.folder) / "bank"), NEIGHBOURS),
+            threshold=self.threshold.value,
+        )
 
     def options(self, names: Collection[str], llm: object = None) -> dict[str, Any]:
         """Return the arguments for a component.

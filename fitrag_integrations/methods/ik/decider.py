@@ -115,8 +115,7 @@ class GateDecision(Checked):
                 check_fitted(gate, judged, allow_other_model=self.allow_other_model)
             if drafter is not None:
                 asked = "drafter"
-                tokens = trait(gate, "draft_tokens", int)
-                draft = yield from write_draft(question, drafter, tokens)
+                draft = yield from write_draft(question, drafter, trait(gate, "draft_tokens", int))
                 asked = "gate"
             if self.gate is None:  # a flow itself, whose asks those of other questions join
                 answer = yield from gate.known(question, draft or "")
@@ -147,7 +146,7 @@ class GateDecision(Checked):
         return own_gate(llm)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Decider(GateDecision):
     """Decision whether a question is known, from a gate and, if it needs one, the model's draft.
 
@@ -168,7 +167,6 @@ class Decider(GateDecision):
             is given.
     """
 
-    _: KW_ONLY
     llm: object = None
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 DRAFT_PROMPT = "Question: {question}\nAnswer:"  # for what only continues prompts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FlowGate(Checked, ABC):
     """Gate that runs one flow per question, all in lock step.
 
@@ -60,7 +60,6 @@ class FlowGate(Checked, ABC):
     signal: ClassVar[str]
     """What the number is, for the reason of a decision."""
 
-    _: KW_ONLY
     threshold: Share | None = None
     fitted: Annotated[FittedThreshold, partial(check_is, kind=FittedThreshold)] | None = None
     draft_tokens: Size = 0
@@ -265,7 +264,6 @@ class _DraftGate(FlowGate):
     def known(self, question: str, draft: str) -> Flow[float]:
         """Return the flow that ends in one question's number, in [0, 1]; surer is higher."""
         check_text("question", question, blank=False)
-        answer: object
         if draft.strip():
             port = pair_port("rescore", self.drafter, "rescore", argument="drafter")
             (answer,) = yield from port.ask([(question, draft)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fitrag_integrations.core.checks import check_callable
@@ -13,7 +13,7 @@ from fitrag_integrations.ports import Method, Ports
 from fitrag_integrations.types import Context
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IKnow(GateDecision):
     """Method that retrieves only for unknown questions (IK, sections 3 and 4.2).
 
@@ -37,7 +37,6 @@ class IKnow(GateDecision):
         0.7
     """
 
-    _: KW_ONLY
     method: Annotated[Method, check_callable] | None = None
 
     def __call__(self, question: str, ports: Ports) -> Flow[Context]:

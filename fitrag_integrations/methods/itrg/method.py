@@ -246,7 +246,7 @@ class ITRG(Generating):
             document=made.document if refines else "",
             demonstrations=self._shots,
         )
-        reply = yield from self.write(prompt, work.ports, "document", self.document_tokens)
+        (reply,) = yield from self.write_all([prompt], work.ports, "document", self.document_tokens)
         if not reply.text:
             kept = "the last one is kept" if made.document else "there is none"
             made.notes.append(f"{reply.notes[0]}: {kept}")

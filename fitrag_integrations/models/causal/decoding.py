@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
+from fitrag_integrations.core.generic import Q, T
 from fitrag_integrations.models.causal.language_model import CausalEngine, Ids, finite, left_padded
 from fitrag_integrations.models.runtime.worker import Steps, Worker, abandoned
 from fitrag_integrations.models.words import cut_at, until_stop
@@ -30,8 +31,6 @@ from fitrag_integrations.types import Draft
 from fitrag_integrations.values.excerpt import grouped
 from fitrag_integrations.values.prompt import Completion
 
-X = TypeVar("X")
-T = TypeVar("T")
 Hear: TypeAlias = Callable[[str], bool]  # gets a row's text so far, says whether to stop
 
 
@@ -270,7 +269,7 @@ def read_row(engine: CausalEngine, ids: list[int], how: Writing) -> tuple[Comple
 
 
 def by_how(
-    items: Sequence[tuple[X, Writing]], run: Callable[[list[X], Writing], Steps[list[T]]]
+    items: Sequence[tuple[Q, Writing]], run: Callable[[list[Q], Writing], Steps[list[T]]]
 ) -> Steps[list[T]]:
     """Run items with the same options together; results in the order of the items."""
     found: dict[int, T] = {}

@@ -7,6 +7,7 @@ the first template, serves all models, and is ended and replaced when a template
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -93,13 +94,11 @@ def _serve() -> None:
     """Answer lines with JSON until there are none; for the process alone."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    try:
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on Windows
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError, OSError):  # not on Windows
-        pass
     out = sys.stdout.buffer
     out.write(b"{}\n")
     out.flush()

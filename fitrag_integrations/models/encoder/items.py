@@ -23,10 +23,10 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.text.blocks import is_table
 from fitrag_integrations.text.records import records_of
+from fitrag_integrations.text.spans import Span
 from fitrag_integrations.types import BiLabelScore, Passage
 from fitrag_integrations.values.score import sigmoid
 
-Range = tuple[int, int]
 Places: TypeAlias = NDArray[np.int64]
 FURTHEST = 20.0  # where the score of a best span is cut off
 ANSWER_TOKENS = 24
@@ -36,8 +36,8 @@ Line: TypeAlias = tuple[float, float, float]
 PLAIN: Line = (1.0, 0.0, 0.0)
 MOST = 1e6  # of a line's numbers on each side of zero
 TABLE, RECORDS, PROSE = "table", "records", "prose"
-InChunk: TypeAlias = tuple[Places, list[Range]]  # which spans, and the tokens of each
-Item: TypeAlias = tuple[str, Passage, Sequence[Range]]  # spans are [start, end) in the text
+InChunk: TypeAlias = tuple[Places, list[Span]]  # which spans, and the tokens of each
+Item: TypeAlias = tuple[str, Passage, Sequence[Span]]  # spans are [start, end) in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Correction:
         return self
 
 
-def token_ranges(chunk: EncodedPair, spans: Sequence[Range] | Places) -> list[Range]:
+def token_ranges(chunk: EncodedPair, spans: Sequence[Span] | Places) -> list[Span]:
     """Return the tokens [first, end) that touch each span of characters; empty where none does."""
     places = np.flatnonzero(chunk.tokens[3] >= 0)
     if not len(places):
@@ -201,7 +201,7 @@ def token_ranges(chunk: EncodedPair, spans: Sequence[Range] | Places) -> list[Ra
     return [(first, end) for first, end in found.T.tolist()]
 
 
-def chunk_spans(chunks: Sequence[EncodedPair], spans: Sequence[Range]) -> list[InChunk]:
+def chunk_spans(chunks: Sequence[EncodedPair], spans: Sequence[Span]) -> list[InChunk]:
     """Find for each chunk of a passage the spans that are judged in it, with their tokens.
 
     A span is judged in the chunks that hold the most of its tokens, and one without tokens in the
@@ -229,7 +229,7 @@ def chunk_spans(chunks: Sequence[EncodedPair], spans: Sequence[Range]) -> list[I
 
 def placed_spans(
     tokenizer: PairTokenizer, items: Sequence[Item]
-) -> tuple[list[list[InChunk]], list[EncodedPair], dict[int, list[Range]]]:
+) -> tuple[list[list[InChunk]], list[EncodedPair], dict[int, list[Span]]]:
     """Encode items, and find the spans that each chunk is to judge.
 
     Returns for each item the spans of each of its chunks, then all chunks, and their token ranges

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import Self, TypeVar, Unpack
+from typing import Self, Unpack
 
 import torch
 from torch import Tensor
 
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.encoders import load_encoder, save_encoder
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
@@ -34,7 +35,6 @@ from fitrag_integrations.models.runtime.saved import embedded_folder, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 
-T = TypeVar("T")
 Forward = Callable[[Tensor, Tensor, Batch], Sequence[T]]
 
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.errors import InputError, ModelLoadError, raise_if, refuse_if
+from fitrag_integrations.ports import Pair as Pair
 from fitrag_integrations.text.cleaning import has_text
 from fitrag_integrations.text.question import asked_of
 from fitrag_integrations.types import Passage
 
-Pair = tuple[str, Passage]
 Place: TypeAlias = tuple[int, int] | None
 Tokens: TypeAlias = NDArray[np.int32]
 Rarity: TypeAlias = Sequence[float] | NDArray[np.float64]  # of each id; an array is read at no cost
@@ -44,12 +44,6 @@ class EncodedPair:
     """
 
     tokens: Tokens
-
-    @property
-    def ids(self) -> list[int]:
-        """The token ids."""
-        found: list[int] = self.tokens[0].tolist()
-        return found
 
     @property
     def offsets(self) -> list[Place]:

@@ -22,11 +22,11 @@ from fitrag_integrations.models.encoder.items import (
     NOTHING,
     Item,
     Lines,
-    Range,
     chunk_spans,
 )
 from fitrag_integrations.models.encoder.pairs import EncodedPair, PairTokenizer
 from fitrag_integrations.models.runtime.worker import Steps
+from fitrag_integrations.text.spans import Span
 
 Floats: TypeAlias = NDArray[np.float32]
 Pool: TypeAlias = Callable[[Sequence[EncodedPair], Sequence[Floats]], Steps[list[Floats]]]
@@ -42,7 +42,7 @@ class Read(NamedTuple):
     tokens: Floats
 
 
-def sentence_numbers(read: Read, text: NDArray[np.bool_], spans: Sequence[Range]) -> Floats:
+def sentence_numbers(read: Read, text: NDArray[np.bool_], spans: Sequence[Span]) -> Floats:
     """Measure spans of a chunk's tokens. Shape: (spans, 7).
 
     Mean and maximum of how far its tokens are worth keeping; a fifth of the best answer in it, and
@@ -87,7 +87,7 @@ class Vectors:
     """Unit vectors of a text, in half precision: of its chunks, (chunks, width), and of spans."""
 
     whole: NDArray[np.float16]
-    spans: dict[Range, NDArray[np.float16]]
+    spans: dict[Span, NDArray[np.float16]]
 
     def __len__(self) -> int:
         return len(self.whole) + len(self.spans)
@@ -114,7 +114,7 @@ class Nearness:
 
     def of(self, items: Sequence[Item]) -> Steps[list[Floats]]:
         """Return for each item the cosine of its passage, and then of its spans."""
-        wanted: dict[Text, dict[Range, None]] = {}
+        wanted: dict[Text, dict[Span, None]] = {}
         for question, passage, spans in items:
             wanted.setdefault((question,), {})
             wanted.setdefault((passage.title, passage.text), {}).update(dict.fromkeys(spans))
@@ -128,12 +128,7 @@ class Nearness:
             cosines.append(np.concatenate([near[:chunks].max(keepdims=True), near[chunks:]]))
         return cosines
 
-    def forget(self) -> None:
-        """Clear what is kept."""
-        self._kept.clear()
-        self._count = 0
-
-    def _vectors(self, wanted: Mapping[Text, Mapping[Range, None]]) -> Steps[dict[Text, Vectors]]:
+    def _vectors(self, wanted: Mapping[Text, Mapping[Span, None]]) -> Steps[dict[Text, Vectors]]:
         kept = {key: self._kept[key] for key in wanted if key in self._kept}
         new = [
             key
@@ -151,7 +146,7 @@ class Nearness:
         ]
         pooled = iter((yield from self._read(flat, weights)))
         for key, own, at in zip(new, spans, placed, strict=True):
-            whole, parts = [], dict[Range, NDArray[np.float16]]()
+            whole, parts = [], dict[Span, NDArray[np.float16]]()
             for which, _ in at:
                 rows = next(pooled)
                 norms = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -175,7 +170,7 @@ def cosines(engine: Any, lines: Lines, items: Sequence[Item]) -> Steps[list[Floa
     return [np.zeros(1 + len(spans), np.float32) for *_, spans in items]
 
 
-def averages(tokens: int, spans: Sequence[Range]) -> Floats:
+def averages(tokens: int, spans: Sequence[Span]) -> Floats:
     """Return the weights of means over all tokens, and over those of each span: (rows, tokens)."""
     made = np.zeros((1 + len(spans), tokens), np.float32)
     made[0] = 1 / tokens

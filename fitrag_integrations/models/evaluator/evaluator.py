@@ -1,23 +1,21 @@
 """CRAG's retrieval evaluator (section 4.2): how well a passage answers a question, in [-1, 1].
 
-One class over three kinds of weights: our own head over any encoder, a published classifier with
-one output (the paper's T5-large is one), and the `has_answer` of a bi-label scorer. The grades of
-one have no meaning for the thresholds of another, so thresholds carry the name of the evaluator
-they were fitted for and are rejected by others.
+One class over two kinds of weights: our own head over any encoder, and a published classifier with
+one output (the paper's T5-large is one). The grades of one have no meaning for the thresholds of
+another, so thresholds carry the name of the evaluator they were fitted for and are rejected by
+others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Self, TypeAlias, Unpack, get_args
+from typing import Self, TypeAlias, Unpack
 
-from fitrag_integrations.core.checks import check_one, check_text
+from fitrag_integrations.core.checks import check_text
 from fitrag_integrations.core.progress import BLOCK, in_blocks
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.flow import arun, run
 from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.evaluator.head import HeadGrader
 from fitrag_integrations.models.evaluator.sequence_classifier import (
@@ -36,8 +34,6 @@ from fitrag_integrations.models.runtime.folder import (
 )
 from fitrag_integrations.models.runtime.saved import Bundled, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
-from fitrag_integrations.ports import Scorer, scorer_as_evaluator
-from fitrag_integrations.values.score import Label
 from fitrag_integrations.values.thresholds import ActionThresholds
 
 
@@ -73,34 +69,15 @@ def find(name_or_dir: str | Path) -> Path | str:
     return model_folder(name_or_dir)
 
 
-class ScorerView:
-    """Evaluator over one label of a scorer."""
-
-    def __init__(self, scorer: Scorer, label: Label = "has_answer") -> None:
-        check_one("label", label, get_args(Label))
-        self._port = scorer_as_evaluator(scorer, label)
-
-    def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Grade each pair, in the order given."""
-        return run(self._port.ask(pairs)).value
-
-    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Await the scorer's own `ascore` if it has one, else score in a thread."""
-        return (await arun(self._port.ask(pairs))).value
-
-    def unload(self) -> None:
-        """Do nothing: the scorer belongs to its creator."""
-
-
-Grader: TypeAlias = HeadGrader | SequenceGrader | ScorerView
+Grader: TypeAlias = HeadGrader | SequenceGrader
 
 
 class RetrievalEvaluator(Bundled):
     """Evaluator that grades (question, passage) pairs: 1 is surely an answer, -1 surely none.
 
-    Load one with `embedded()` or `from_pretrained`, train one with `fitrag train evaluator`, or
-    view a scorer with `from_scorer`. Calls from any thread or event loop are queued to one worker,
-    batched by tokens, and answered in order.
+    Load one with `embedded()` or `from_pretrained`, or train one with `fitrag train evaluator`.
+    A scorer needs no class of its own to grade: `Crag(scorer)` reads its `has_answer`. Calls from
+    any thread or event loop are queued to one worker, batched by tokens, and answered in order.
 
     Args:
         grader: Object that computes the grades.
@@ -184,25 +161,6 @@ class RetrievalEvaluator(Bundled):
                 kept = ActionThresholds.from_dict({"model": own, **kept})
             return cls(grader, name=own, thresholds=kept)
 
-    @classmethod
-    def from_scorer(
-        cls,
-        scorer: Scorer,
-        *,
-        label: Label = "has_answer",
-        name: str = "",
-        thresholds: ActionThresholds | None = None,
-    ) -> RetrievalEvaluator:
-        """View a bi-label scorer as an evaluator: a probability p becomes the grade 2p - 1.
-
-        Args:
-            scorer: The scorer.
-            label: Label that is read, "has_answer" or "llm_prefer".
-            name: Name that thresholds must be fitted for.
-            thresholds: Thresholds of CRAG's actions.
-        """
-        return cls(ScorerView(scorer, label), name=name, thresholds=thresholds)
-
     def evaluate(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[float]:
         """Return the grade of each pair, in order.
 
@@ -228,14 +186,11 @@ class RetrievalEvaluator(Bundled):
 
         Args:
             folder: Folder to write.
-
-        Raises:
-            TypeError: For a view of a scorer, which has no weights.
         """
         folder, grader = Path(folder), self._loaded()
         if isinstance(grader, HeadGrader):
             grader.save_pretrained(folder)
-        elif isinstance(grader, SequenceGrader):
+        else:
             grader.save(folder)
             grown = {} if grader.length == MAX_LENGTH else {"max_length": grader.length}
             write_manifest(
@@ -244,12 +199,10 @@ class RetrievalEvaluator(Bundled):
                 kind=KIND,
                 fields={"input_format": grader.input_format, **grown},
             )
-        else:
-            raise TypeError("a view has no weights of its own to save: save its scorer")
         store_fields(folder, name=self.name, thresholds=self.thresholds)
 
     def _release(self) -> None:
-        self._grader.unload()  # a viewed scorer stays
+        self._grader.unload()
 
     def _loaded(self) -> Grader:
         self._check_loaded()
@@ -257,10 +210,6 @@ class RetrievalEvaluator(Bundled):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as the folder and the options; the weights stay where they are."""
-        if isinstance(self._grader, ScorerView):
-            return partial(
-                RetrievalEvaluator, self._grader, name=self.name, thresholds=self.thresholds
-            ), ()
         return (*super().__reduce__(), (self.thresholds,))
 
     def __setstate__(self, state: tuple[ActionThresholds | None]) -> None:

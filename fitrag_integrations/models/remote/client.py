@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from fitrag_integrations.core.checks import check_number, check_text, check_whole
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     # the client of one event loop, its limit, and what closes it when the loop ends
     _Connection: TypeAlias = tuple[httpx.AsyncClient, asyncio.Semaphore, AsyncIterator[None]]
 
-T = TypeVar("T")
 TEMPORARY = {408, 429, 500, 502, 503, 504}  # status codes that are worth a retry
 SHOWN = 200  # characters of an error response that are repeated in the error
 ERROR_BYTES = 16_384  # of an error response that are read

@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from fitrag_integrations.core.checks import (
     check_is,
@@ -20,6 +20,7 @@ from fitrag_integrations.core.checks import (
     check_text,
     check_whole,
 )
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.http import finish
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
@@ -54,7 +55,6 @@ from fitrag_integrations.values.prompt import (
 )
 from fitrag_integrations.values.thresholds import FittedThreshold
 
-T = TypeVar("T")
 Api: TypeAlias = Literal["completions", "chat"]
 _MARK = re.compile(r"<\|\w+\|>|<(?:start|end)_of_turn>|\[/?INST\]|<</?SYS>>")
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}

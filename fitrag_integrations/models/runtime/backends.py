@@ -147,9 +147,8 @@ def _onnx(onnxruntime: Any, graph: str, dtype: torch.dtype) -> Run:
 
 
 def _openvino(openvino: Any, graph: str, dtype: torch.dtype) -> Run:
-    precision = {torch.float32: "f32", torch.bfloat16: "bf16"}[dtype]
     how = {
-        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_PRECISION_HINT": {torch.float32: "f32", torch.bfloat16: "bf16"}[dtype],
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         "PERFORMANCE_HINT": "LATENCY",
     }

@@ -6,13 +6,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
+from fitrag_integrations.core.generic import Q, T
 from fitrag_integrations.errors import DeviceMemoryError, ModelLoadError, raise_if
 from fitrag_integrations.models.runtime.worker import ENDING, Steps
 
-Item = TypeVar("Item")
-T = TypeVar("T")
 BLOCK = 1024  # items encoded at once
 PADDING = 1.05  # padded tokens of a batch for each that is there
 
@@ -47,10 +45,10 @@ class Budget:
 
 
 def in_batches(
-    items: Sequence[Item],
-    run: Callable[[list[Item]], Sequence[T]],
+    items: Sequence[Q],
+    run: Callable[[list[Q]], Sequence[T]],
     *,
-    length: Callable[[Item], int],
+    length: Callable[[Q], int],
     budget: Budget,
     free: int | None = None,
 ) -> Steps[list[T]]:
@@ -89,7 +87,7 @@ def in_batches(
 
 
 def in_blocks(
-    items: Sequence[Item], run: Callable[[Sequence[Item]], Steps[list[T]]], *, size: int = BLOCK
+    items: Sequence[Q], run: Callable[[Sequence[Q]], Steps[list[T]]], *, size: int = BLOCK
 ) -> Steps[list[T]]:
     """Run items block by block, to limit the memory used besides the answers."""
     found: list[T] = []
@@ -109,7 +107,7 @@ def in_blocks(
 
 
 def in_groups(
-    groups: Sequence[Sequence[Item]], run: Callable[[list[Item]], Steps[list[T]]]
+    groups: Sequence[Sequence[Q]], run: Callable[[list[Q]], Steps[list[T]]]
 ) -> Steps[list[list[T]]]:
     """Run the items of all groups as one list; return their results by group."""
     results = iter((yield from run([item for group in groups for item in group])))

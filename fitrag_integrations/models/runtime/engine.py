@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fitrag_integrations.core.checks import check_is, check_text, check_whole
+from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.record import Keywords, Row, check_mapping
 from fitrag_integrations.errors import (
     DeviceMemoryError,
@@ -40,8 +41,6 @@ from fitrag_integrations.models.runtime.saved import SavedModel, log_loaded
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 E = TypeVar("E", bound="SharedEngine")
-Q = TypeVar("Q")
-A = TypeVar("A")
 BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}  # a CPU gains from little padding, a GPU from size
 FREE = 5e10  # weights times tokens that a GPU multiplies while a matrix's kernels are launched
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -171,9 +170,13 @@ class Options:
         )
         placed = made.resolved()[0]
         count = torch.cuda.device_count() if placed.type == "cuda" else 1
-        allowed = f"cpu, or one of the {count} CUDA devices that torch finds; CUDA_VISIBLE_DEVICES "
-        allowed += "hides others, and a driver older than torch hides all (nvidia-smi shows both)"
-        refuse_if((placed.index or 0) >= count, "device", device, allowed)
+        refuse_if(
+            (placed.index or 0) >= count,
+            "device",
+            device,
+            f"cpu, or one of the {count} CUDA devices that torch finds; CUDA_VISIBLE_DEVICES hides "
+            "others, and a driver older than torch hides all (nvidia-smi shows both)",
+        )
         return made
 
     def checkpoint(self, source: str, what: str) -> Checkpoint:
@@ -277,9 +280,7 @@ class SharedEngine:
 
         A batch that writes takes a pass per token, however few rows it has: its padding is free.
         """
-        free = self.room.free
-        if free is not None and writes:
-            free = self.room.tokens
+        free = self.room.tokens if writes and self.room.free is not None else self.room.free
 
         def attended(batch: list[Q]) -> Sequence[A]:
             with attending(self.device):

@@ -29,6 +29,7 @@ from safetensors import numpy as safe_arrays
 
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.files import read_file, replacing, sha256_of, write_whole
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, ThresholdMismatchError, raise_if
 from fitrag_integrations.models.runtime.sources import check_digest, verify
@@ -37,7 +38,6 @@ if TYPE_CHECKING:  # torch loads with the first tensor, for models that do witho
     from torch import Tensor, nn
 
     N = TypeVar("N", bound=nn.Module)
-T = TypeVar("T")
 
 FORMAT = 1
 MOST_TENSORS = 2 << 30  # bytes of a file of ours, which is read whole; an encoder has 90 MB

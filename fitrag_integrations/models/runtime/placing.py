@@ -60,8 +60,7 @@ def padded(
     each = [torch.tensor(row, dtype=torch.long) for row in rows]
     ids = pad_sequence(each, batch_first=True, padding_value=pad_id, padding_side=side)
     ones = [torch.ones_like(row) for row in each]
-    mask = pad_sequence(ones, batch_first=True, padding_side=side)
-    return sent(ids, device), sent(mask, device)
+    return sent(ids, device), sent(pad_sequence(ones, batch_first=True, padding_side=side), device)
 
 
 def cast(module: M, dtype: torch.dtype) -> M:
@@ -109,16 +108,14 @@ def fused(model: M) -> M:
     return model
 
 
-def _contiguous_bias(kind: Any, part: nn.Module, *given: Any, **named: Any) -> Tensor:
-    bias: Tensor = kind.compute_bias(part, *given, **named)
-    return bias.contiguous()
+def _contiguous_bias(kind: Any, part: nn.Module, *given: Any, **named: Any) -> Any:
+    return kind.compute_bias(part, *given, **named).contiguous()
 
 
-def _rms_norm(kind: Any, part: Any, states: Tensor) -> Tensor:
+def _rms_norm(kind: Any, part: Any, states: Tensor) -> Any:
     weight, half = part.weight, states.dtype != torch.float32
     if states.dtype != weight.dtype or (half and states.device.type == "cpu"):  # slower there
-        plain: Tensor = kind.forward(part, states)
-        return plain
+        return kind.forward(part, states)
     return F.rms_norm(states, weight.shape, weight, part.variance_epsilon)
 
 

@@ -11,14 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
+from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.progress import bar
 from fitrag_integrations.core.record import Keywords, Row
 from fitrag_integrations.errors import ModelLoadError
 from fitrag_integrations.models.runtime.worker import Task, Worker
 
 P = ParamSpec("P")
-Q = TypeVar("Q")
-A = TypeVar("A")
 M = TypeVar("M", bound="SavedModel")
 
 
@@ -104,8 +103,7 @@ class SavedModel:
         """Pickle as the folder and the options; the weights stay where they are."""
         if self._origin is None:
             raise TypeError(f"{type(self).__name__}: save_pretrained it before pickling it")
-        load = partial(type(self).from_pretrained, self._origin.source, **self._origin.options)
-        return load, ()
+        return partial(type(self).from_pretrained, self._origin.source, **self._origin.options), ()
 
     def __repr__(self) -> str:
         origin = Path(self._origin.source).name if self._origin else "in memory"

@@ -22,15 +22,14 @@ import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
+from fitrag_integrations.core.generic import Q, T
 from fitrag_integrations.errors import ModelLoadError, raise_if
 
-Item = TypeVar("Item")
-T = TypeVar("T")
 Progress: TypeAlias = tuple[int, int]  # items done, of how many
 Steps: TypeAlias = Generator[Progress, None, T]
-Task: TypeAlias = Callable[[Sequence[Item]], Sequence[T] | Steps[Sequence[T]]]
+Task: TypeAlias = Callable[[Sequence[Q]], Sequence[T] | Steps[Sequence[T]]]
 OnProgress: TypeAlias = Callable[[int, int], None]
 FORK_SECONDS = 10.0  # what all workers together may hold a fork up
 PROGRESS_SECONDS = 0.1  # between two looks at how far a job is
@@ -108,7 +107,7 @@ class Worker:
         self._stepping = threading.Lock()  # held while a token batch runs
         self._pending = set[Future[Any]]()
 
-    def submit(self, task: Task[Item, T], items: Sequence[Item]) -> Future[list[T]]:
+    def submit(self, task: Task[Q, T], items: Sequence[Q]) -> Future[list[T]]:
         """Queue items for a task, which gives one answer per item, in order.
 
         A future that is cancelled ends the work between two token batches.
@@ -116,7 +115,7 @@ class Worker:
         return self._put(_Job(task, items)).future
 
     def call(
-        self, task: Task[Item, T], items: Sequence[Item], *, on_progress: OnProgress | None = None
+        self, task: Task[Q, T], items: Sequence[Q], *, on_progress: OnProgress | None = None
     ) -> list[T]:
         """Queue items and wait for their answers; `on_progress` gets the progress."""
         if not items:
@@ -135,7 +134,7 @@ class Worker:
             job.future.cancel()  # a caller who was interrupted
             raise
 
-    async def acall(self, task: Task[Item, T], items: Sequence[Item]) -> list[T]:
+    async def acall(self, task: Task[Q, T], items: Sequence[Q]) -> list[T]:
         """Queue items and await their answers; the event loop stays free.
 
         A cancelled call ends the work between two token batches.

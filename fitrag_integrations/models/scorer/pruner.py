@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_number
 from fitrag_integrations.core.files import read_file
 from fitrag_integrations.errors import ModelLoadError, raise_if
-from fitrag_integrations.models.encoder.items import Item, Range, of_logits, placed_spans
+from fitrag_integrations.models.encoder.items import Item, of_logits, placed_spans
 from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import has_types
@@ -42,6 +42,7 @@ from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 from fitrag_integrations.models.scorer.reranker import SHORTEST_LENGTH, OutputRows
+from fitrag_integrations.text.spans import Span
 from fitrag_integrations.types import BiLabelScore
 from fitrag_integrations.values.score import logit
 
@@ -149,7 +150,7 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         return judged
 
     def _read(
-        self, wanted: Mapping[int, list[Range]], outputs: Tensor, mask: Tensor, batch: Batch
+        self, wanted: Mapping[int, list[Span]], outputs: Tensor, mask: Tensor, batch: Batch
     ) -> list[tuple[float, NDArray[np.float64]]]:
         """Return each chunk's ranking logit, and the mean keep probability of its spans."""
         outputs = outputs.cpu().double()  # at once: each copy makes the host wait

@@ -201,8 +201,7 @@ def _cut(
 ) -> Iterator[Passage]:
     """Cut a text into passages with the ids "page#n"."""
     for n, (start, end) in enumerate(_spans(text, split(text), max_words)):
-        where = {"start": start, "end": end}
-        yield Passage(f"{page}#{n}", text[start:end], title, source, where)
+        yield Passage(f"{page}#{n}", text[start:end], title, source, {"start": start, "end": end})
 
 
 def _table(file: Path, name: str, *_: object) -> Iterator[Passage | FileNote]:

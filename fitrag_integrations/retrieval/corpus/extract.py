@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import threading
-from typing import IO, Any
+from typing import IO
 
 SECONDS = 60.0
 """Longest time for one file."""
@@ -42,9 +42,8 @@ class Extractor:
             ValueError: If no text can be extracted; the message is the reason.
         """
         if self._process is None:
-            command = [sys.executable, "-P", __file__, str(self._memory)]
             self._process = subprocess.Popen(
-                command,
+                [sys.executable, "-P", __file__, str(self._memory)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -88,23 +87,19 @@ def _pdf(data: bytes) -> str:
     reader = pypdf.PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise ValueError("encrypted PDF; save a copy without its password")
-    return _joined("\n\n", (page.extract_text() for page in reader.pages))
+    parts, length = [], 0
+    for page in reader.pages:
+        parts.append(page.extract_text())
+        length += len(parts[-1])
+        if length > CHARACTERS:
+            raise ValueError(f"more than {CHARACTERS:,} characters")
+    return "\n\n".join(parts)
 
 
 def _html(data: bytes) -> str:
     import trafilatura
 
     return str(trafilatura.extract(data, include_comments=False) or "")
-
-
-def _joined(between: str, texts: Any) -> str:
-    parts, length = [], 0
-    for text in texts:
-        parts.append(text)
-        length += len(text)
-        if length > CHARACTERS:
-            raise ValueError(f"more than {CHARACTERS:,} characters")
-    return between.join(parts)
 
 
 def _serve(given: IO[bytes], replies: IO[bytes]) -> None:

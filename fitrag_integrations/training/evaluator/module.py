@@ -36,9 +36,10 @@ from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.models.runtime.folder import write_manifest
 from fitrag_integrations.models.runtime.loading import CLASSIFIER, Checkpoint, Kind
 from fitrag_integrations.models.runtime.sources import weights_source
+from fitrag_integrations.text.spans import Span
 from fitrag_integrations.training.encoder import trunk_passes, with_lora
 from fitrag_integrations.training.losses import list_loss, span_or_nowhere_loss
-from fitrag_integrations.training.losses.spans import Span, span_between
+from fitrag_integrations.training.losses.spans import span_between
 from fitrag_integrations.training.rows import Judged
 from fitrag_integrations.training.trainer import device_of, full_precision
 from fitrag_integrations.types import Passage

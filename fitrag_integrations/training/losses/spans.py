@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-Span = tuple[int, int]
+from fitrag_integrations.text.spans import Span
 
 
 def span_between(offsets: Iterable[Span | None], start: int, end: int) -> Span | None:

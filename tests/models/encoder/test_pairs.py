@@ -40,20 +40,26 @@ def reads(tokenizer):
 def test_a_pair_by_hand(pairs, tokens_of):
     ((one,),) = pairs.encode([("Who wrote", Passage("1", "the  king", "Rome"))])
     tokens = ["[CLS]", "who", "wrote", "[SEP]", "rome", ".", "the", "king", "[SEP]"]
-    assert tokens_of.convert_ids_to_tokens(one.ids) == tokens
+    assert tokens_of.convert_ids_to_tokens(one.tokens[0].tolist()) == tokens
     assert one.tokens[2].tolist() == [0, 1, 1, 0, 2, 2, 2, 2, 0]
     assert one.tokens[1].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1]
     assert one.offsets == [None] * 6 + [(0, 3), (5, 9), None]
     assert len(one) == 9 and pairs.pad_id == 0
     ((one,),) = pairs.encode([("who", Passage("1", "rome"))])  # no title leaves no trace
-    assert tokens_of.convert_ids_to_tokens(one.ids) == ["[CLS]", "who", "[SEP]", "rome", "[SEP]"]
+    assert tokens_of.convert_ids_to_tokens(one.tokens[0].tolist()) == [
+        "[CLS]",
+        "who",
+        "[SEP]",
+        "rome",
+        "[SEP]",
+    ]
     assert one.offsets[3] == (0, 4)
 
 
 def test_a_t5_pair_by_hand(t5):
     ((one,),) = tokenizer_of(t5).encode([("who wrote", Passage("1", "the  king", "rome"))])
     tokens = ["▁who", "▁wrote", "</s>", "▁rome", ".", "▁the", "▁king", "</s>"]
-    assert load_base(t5)[1].convert_ids_to_tokens(one.ids) == tokens
+    assert load_base(t5)[1].convert_ids_to_tokens(one.tokens[0].tolist()) == tokens
     assert one.tokens[2].tolist() == [1, 1, 0, 2, 2, 2, 2, 0]
     assert one.offsets == [None] * 5 + [(0, 3), (5, 9), None]
 
@@ -70,7 +76,7 @@ def test_offsets_slice_the_passage(pairs, tokens_of, text, title):
         places = [span for span in chunk.offsets if span]
         assert places == sorted(places)
         for token, segment, span in zip(
-            chunk.ids, chunk.tokens[2].tolist(), chunk.offsets, strict=True
+            chunk.tokens[0].tolist(), chunk.tokens[2].tolist(), chunk.offsets, strict=True
         ):
             if span:
                 assert segment == 2 and 0 <= span[0] < span[1] <= len(text)
@@ -92,9 +98,9 @@ def test_chunks_of_a_long_passage_fit_overlap_and_cover_every_token(base, text, 
         end = max(span[1] for span in left.offsets if span)
         shared = [span for span in right.offsets if span and span[0] < end]
         assert len(shared) >= OVERLAP_TOKENS // 2
-        assert left.ids[:4] == right.ids[:4] and list(left.tokens[2][:4]) == list(
-            right.tokens[2][:4]
-        )
+        assert (left.tokens[0, :4] == right.tokens[0, :4]).all() and list(
+            left.tokens[2][:4]
+        ) == list(right.tokens[2][:4])
     assert uncovered(text, chunks, str.isalnum) == []
 
 
@@ -173,7 +179,7 @@ def test_pairs_are_what_the_tokenizer_makes_of_them_however_often(base):
     )
     for _ in range(2):
         found = [one for (one,) in pairs.encode([*asked, *asked])]
-        assert [one.ids for one in found] == expected["input_ids"] * 2
+        assert [one.tokens[0].tolist() for one in found] == expected["input_ids"] * 2
         assert [one.tokens[1].tolist() for one in found] == expected["token_type_ids"] * 2
 
 
@@ -181,7 +187,7 @@ def test_what_is_kept_of_passages_is_bounded(bert, monkeypatch):
     monkeypatch.setattr("fitrag_integrations.models.encoder.pairs.KEPT_TOKENS", 9)
     pairs = tokenizer_of(bert)
     asked = [("who", Passage(str(n), "the king of rome " * n)) for n in range(1, 5)]
-    assert [one.ids for (one,) in pairs.encode(asked)] == [
-        tokenizer_of(bert).encode([pair])[0][0].ids for pair in asked
+    assert [one.tokens[0].tolist() for (one,) in pairs.encode(asked)] == [
+        tokenizer_of(bert).encode([pair])[0][0].tokens[0].tolist() for pair in asked
     ]
     assert sum(kept.shape[1] for kept in pairs._passages._kept.values()) <= 9

@@ -237,11 +237,17 @@ def test_modules_that_cannot_be_run_are_refused(tmp_path, part, message):
         ({"truncate_dim": 0}, "truncate_dim"),
         ({"truncate_dim": 33}, "truncate_dim"),
         ({"max_length": 0}, "max_length"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"device": "nowhere"}, "device"),
+        ({"pooling": "max"}, "pooling"),
+        ({"normalize": "yes"}, "normalize"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"batch_tokens": 0.5}, "batch_tokens"),
     ],
 )
 def test_bad_options_are_named(bert, options, named):
     with pytest.raises(InputError, match=named):
-        Encoder.from_pretrained(bert, device="cpu", **options)
+        Encoder.from_pretrained(bert, **{"device": "cpu", **options})
 
 
 def test_a_prompt_of_no_name_is_refused(bert):

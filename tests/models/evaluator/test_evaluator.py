@@ -1,4 +1,4 @@
-"""The retrieval evaluator over its three kinds of weights: numbers, batches, names, thresholds."""
+"""The retrieval evaluator over its two kinds of weights: numbers, batches, names, thresholds."""
 
 import asyncio
 import pickle
@@ -9,8 +9,10 @@ from tiny import PAIRS, WORDS, make_evaluator, make_scorer, write_bert, write_t5
 
 from fitrag_integrations import Passage
 from fitrag_integrations.errors import InputError, ModelLoadError, ThresholdMismatchError
+from fitrag_integrations.flow import arun, run
 from fitrag_integrations.methods.crag.evaluator import PRESETS, ActionThresholds
 from fitrag_integrations.models import RetrievalEvaluator
+from fitrag_integrations.ports import scorer_as_evaluator
 from fitrag_integrations.types import BiLabelScore
 
 OURS = ActionThresholds(0.5, -0.5, -0.2, "tiny")
@@ -144,13 +146,10 @@ def test_our_head_reads_the_title(bert):
 
 def test_a_scorer_seen_as_an_evaluator(bert):
     scorer = make_scorer(bert)
-    for label in ("has_answer", "llm_prefer"):
-        view = RetrievalEvaluator.from_scorer(scorer, label=label)
-        expected = [2 * getattr(score, label) - 1 for score in scorer.score(PAIRS)]
-        assert view.evaluate(PAIRS) == pytest.approx(expected, abs=1e-6)
-        assert asyncio.run(view.aevaluate(PAIRS)) == pytest.approx(expected, abs=1e-6)
-        view.unload()
-    assert scorer.score(PAIRS[:1])  # it stays with whoever made it
+    expected = [2 * score.has_answer - 1 for score in scorer.score(PAIRS)]
+    graded = scorer_as_evaluator(scorer)
+    assert run(graded.ask(PAIRS)).value == pytest.approx(expected, abs=1e-6)
+    assert asyncio.run(arun(graded.ask(PAIRS))).value == pytest.approx(expected, abs=1e-6)
 
 
 class Plain:
@@ -161,19 +160,9 @@ class Plain:
 
 
 def test_a_plain_scorer_will_do():
-    view = RetrievalEvaluator.from_scorer(Plain(), name="plain")
-    assert view.evaluate(PAIRS[:2]) == [0.5, 0.5]
-    assert asyncio.run(view.aevaluate(PAIRS[:2])) == [0.5, 0.5]
-    again = pickle.loads(pickle.dumps(view))
-    assert (again.name, again.evaluate(PAIRS[:1])) == ("plain", [0.5])
-
-
-def test_a_label_that_is_not_there_is_refused(tmp_path):
-    for label in ("llm_prefer", "prefer"):
-        with pytest.raises(InputError, match="label` must be"):
-            RetrievalEvaluator.from_scorer(Plain(), label=label).evaluate(PAIRS[:1])
-    with pytest.raises(TypeError, match="save its scorer"):
-        RetrievalEvaluator.from_scorer(Plain()).save_pretrained(tmp_path)
+    graded = pickle.loads(pickle.dumps(scorer_as_evaluator(Plain()).call))
+    assert graded(PAIRS[:2]) == [0.5, 0.5]
+    assert asyncio.run(arun(scorer_as_evaluator(Plain()).ask(PAIRS[:2]))).value == [0.5, 0.5]
 
 
 def test_a_bert_classifier_will_do(tmp_path):

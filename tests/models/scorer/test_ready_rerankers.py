@@ -31,9 +31,9 @@ from fitrag_integrations import InputError, ModelLoadError, Passage
 from fitrag_integrations.flow import run
 from fitrag_integrations.methods.fitrag.functional import rerank
 from fitrag_integrations.methods.fitrag.options import score_port
-from fitrag_integrations.models import BiLabelScorer, RetrievalEvaluator
+from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.ports import scorer_of
+from fitrag_integrations.ports import scorer_as_evaluator, scorer_of
 from fitrag_integrations.values.score import labels_of
 
 LONG = (
@@ -215,7 +215,7 @@ def test_it_serves_where_a_scorer_does(ready):
     scores = ready.score([("who wrote the score", passage) for passage in passages])
     best = sorted(range(len(passages)), key=lambda i: -scores[i].has_answer)[:2]
     assert [excerpt.passage for excerpt in kept] == [passages[i] for i in best]
-    grades = RetrievalEvaluator.from_scorer(ready).evaluate(SHORT)
+    grades = run(scorer_as_evaluator(ready).ask(SHORT)).value
     assert grades == pytest.approx([2 * s.has_answer - 1 for s in ready.score(SHORT)])
 
 

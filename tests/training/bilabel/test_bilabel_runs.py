@@ -59,7 +59,7 @@ def test_rows_that_teach_nothing_are_left_out_and_told(train, tmp_path):
     none = {"question": "who", "passages": []}
     error = {"question": "who", "error": "answers` must be"}
     write_jsonl(tmp_path / "rows.jsonl", [*map(labelled_json, ROWS), none, error, error])
-    done = train("--tune head --validation 0.3")
+    done = train("--tune head --steps 2 --validation 0.3")
     assert done.exit_code == 0, done.output
     assert "2 error rows left out\n1 rows without passages left out\n" in done.stderr
     unknown = {"question": "q", "passages": [{"text": "x", "has_answer": 1, "llm_prefer": None}]}
@@ -123,7 +123,7 @@ def test_a_head_may_be_fitted_by_sgd(train, tmp_path):
     weights = []
     for momentum in (None, 0.0, 0.9):
         how = "" if momentum is None else f" --optimizer sgd --momentum {momentum}"
-        done = train(f"--tune head --steps 20 --learning-rate 0.1 --validation 0.3{how}")
+        done = train(f"--tune head --steps 4 --learning-rate 0.1 --validation 0.3{how}")
         assert done.exit_code == 0, done.output
         scorer = BiLabelScorer.from_pretrained(tmp_path / "model", device="cpu")
         weights.append(scorer._head.out.weight.detach().clone())

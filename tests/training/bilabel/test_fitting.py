@@ -62,8 +62,15 @@ def test_a_fitted_scorer_is_the_one_that_was_saved(base, tune, evidence, tmp_pat
     assert figures.keys() == {f"{a} {b}" for a in ("has_answer", "llm_prefer") for b in told}
     assert all(0 <= value <= 1 for name, value in figures.items() if not name.endswith(" n"))
     assert scorer.manifest["trained"]["tune"] == tune
-    if tune != "head":
-        _assert_same_as_checkpoint(scorer, tmp_path, tune)
+    if tune == "head":
+        before = dict(load_base(base)[0].encoder.named_parameters())
+        assert all(torch.equal(w, before[name]) for name, w in parameters(scorer).items())
+        assert not (tmp_path / "encoder" / "tuned.safetensors").exists()
+        return
+    _assert_same_as_checkpoint(scorer, tmp_path, tune)
+    scorer.save_pretrained(tmp_path / "twice")
+    again = BiLabelScorer.from_pretrained(tmp_path / "twice", device="cpu")
+    assert logits(again) == pytest.approx(logits(scorer), abs=2e-2)  # float16 or better
 
 
 def _assert_same_as_checkpoint(scorer, folder, tune):
@@ -88,13 +95,6 @@ def _assert_same_as_checkpoint(scorer, folder, tune):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_a_head_alone_leaves_the_encoder_to_the_base(bert, tmp_path):
-    _, scorer = fit(tmp_path, base=bert, tune="head")
-    before = dict(load_base(bert)[0].encoder.named_parameters())
-    assert all(torch.equal(w, before[name]) for name, w in parameters(scorer).items())
-    assert not (tmp_path / "encoder" / "tuned.safetensors").exists()
-
-
 def test_a_scorer_may_start_from_a_reader(base, reader_folder, tmp_path):
     _, scorer = fit(tmp_path, base=str(reader_folder), tune="lora", rate=0.0, evidence=True)
     assert json.loads((reader_folder / "model.json").read_text())["trained"]["rate"] == 5e-3
@@ -105,19 +105,11 @@ def test_a_scorer_may_start_from_a_reader(base, reader_folder, tmp_path):
         torch.testing.assert_close(weight, before[name], atol=1e-5, rtol=2**-11)
 
 
-def test_a_saved_adapter_is_saved_again(base, tmp_path):
-    _, scorer = fit(tmp_path / "once", base=base, tune="lora", rate=0.05)
-    scorer.save_pretrained(tmp_path / "twice")
-    again = BiLabelScorer.from_pretrained(tmp_path / "twice", device="cpu")
-    assert logits(again) == pytest.approx(logits(scorer), abs=2e-2)  # float16 or better
-
-
 def test_bfloat16_trains_both(base, tmp_path):
     fit_reader(reading_rows(), tmp_path / "r", replace(READER, base=base, steps=2, bfloat16=True))
     assert ExtractiveReader.from_pretrained(tmp_path / "r", device="cpu").read(PAIRS[:1])
-    for tune in ("lora", "full"):
-        _, scorer = fit(tmp_path / tune, base=base, tune=tune, steps=2, bfloat16=True)
-        assert scorer.score(PAIRS[:1])
+    _, scorer = fit(tmp_path / "s", base=base, tune="full", steps=2, bfloat16=True)
+    assert scorer.score(PAIRS[:1])
 
 
 def test_more_steps_fit_better(bert, tmp_path):
@@ -153,6 +145,6 @@ def test_too_few_labelled_rows_are_refused(bert, rows, tmp_path):
 @pytest.mark.parametrize("prefer", [(1, 1, 1), (None, None, None)])
 def test_a_label_of_one_kind_or_unknown_has_no_auc_but_a_scorer(bert, prefer, tmp_path):
     rows = [replace(row, llm_prefer=prefer) for row in labelled_rows()]
-    figures = fit_bilabel(rows, tmp_path, replace(SCORER, base=bert))
+    figures = fit_bilabel(rows, tmp_path, replace(SCORER, base=bert, steps=1))
     assert "has_answer AUC" in figures and "llm_prefer AUC" not in figures
     assert BiLabelScorer.from_pretrained(tmp_path, device="cpu").score(PAIRS[:1])
