@@ -111,9 +111,12 @@ class CalibrateGate:
         )
         name = trait(trait(loaded, "drafter", object), "name", str)
         drafts = trait(loaded, "draft_tokens", int) and any(r.get("draft") is None for r in given)
-        wrong = drafts and name is not None and judged not in ("", name)
-        allowed = f"drafts of {judged!r}, or --fitted-for {name}"
-        refuse_if(wrong, "draft", f"rows that leave it to {name!r}", allowed)
+        refuse_if(
+            drafts and name is not None and judged not in ("", name),
+            "draft",
+            f"rows that leave it to {name!r}",
+            f"drafts of {judged!r}, or --fitted-for {name}",
+        )
         fitted = choose_threshold(
             outcomes,
             self.target.replace("-", " "),
@@ -264,8 +267,12 @@ class CalibrateScores:
     def run(self) -> None:
         """Score the lists, fit, and report the figures."""
         kind = "bilabel" if self.model is None else models.model_kind(self.model)
-        allowed = "a folder of `fitrag train bilabel`"
-        refuse_if(kind not in ("bilabel", "onepass"), "--model", str(self.model), allowed)
+        refuse_if(
+            kind not in ("bilabel", "onepass"),
+            "--model",
+            str(self.model),
+            "a folder of `fitrag train bilabel`",
+        )
         rows = rows_as(self.rows, list_row)
         scorer = models.load_scorer(
             self.hardware.of(None if self.model is None else str(self.model))
@@ -305,6 +312,10 @@ def list_row(row: Mapping[str, object]) -> tuple[list[Pair], list[int | None]]:
     question = check_text("question", row.get("question"), blank=False)
     passages = check_many("passages", row.get("passages"), dict)
     labels = [each.get("has_answer") for each in passages]
-    wrong = not passages or any(one not in (0, 1, None) for one in labels)
-    refuse_if(wrong, "passages", labels, "at least one; has_answer of each 0, 1 or missing")
+    refuse_if(
+        not passages or any(one not in (0, 1, None) for one in labels),
+        "passages",
+        labels,
+        "at least one; has_answer of each 0, 1 or missing",
+    )
     return [(question, passage_row(each)) for each in passages], labels

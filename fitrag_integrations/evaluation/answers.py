@@ -62,8 +62,11 @@ def matches_pattern(text: str, patterns: Iterable[str]) -> bool:
             if _compiled(pattern).search(bare, timeout=PATTERN_SECONDS):
                 return True
         except TimeoutError:
-            allowed = f"an expression that searches a text in {PATTERN_SECONDS:g} s"
-            raise InputError.of("answers", given=pattern, allowed=allowed) from None
+            raise InputError.of(
+                "answers",
+                given=pattern,
+                allowed=f"an expression that searches a text in {PATTERN_SECONDS:g} s",
+            ) from None
     return False
 
 
@@ -200,8 +203,7 @@ def _compiled(pattern: str) -> Any:
         raise InputError.of(
             "answers", given=pattern, allowed=f"a regular expression: {error}"
         ) from None
-    allowed = "a regular expression that does not match the empty text"
-    refuse_if(empty, "answers", pattern, allowed)
+    refuse_if(empty, "answers", pattern, "a regular expression that does not match the empty text")
     return found
 
 

@@ -152,18 +152,17 @@ def fact_scores(
     check_number("gamma", gamma, low=0)
     taken, asked = list[Sequence[str]](), list[str]()
     for row in rows:
-        facts: Sequence[str]
-        if row.get("facts") is not None:
-            facts = check_many("facts", row["facts"], str)
-        else:
+        given = row.get("facts")
+        if given is None:
             text = predicted(row)
             spans = split_sentences(text) if facts_of is None else ()
             found = facts_of(text) if facts_of else [text[start:end] for start, end in spans]
-            facts = [fact for fact in found if fact.strip()]
+            given = [fact for fact in found if fact.strip()]
+        facts = check_many("facts", given, str)
         taken.append(facts)
         read = row["passages"] if facts else ()
-        given = [Passage("", p.get("text", ""), p.get("title") or "") for p in read]
-        passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in given)
+        shown = [Passage("", p.get("text", ""), p.get("title") or "") for p in read]
+        passages = "\n".join(f"{one.title}: {one.text}" if one.title else one.text for one in shown)
         topic = row.get("topic") or row.get("question")
         asked += [
             f"{passages}\n\nStatement about {topic}: {fact}\n"

@@ -170,8 +170,12 @@ def route(row: Row) -> Values:
         row: Row of passages with has_answer, or answers; action; and maybe grades.
     """
     held, given = has_answer(row), row.get("grades")
-    wrong = given is not None and (not isinstance(given, list) or len(given) != len(held))
-    refuse_if(wrong, "grades", given, f"a list of {len(held)} numbers")
+    refuse_if(
+        given is not None and (not isinstance(given, list) or len(given) != len(held)),
+        "grades",
+        given,
+        f"a list of {len(held)} numbers",
+    )
     grades = [
         check_number(f"grades[{i}]", g, low=-1.0, high=1.0) for i, g in enumerate(given or ())
     ]

@@ -49,8 +49,10 @@ class Candidates:
         columns = {"scores": self.scores, "llm_prefer": self.llm_prefer}
         for name, values in {**columns, "right": self.right, "trust": self.trust}.items():
             own = count if values is None else len(values)
-            wrong = f"Candidates.{name}: there are {own} for {count} labels, one each is needed"
-            refuse_if(own != count, wrong)
+            refuse_if(
+                own != count,
+                f"Candidates.{name}: there are {own} for {count} labels, one each is needed",
+            )
         refuse_if(not count, "Candidates.has_answer", (), "at least one label")
 
     def order(self, by: str) -> list[int]:

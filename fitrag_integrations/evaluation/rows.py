@@ -157,8 +157,12 @@ def _texts(name: str, given: Any) -> list[str]:
     if isinstance(given, str) and given.lstrip().startswith("["):
         given = loads(given)
     found = [given] if isinstance(given, str) else [] if given is None else given
-    wrong = not isinstance(found, list | tuple) or not all(isinstance(e, str) for e in found)
-    refuse_if(wrong, name, given, "a text or a list of texts")
+    refuse_if(
+        not isinstance(found, list | tuple) or not all(isinstance(e, str) for e in found),
+        name,
+        given,
+        "a text or a list of texts",
+    )
     return [each.strip() for each in found if each.strip()]
 
 

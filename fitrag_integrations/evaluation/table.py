@@ -157,8 +157,10 @@ def mcnemar(first: Values, second: Values) -> float:
         MissingExtraError: Without SciPy.
     """
     one, other = np.asarray(first, float), np.asarray(second, float)
-    wrong = f"two lists of equal length are compared, got shapes {one.shape} and {other.shape}"
-    refuse_if(one.shape != other.shape or one.ndim != 1 or not one.size, wrong)
+    refuse_if(
+        one.shape != other.shape or one.ndim != 1 or not one.size,
+        f"two lists of equal length are compared, got shapes {one.shape} and {other.shape}",
+    )
     more, both = int((one > other).sum()), int((one != other).sum())
     return float(_stats().binomtest(more, both).pvalue) if both else 1.0
 
@@ -556,5 +558,9 @@ def check_result_name(option: str, path: Path | None) -> None:
     Raises:
         InputError: If the file's name has another suffix.
     """
-    wrong = path is not None and not path.name.endswith(SUFFIXES)
-    refuse_if(wrong, option, str(path), f"a file in {', '.join(SUFFIXES)}")
+    refuse_if(
+        path is not None and not path.name.endswith(SUFFIXES),
+        option,
+        str(path),
+        f"a file in {', '.join(SUFFIXES)}",
+    )

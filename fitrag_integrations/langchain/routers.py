@@ -98,9 +98,12 @@ class GateFields(FromFitted, Condensing):
             InputError: If the gate is a language model.
         """
         asked = {**role_ports(self, ROLES, [RunnableConfig()])[0], **given}
-        is_model = is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder)
-        allowed = "an object with a 'p_known' method; a language model goes in llm="
-        refuse_if(is_model, "gate", self.gate, allowed)
+        refuse_if(
+            is_language_model(self.gate) or isinstance(self.gate, BaseCrossEncoder),
+            "gate",
+            self.gate,
+            "an object with a 'p_known' method; a language model goes in llm=",
+        )
         return super().settings(**asked)
 
 
@@ -269,8 +272,9 @@ class KnowledgeRouter(GateFields, Router):
 
     @model_validator(mode="after")
     def _check_known(self) -> Self:
-        unanswered = self.known is None and self.llm is None
-        refuse_if(unanswered, "known", None, "a Runnable, or give an llm")
+        refuse_if(
+            self.known is None and self.llm is None, "known", None, "a Runnable, or give an llm"
+        )
         return self
 
     def _known(self, options: dict[str, object]) -> Backend:
@@ -344,8 +348,9 @@ def _documents(
     if isinstance(given, Mapping) and "documents" in given:
         return list(check_many("documents", given["documents"], Document))
     if base is None:
-        allowed = "a dict with 'question' and 'documents', or give a base"
-        raise InputError.of("input", given=given, allowed=allowed)
+        raise InputError.of(
+            "input", given=given, allowed="a dict with 'question' and 'documents', or give a base"
+        )
     return list((yield from base.ask(question, config)))
 
 

@@ -206,8 +206,10 @@ class Postprocessor(Built, FromFitted, BaseNodePostprocessor):
     def _explained(
         self, nodes: list[NodeWithScore], bundle: QueryBundle | None, text: str | None
     ) -> Flow[Compression]:
-        both = text is not None and bundle is not None
-        refuse_if(both, "`query_bundle` and `query_str` were both given: pass one of them")
+        refuse_if(
+            text is not None and bundle is not None,
+            "`query_bundle` and `query_str` were both given: pass one of them",
+        )
         asked = bundle if text is None else QueryBundle(check_text("query_str", text))
         return explained(self.built(), question_of(asked), passages_of(nodes, self.title_keys))
 

@@ -254,8 +254,9 @@ class FaissRetriever(FlowRetriever):
         check_whole("similarity_top_k", self.similarity_top_k, low=1)
         if isinstance(self.index, str | PathLike):
             self.index = retrieval.FaissIndex.load(self.index)
-        is_index = can(self.index, "search")
-        refuse_if(not is_index, "index", self.index, "a FaissIndex or the folder of one")
+        refuse_if(
+            not can(self.index, "search"), "index", self.index, "a FaissIndex or the folder of one"
+        )
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: Any = None, **settings: Any) -> FaissRetriever:

@@ -270,8 +270,12 @@ class KnowledgeSelector(Deciding, BaseSelector):
         super()._prepare()
         for name in ("known", "unknown"):
             check_whole(name, getattr(self, name), low=0)
-        allowed = f"another choice than known={self.known}"
-        refuse_if(self.known == self.unknown, "unknown", self.unknown, allowed)
+        refuse_if(
+            self.known == self.unknown,
+            "unknown",
+            self.unknown,
+            f"another choice than known={self.known}",
+        )
 
     def __repr__(self) -> str:
         return f"KnowledgeSelector(gate={self._named}, known={self.known}, unknown={self.unknown})"

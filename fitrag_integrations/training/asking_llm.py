@@ -277,8 +277,12 @@ def caller(llm: object, timeout: float) -> tuple[Call, bool]:
         if can(llm, verb):
             return partial(_one_by_one, getattr(llm, verb), timeout), False
     call: Any = getattr(llm, "generate", llm)
-    allowed = "a LangChain or LlamaIndex model, an object with generate, or a callable"
-    refuse_if(isinstance(llm, type) or not callable(call), "llm", llm, allowed)
+    refuse_if(
+        isinstance(llm, type) or not callable(call),
+        "llm",
+        llm,
+        "a LangChain or LlamaIndex model, an object with generate, or a callable",
+    )
     return partial(asyncio.to_thread, call), True
 
 

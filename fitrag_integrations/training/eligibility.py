@@ -35,13 +35,8 @@ from fitrag_integrations.models.eligibility import (
     score_row,
 )
 from fitrag_integrations.training.calibration import figures_of, fit_temperature
+from fitrag_integrations.training.combinations import BOTH, KINDS, Combination, eligibility_rows
 from fitrag_integrations.training.options import Seed
-from fitrag_integrations.training.rows import (
-    BOTH,
-    KINDS,
-    Combination,
-    eligibility_rows,
-)
 from fitrag_integrations.training.trainer import only_run
 from fitrag_integrations.values.thresholds import FittedThreshold
 
@@ -228,8 +223,12 @@ def choose_stop(
         most = float("inf") if max_share is None else max_share
         if pairs:
             lists.append([pairs[0], *(pair for pair in pairs[1:] if pair[1].share <= most)])
-    allowed = "rows with prefixes: label them with --combinations prefixes or both"
-    refuse_if(not lists, "rows", len(rows), allowed)
+    refuse_if(
+        not lists,
+        "rows",
+        len(rows),
+        "rows with prefixes: label them with --combinations prefixes or both",
+    )
     longest = [one[-1][1] for one in lists]
     held = fmean(stop.has_answer for stop in longest)
     right = fmean(stop.eligible for stop in longest)

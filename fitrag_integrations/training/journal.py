@@ -169,8 +169,11 @@ class AnswerCache:
                     answer = Told(str(entry["answer"]), (read, written), entry.get("score"))
                     self._known[entry["prompt"]] = answer
         except (ValueError, KeyError, TypeError, AttributeError):
-            allowed = "the answers of an earlier run; this file is damaged: delete it"
-            raise InputError.of("output", given=str(path), allowed=allowed) from None
+            raise InputError.of(
+                "output",
+                given=str(path),
+                allowed="the answers of an earlier run; this file is damaged: delete it",
+            ) from None
         for name, given in plan.items():
             refuse_if(
                 (was := begun.get(name)) != given,

@@ -203,8 +203,11 @@ class ModuleTrainer(Trainer):
         self.module.eval()
         with torch.inference_mode():
             figures = {"eval_loss": float(self.held_out())}
-        wrong = "The held-out loss is NaN: training diverged. Lower the rate."
-        raise_if(math.isnan(figures["eval_loss"]), TrainingError, wrong)
+        raise_if(
+            math.isnan(figures["eval_loss"]),
+            TrainingError,
+            "The held-out loss is NaN: training diverged. Lower the rate.",
+        )
         self.log(figures)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, figures
@@ -349,8 +352,12 @@ def training_device(name: str | None) -> torch.device:
     device = Options(device=name).resolved()[0]
     if device.type != "cuda":
         return device
-    allowed = "cuda; choose a card with CUDA_VISIBLE_DEVICES"
-    refuse_if(device.index not in (None, 0), "device", name, allowed)
+    refuse_if(
+        device.index not in (None, 0),
+        "device",
+        name,
+        "cuda; choose a card with CUDA_VISIBLE_DEVICES",
+    )
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
 
 
@@ -414,7 +421,11 @@ def begin(folder: Path, plan: Any, *parts: Iterable[Row]) -> None:
     if path.exists() and any(folder.glob("checkpoint-*")):
         before = json.loads(path.read_text())
         for name, given in fields.items():
-            allowed = f"{before.get(name)!r}, with which the run in this folder was begun"
-            refuse_if(before.get(name) != given, name, given, allowed)
+            refuse_if(
+                before.get(name) != given,
+                name,
+                given,
+                f"{before.get(name)!r}, with which the run in this folder was begun",
+            )
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(fields, indent=1, sort_keys=True) + "\n")

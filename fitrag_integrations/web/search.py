@@ -229,8 +229,11 @@ def _calls_of(tool: Any) -> tuple[Callable[[str], Any], Callable[[str], Any] | N
         if iscoroutinefunction(tool) or iscoroutinefunction(tool.__call__):  # noqa: B004
             return tool, tool
         return tool, getattr(tool, "acall", None)
-    allowed = "a tool with 'invoke', a LlamaIndex tool, or a function of one query"
-    raise InputError.of("tool", given=tool, allowed=allowed)
+    raise InputError.of(
+        "tool",
+        given=tool,
+        allowed="a tool with 'invoke', a LlamaIndex tool, or a function of one query",
+    )
 
 
 Answer: TypeAlias = list[Passage] | Exception
@@ -272,9 +275,12 @@ class WebSearch(Checked):
         super().__post_init__()
         reads = self.pages is None or isinstance(self.pages, PageReading)
         refuse_if(not reads, "pages", self.pages, "an object with 'aread'")
-        finds = any(can(self.provider, name) for name in CALLS)
-        allowed = "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)"
-        refuse_if(not finds, "provider", self.provider, allowed)
+        refuse_if(
+            not any(can(self.provider, name) for name in CALLS),
+            "provider",
+            self.provider,
+            "an object with a 'hits' method; for a tool use WebSearch.from_tool(tool)",
+        )
 
     @classmethod
     def from_tool(cls, tool: object, *, at_once: int = 16, **options: Any) -> Self:

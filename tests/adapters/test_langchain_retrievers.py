@@ -51,6 +51,15 @@ async def test_k_is_a_field_and_an_argument():
         retriever.invoke(QUESTION, k=0)
 
 
+def test_a_base_is_checked_also_when_it_is_set_later():
+    retriever = fitrag()
+    with pytest.raises(ValueError, match="`base` must be a Runnable or a callable, got 3"):
+        retriever.base = 3
+    assert isinstance(retriever.base, OverlapBase)
+    retriever.base = lambda query: []
+    assert retriever.invoke(QUESTION) == []
+
+
 async def test_a_deadline_is_kept():
     retriever = fitrag(base=OverlapBase(seconds=5.0))
     with pytest.raises(TimeoutError):

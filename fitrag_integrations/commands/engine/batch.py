@@ -172,10 +172,18 @@ def check_names(source: str, target: str) -> None:
     if not piped and not is_file:
         raise InputError.missing("Input file", source)
     is_row_file = target.endswith((".jsonl", ".jsonl.gz")) and not Path(target).is_dir()
-    wrong = target != jsonl.STREAM and not is_row_file
-    refuse_if(wrong, "output", target, "a .jsonl or .jsonl.gz file, or -")
-    same = not piped and Path(source).resolve() == Path(target).resolve()
-    refuse_if(same, "output", target, "another file than the input")
+    refuse_if(
+        target != jsonl.STREAM and not is_row_file,
+        "output",
+        target,
+        "a .jsonl or .jsonl.gz file, or -",
+    )
+    refuse_if(
+        not piped and Path(source).resolve() == Path(target).resolve(),
+        "output",
+        target,
+        "another file than the input",
+    )
 
 
 def lots(rows: Iterable[Line], verb: Verb, done: int = 0) -> Iterator[list[Line]]:

@@ -83,8 +83,12 @@ def load_gate(options: ModelOptions) -> Gate:
     """
     if options.model is None:
         raise InputError("Pass `--model`, the folder of a gate; `fitrag gate` also takes `--llm`.")
-    allowed = "none for a gate, whose language model runs in torch"
-    refuse_if(options.backend is not None, "--backend", options.backend, allowed)
+    refuse_if(
+        options.backend is not None,
+        "--backend",
+        options.backend,
+        "none for a gate, whose language model runs in torch",
+    )
     kind = model_kind(Path(options.model)) or ""
     if is_language_model(Path(options.model)):
         return own_gate(_load("LocalGenerator", options))
@@ -156,8 +160,11 @@ def model_kwargs(text: str | None) -> dict[str, Any] | None:
         found = text
     if found is None or isinstance(found, dict):
         return found
-    allowed = """a JSON object, such as '{"attn_implementation": "sdpa"}'"""
-    raise InputError.of("--model-kwargs", given=text, allowed=allowed)
+    raise InputError.of(
+        "--model-kwargs",
+        given=text,
+        allowed="""a JSON object, such as '{"attn_implementation": "sdpa"}'""",
+    )
 
 
 def load_reranker(name: str, scale: str | None, options: ModelOptions) -> Scorer:
@@ -244,8 +251,12 @@ def load_web(place: str) -> Any:
 
         return WebSearch(SearxngSearch(place), pages=PageReader())
     folder = Path(place)
-    allowed = "the address of a SearXNG server, an index, or a .jsonl file of title and text"
-    refuse_if(not folder.exists(), "--web", place, allowed)
+    refuse_if(
+        not folder.exists(),
+        "--web",
+        place,
+        "the address of a SearXNG server, an index, or a .jsonl file of title and text",
+    )
     if folder.is_dir():
         return load_retriever(folder, ModelOptions(), k=WEB_RESULTS).retrieve
     from fitrag_integrations.training.rows import passage_row, read_jsonl

@@ -161,8 +161,12 @@ class Server:
 
     def __post_init__(self) -> None:
         refuse_if(self.api not in ("chat", "completions"), "--api", self.api, "chat or completions")
-        lost = self.shots is not None and not self.shots.is_file()
-        refuse_if(lost, "--shots", str(self.shots), "a .jsonl or .jsonl.gz file")
+        refuse_if(
+            self.shots is not None and not self.shots.is_file(),
+            "--shots",
+            str(self.shots),
+            "a .jsonl or .jsonl.gz file",
+        )
 
     def examples(self) -> tuple[Shot, ...]:
         """Read the rows of --shots."""

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -140,12 +140,10 @@ def settled(output: Path, verb: str, plan: object, *, anew: bool) -> Iterator[No
 
 def _begun(written: bytes, output: Path, beside: Path) -> dict[str, Any]:
     """Return the settings of rows that are there; raises `InputError` where they are unknown."""
-    try:
+    with suppress(ValueError):
         begun = jsonl.loads(written)
         if isinstance(begun, dict):
             return begun
-    except ValueError:
-        pass
     if not written:  # we made it
         beside.unlink()
     raise InputError.of(

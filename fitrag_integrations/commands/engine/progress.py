@@ -251,5 +251,8 @@ def check_writable(option: str, file: Path) -> None:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        allowed = f"a place that can be written to ({error.strerror or error})"
-        raise InputError.of(option, given=str(file), allowed=allowed) from error
+        raise InputError.of(
+            option,
+            given=str(file),
+            allowed=f"a place that can be written to ({error.strerror or error})",
+        ) from error

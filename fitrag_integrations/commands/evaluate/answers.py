@@ -110,12 +110,24 @@ class Answerer:
 
     def check(self) -> None:
         """Raise `InputError` for options that do not go together."""
-        both = self.llm is not None and self.reader is not None
-        refuse_if(both, "--reader", self.reader, "nothing, since --llm answers")
-        indexed = bool(self.drop_right) and self.search.index is not None
-        refuse_if(indexed, "--drop-right", self.drop_right, "0 with --index")
-        is_rows = self.answers.name.endswith((".jsonl", ".jsonl.gz"))
-        refuse_if(not is_rows, "--answers", str(self.answers), "a .jsonl or .jsonl.gz file")
+        refuse_if(
+            self.llm is not None and self.reader is not None,
+            "--reader",
+            self.reader,
+            "nothing, since --llm answers",
+        )
+        refuse_if(
+            bool(self.drop_right) and self.search.index is not None,
+            "--drop-right",
+            self.drop_right,
+            "0 with --index",
+        )
+        refuse_if(
+            not self.answers.name.endswith((".jsonl", ".jsonl.gz")),
+            "--answers",
+            str(self.answers),
+            "a .jsonl or .jsonl.gz file",
+        )
 
     def answered(self, rows: Sequence[Row], source: Path, seed: int, *, quiet: bool) -> list[Row]:
         """Answer the questions with each method, and return what is written."""

@@ -121,8 +121,12 @@ def gate_manifest(folder: Path) -> Row:
     kind = models.model_kind(folder)
     if kind not in models.GATE_KINDS:
         holds = "no model.json" if kind is None else f"a model of kind {kind!r}"
-        allowed = f"the folder of a gate ({', '.join(models.GATE_KINDS)}); this one holds {holds}"
-        raise InputError.of("--model", given=str(folder), allowed=allowed)
+        raise InputError.of(
+            "--model",
+            given=str(folder),
+            allowed=f"the folder of a gate ({', '.join(models.GATE_KINDS)}); "
+            f"this one holds {holds}",
+        )
     return read_manifest(folder, "model.json", kind=kind)
 
 

@@ -59,8 +59,12 @@ class Outcome:
 
     def check(self, plot: Path | None = None) -> None:
         """Raise `InputError`, before any work, for names of other files."""
-        wrong = plot is not None and plot.suffix not in DRAWINGS
-        refuse_if(wrong, "--plot", str(plot), f"a file in {', '.join(DRAWINGS)}")
+        refuse_if(
+            plot is not None and plot.suffix not in DRAWINGS,
+            "--plot",
+            str(plot),
+            f"a file in {', '.join(DRAWINGS)}",
+        )
         check_result_name("--out", self.out)
 
     def publish(self, table: Table, plot: Path | None = None) -> None:

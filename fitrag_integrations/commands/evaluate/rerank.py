@@ -78,9 +78,12 @@ class EvaluateRerank:
         self.outcome.check(self.plot)
         ks, read_ks = depths("--k", self.k), depths("--read-k", self.read_k)
         given = ranked_rows(self.rows, self.format)
-        unanswered = self.reader is not None and not all(row["answers"] for row in given)
-        allowed = "nothing, where rows have no answers to compare with"
-        refuse_if(unanswered, "--reader", self.reader, allowed)
+        refuse_if(
+            self.reader is not None and not all(row["answers"] for row in given),
+            "--reader",
+            self.reader,
+            "nothing, where rows have no answers to compare with",
+        )
         ranked = self._ranked(given, self._scorer(given), read_ks)
         orders, depth = orders_of(ranked), max(len(one.has_answer) for one in ranked)
         ks, read_ks = ([k for k in some if k <= depth] for some in (ks, read_ks))
@@ -137,8 +140,12 @@ class EvaluateRerank:
 def depths(option: str, given: str) -> list[int]:
     """Read whole numbers with commas, sorted, each once."""
     parts = [part.strip() for part in given.split(",")]
-    whole = all(part.isascii() and part.isdigit() and int(part) for part in parts)
-    refuse_if(not whole, option, given, "whole numbers above 0, with commas")
+    refuse_if(
+        not all(part.isascii() and part.isdigit() and int(part) for part in parts),
+        option,
+        given,
+        "whole numbers above 0, with commas",
+    )
     return sorted(set(map(int, parts)))
 
 

@@ -93,8 +93,12 @@ class FitPlan(OwnFiles):
     def run(self) -> None:
         """Print the estimate, and fit."""
         prices = Priced(self.price_in, self.price_out).prices()
-        unpriced = self.budget is not None and prices is None
-        refuse_if(unpriced, "--max-cost", self.budget, "with --price-in or --price-out")
+        refuse_if(
+            self.budget is not None and prices is None,
+            "--max-cost",
+            self.budget,
+            "with --price-in or --price-out",
+        )
         allowed = f"a folder that was fitted before, in which {NAME} is"
         is_new = not (self.out / NAME).exists()
         refuse_if(self.update and is_new, "--update", str(self.out), allowed)
@@ -130,8 +134,12 @@ class FitPlan(OwnFiles):
         elif file is not None:
             asked = {one.question for one in questions_in(file, self.count)}
             count, others = len(asked), asked - set(given.found or asked)
-            allowed = f"the questions of the rows, and not {len(others)} others; remove the file"
-            refuse_if(bool(others), str(file), next(iter(others), None), allowed)
+            refuse_if(
+                bool(others),
+                str(file),
+                next(iter(others), None),
+                f"the questions of the rows, and not {len(others)} others; remove the file",
+            )
         elif self.llm == EMBEDDED:
             count = len(questions_from(given.passages, self.count))
         else:
@@ -158,8 +166,12 @@ class FitPlan(OwnFiles):
         if given.found is not None:  # nothing says that the lists are the same; answers are kept
             return None
         changed = fitted.changed(passage_hashes(given.passages))
-        allowed = f"what it was fitted to ({changed} passages since), or --update"
-        refuse_if(bool(changed) and not self.update, "corpus", str(self.corpus), allowed)
+        refuse_if(
+            bool(changed) and not self.update,
+            "corpus",
+            str(self.corpus),
+            f"what it was fitted to ({changed} passages since), or --update",
+        )
         asked = asdict(wish)
         same = {name: fitted.promise.get(name) for name in asked} == asked
         return fitted if same and not changed and not self.update else None

@@ -95,8 +95,12 @@ def _retrieved(rows: Sequence[Row], path: Path, count: int, notes: list[FileNote
         else:
             found[question] = usable
             asked.append(one)
-    allowed = f"rows of question and passages; {'; '.join(map(str, notes[:3]))}"
-    refuse_if(not asked, "rows", str(path), allowed)
+    refuse_if(
+        not asked,
+        "rows",
+        str(path),
+        f"rows of question and passages; {'; '.join(map(str, notes[:3]))}",
+    )
     asked = spread(each_once(asked), count)
     passages = list({(p.title, p.text): p for one in asked for p in found[one.question]}.values())
     return Given(passages, found, tuple(asked))

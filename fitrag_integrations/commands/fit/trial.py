@@ -120,8 +120,12 @@ class TryPlan(OwnFiles):
         notes: list[FileNote] = []
         given = read_given(self.corpus, self.count, notes)
         if given.found is not None:
-            allowed = "nothing, where the rows bring their questions"
-            refuse_if(brought is not None, "QUESTIONS", str(self.questions), allowed)
+            refuse_if(
+                brought is not None,
+                "QUESTIONS",
+                str(self.questions),
+                "nothing, where the rows bring their questions",
+            )
             brought = list(given.asked)
         passages = given.passages
         with self._asking() as oracle:
@@ -194,8 +198,11 @@ class TryPlan(OwnFiles):
         if not asked and oracle is not None and oracle.cache.last is not None:
             raise PortError(f"the language model does not answer: {oracle.cache.last}")
         if not asked:
-            allowed = "questions of yours: no sentence of the corpus makes one"
-            raise InputError.of("questions", given=None, allowed=allowed)
+            raise InputError.of(
+                "questions",
+                given=None,
+                allowed="questions of yours: no sentence of the corpus makes one",
+            )
         return each_once(asked)
 
     def _found(

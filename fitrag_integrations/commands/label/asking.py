@@ -113,8 +113,12 @@ class AskingPlan(ABC):
         if self.how.overwrite:
             path.unlink(missing_ok=True)
         has_rows = target.exists() and target.stat().st_size > 0
-        allowed = f"an output with {path.name} beside it, another one, or --overwrite"
-        refuse_if(has_rows and not path.exists(), "output", str(target), allowed)
+        refuse_if(
+            has_rows and not path.exists(),
+            "output",
+            str(target),
+            f"an output with {path.name} beside it, another one, or --overwrite",
+        )
         return AnswerCache(
             path,
             {"llm": self.asking.llm, "max-new-tokens": self.asking.max_new_tokens},

@@ -70,8 +70,12 @@ class LabelIK(KnownPlan):
 
     def run(self) -> None:
         """Label them."""
-        unknown = self.teacher not in teachers.TEACHERS
-        refuse_if(unknown, "--teacher", self.teacher, ", ".join(teachers.TEACHERS))
+        refuse_if(
+            self.teacher not in teachers.TEACHERS,
+            "--teacher",
+            self.teacher,
+            ", ".join(teachers.TEACHERS),
+        )
         if self.teacher == "match" and not self.judge and not self.how.quiet:
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
         super().run()

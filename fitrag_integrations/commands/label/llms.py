@@ -71,8 +71,12 @@ class Candidates:
 
     def __post_init__(self) -> None:
         _check_file("--pool", self.pool)
-        both = self.pool is not None and self.index is not None
-        refuse_if(both, "--index", str(self.index), "one of --pool and --index")
+        refuse_if(
+            self.pool is not None and self.index is not None,
+            "--index",
+            str(self.index),
+            "one of --pool and --index",
+        )
 
     def port(self, hardware: EncoderHardware, depth: int) -> Port[str, Sequence[Passage]] | None:
         """Return the search; None where each row brings its own passages."""
@@ -131,8 +135,12 @@ class Budget:
     ] = 100
 
     def __post_init__(self) -> None:
-        unpriced = self.max_cost is not None and not self.price_read + self.price_written
-        refuse_if(unpriced, "--max-cost", self.max_cost, "a cost with --price-in and --price-out")
+        refuse_if(
+            self.max_cost is not None and not self.price_read + self.price_written,
+            "--max-cost",
+            self.max_cost,
+            "a cost with --price-in and --price-out",
+        )
 
 
 def load_asker(asking: Asking, hardware: EncoderHardware) -> AskLLM | AskReader:

@@ -149,10 +149,18 @@ class AnswerPlan(RowsPlan):
             "nothing with --method: give the method its models in Python",
         )
         refuse_if(alone and is_rows, "output", None, "a .jsonl or .jsonl.gz file, or -")
-        templated = self.fitted is not None and self.template != OWN
-        refuse_if(templated, "--template", self.template, "nothing, since --fitted sets the prompt")
-        fitted = method and self.fitted is not None
-        refuse_if(fitted, "--method", self.method, "nothing, since --fitted sets the method")
+        refuse_if(
+            self.fitted is not None and self.template != OWN,
+            "--template",
+            self.template,
+            "nothing, since --fitted sets the prompt",
+        )
+        refuse_if(
+            method and self.fitted is not None,
+            "--method",
+            self.method,
+            "nothing, since --fitted sets the method",
+        )
         refuse_if(
             alone and self._index is None and not self._closed_book,
             "--index",

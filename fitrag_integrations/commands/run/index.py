@@ -98,8 +98,12 @@ class IndexPlan:
             raise InputError.missing("Corpus", str(self.corpus))
         inside = list(self.folder.iterdir()) if self.folder.exists() else []
         there = any(not each.name.startswith(".") for each in inside)  # what a killed run left
-        lost = there and not (self.add or self.overwrite)
-        refuse_if(lost, "OUT_DIR", str(self.folder), "a new folder, or --add or --overwrite")
+        refuse_if(
+            there and not (self.add or self.overwrite),
+            "OUT_DIR",
+            str(self.folder),
+            "a new folder, or --add or --overwrite",
+        )
 
 
 @dataclass(frozen=True)
@@ -131,9 +135,12 @@ class RetrievePlan(RowsPlan):
 
     def check(self) -> None:
         """Raise `InputError` unless there is one thing to search, and it is there."""
-        given = f"--index {self.index}, --corpus {self.corpus}"
-        not_one = (self.index is None) is (self.corpus is None)
-        refuse_if(not_one, "--index", given, "one of --index and --corpus")
+        refuse_if(
+            (self.index is None) is (self.corpus is None),
+            "--index",
+            f"--index {self.index}, --corpus {self.corpus}",
+            "one of --index and --corpus",
+        )
         refuse_if(
             self.dense and self.corpus is None, "--dense", True, "with --corpus; an index is dense"
         )

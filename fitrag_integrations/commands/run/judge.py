@@ -95,8 +95,10 @@ class GatePlan(ModelPlan):
 
     def verb(self) -> Verb:
         """Load the gate, or make one of the language model."""
-        both = self.llm is not None and self.model.model is not None
-        refuse_if(both, "Pass `--model` or `--llm`, not both: each is a gate.")
+        refuse_if(
+            self.llm is not None and self.model.model is not None,
+            "Pass `--model` or `--llm`, not both: each is a gate.",
+        )
         refuse_if(self.llm is None and self.signal is not None, "--signal", self.signal, "an --llm")
         gate: Gate
         if self.llm is None:

@@ -78,9 +78,12 @@ class Settings(Bounds):
     api_key: Any = None
 
     def __post_init__(self) -> None:
-        blank = isinstance(self.api_key, str) and not self.api_key.strip()
-        allowed = "a key; to serve without one, unset the variable"
-        refuse_if(blank, f"{PREFIX}API_KEY", "a blank text", allowed)
+        refuse_if(
+            isinstance(self.api_key, str) and not self.api_key.strip(),
+            f"{PREFIX}API_KEY",
+            "a blank text",
+            "a key; to serve without one, unset the variable",
+        )
         if not isinstance(self.api_key, Secret):
             object.__setattr__(self, "api_key", Secret(self.api_key))
         super().__post_init__()

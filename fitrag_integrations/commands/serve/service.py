@@ -272,8 +272,10 @@ class Service:
         if given is None or (asked.texts is not None and asked.documents is not None):
             raise InputError("`documents` or `texts` must be given, and not both")
         count, most = len(given), self._settings.documents
-        takes = f"{count} documents were sent, and this server takes 1 to {most}"
-        refuse_if(not 1 <= count <= most, takes)
+        refuse_if(
+            not 1 <= count <= most,
+            f"{count} documents were sent, and this server takes 1 to {most}",
+        )
         titled = "title" in asked.rank_fields
         refuse_if("text" not in asked.rank_fields, "`rank_fields` must name the text")
         documents = [Document(text=one) if isinstance(one, str) else one for one in given]

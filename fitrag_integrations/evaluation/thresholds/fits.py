@@ -49,9 +49,12 @@ def fit_actions(
     Returns:
         Upper and lower threshold.
     """
-    wrong = len(best) != len(holds) or not 0 < sum(holds) < len(holds)
-    allowed = "questions with and without an answer, a best grade for each"
-    refuse_if(wrong, "rows", (len(best), len(holds), sum(holds)), allowed)
+    refuse_if(
+        len(best) != len(holds) or not 0 < sum(holds) < len(holds),
+        "rows",
+        (len(best), len(holds), sum(holds)),
+        "questions with and without an answer, a best grade for each",
+    )
     ranked = sorted(zip(best, holds, strict=True))
     least = max(1, round(SMALLEST * len(ranked)))
     uppers = [cut for cut, _, above in _cuts(ranked, least) if _share(above) >= correct]

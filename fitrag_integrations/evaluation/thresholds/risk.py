@@ -341,6 +341,9 @@ def _within(rows: Outcomes, share: float) -> float:
     curve = Curve.of(rows)
     at = curve.within(share)
     if at is None:  # a score of 0 is retrieved for at every threshold
-        least = f"at least {curve.share[-1]:g}, the share of rows with p_known 0"
-        raise InputError.of("max_share", given=share, allowed=least)
+        raise InputError.of(
+            "max_share",
+            given=share,
+            allowed=f"at least {curve.share[-1]:g}, the share of rows with p_known 0",
+        )
     return float(curve.thresholds[at])

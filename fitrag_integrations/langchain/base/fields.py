@@ -35,7 +35,7 @@ Kept = Annotated[T, Field(exclude=True)]
 Counter: TypeAlias = Callable[[str], int] | Encoder | str
 Splitter: TypeAlias = Callable[[str], list[tuple[int, int]]]
 
-CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+CONFIG = ConfigDict(arbitrary_types_allowed=True, extra="forbid", validate_assignment=True)
 """To be named by each class that has a base of LangChain, whose config would count."""
 
 

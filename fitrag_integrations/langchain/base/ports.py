@@ -200,8 +200,12 @@ class Writer:
             writes_text = _is_text(self.llm.OutputType)
         except TypeError:  # not declared
             writes_text = True
-        allowed = "a language model or another Runnable from a prompt to text"
-        refuse_if(not writes_text, "model", self.llm, allowed)
+        refuse_if(
+            not writes_text,
+            "model",
+            self.llm,
+            "a language model or another Runnable from a prompt to text",
+        )
 
     @property
     def name(self) -> str | None:
@@ -287,8 +291,11 @@ class ToolSearch(RunnableSerializable[str, Any]):
         """Return the artifact where it can be read as results, else the content."""
         if not isinstance(answer, ToolMessage):
             return answer
-        failed = f"the search tool {self.tool.name!r} failed: {answer.text}"
-        raise_if(answer.status == "error", PortError, failed)
+        raise_if(
+            answer.status == "error",
+            PortError,
+            f"the search tool {self.tool.name!r} failed: {answer.text}",
+        )
         with suppress(InputError):
             if answer.artifact is not None:
                 return to_pages(answer.artifact)

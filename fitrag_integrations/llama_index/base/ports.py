@@ -125,8 +125,11 @@ def search_port(search: object) -> Port[str, Any]:
 def results(found: object) -> list[Passage]:
     """Read search results as ``pages_of`` does, nodes included; raises a tool's reported error."""
     if isinstance(found, ToolOutput):
-        failed = f"the search tool {found.tool_name!r} failed: {found.content}"
-        raise_if(found.is_error, PortError, failed)
+        raise_if(
+            found.is_error,
+            PortError,
+            f"the search tool {found.tool_name!r} failed: {found.content}",
+        )
         return results(found.content if found.raw_output is None else found.raw_output)
 
     return pages_of(found, (NodeWithScore, BaseNode), page_of)
@@ -222,8 +225,12 @@ class Caller:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shots", check_shots("shots", self.shots))
-        allowed = "a BaseRetriever, such as index.as_retriever()"
-        refuse_if(not isinstance(self.base, BaseRetriever | Port), "base", self.base, allowed)
+        refuse_if(
+            not isinstance(self.base, BaseRetriever | Port),
+            "base",
+            self.base,
+            "a BaseRetriever, such as index.as_retriever()",
+        )
         if self.search is not None:
             search_port(self.search)
         if self.llm is not None:

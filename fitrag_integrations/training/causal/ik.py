@@ -161,8 +161,12 @@ def fit_ik(rows: Iterable[Mapping[str, object]], out: Path, plan: IKPlan) -> dic
     given = known_rows(rows)
     train, held = split_rows(given, validation=plan.validation, seed=plan.seed)
     device = training_device(plan.device)
-    allowed = "lora or full in several processes"
-    refuse_if(process_count() > 1 and plan.variant == "head", "variant", "head", allowed)
+    refuse_if(
+        process_count() > 1 and plan.variant == "head",
+        "variant",
+        "head",
+        "lora or full in several processes",
+    )
     engine = own_engine(plan.base, str(device), four_bit=plan.four_bit, device_map=plan.device_map)
     try:
         manifest: dict[str, Any] = {

@@ -110,8 +110,12 @@ class EvaluatorPlan(Checked):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        allowed = "full (the paper's), lora or head with the regression"
-        refuse_if(self.loss == "regression" and self.tune == "upper", "tune", self.tune, allowed)
+        refuse_if(
+            self.loss == "regression" and self.tune == "upper",
+            "tune",
+            self.tune,
+            "full (the paper's), lora or head with the regression",
+        )
         refuse_if(
             self.evaluate_every and not self.validation,
             "evaluate_every",

@@ -102,8 +102,11 @@ class Oracle:
             PortError: If the language model answers none of them.
         """
         bare = [Context(question) for question in questions[:REACHED]]
-        silent = bare and all(answer is None for answer in self.answers(bare))
-        raise_if(silent, PortError, f"the language model does not answer: {self.cache.last}")
+        raise_if(
+            bare and all(answer is None for answer in self.answers(bare)),
+            PortError,
+            f"the language model does not answer: {self.cache.last}",
+        )
 
     def answers(self, contexts: Sequence[Context]) -> list[str | None]:
         """Answer the question of each context from its excerpts, or without any if it has none."""

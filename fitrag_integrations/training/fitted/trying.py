@@ -122,8 +122,9 @@ def try_all(
     contexts[BARE] = [Context(text) for text in texts]
     answers = {name: oracle.answers(contexts[name]) for name in (BARE, *ways)}
     kept = [at for at in range(len(texts)) if all(own[at] is not None for own in answers.values())]
-    wrong = "not one question was answered in all ways: see what the model returns"
-    raise_if(not kept, PortError, wrong)
+    raise_if(
+        not kept, PortError, "not one question was answered in all ways: see what the model returns"
+    )
     asked = [questions[at] for at in kept]
 
     def tried(name: str) -> Tried:
