@@ -63,7 +63,7 @@ class EvaluateGate:
     server: Server = Server()
 
     def run(self) -> None:
-        """Measure it."""
+        """Measure the gate, and write the table and the plot."""
         self.outcome.check(self.plot)
         given, folder = list(objects(self.rows)), self.model.model
         llm = None if self.llm is None else (self.llm, self.server)
@@ -148,7 +148,7 @@ class EvaluateRoute:
     quiet: Quiet = False
 
     def run(self) -> None:
-        """Measure it."""
+        """Measure the actions, and write the table."""
         self.outcome.check()
         given: Sequence[Row] = read_rows(self.rows, self.format)
         settings = settings_of(

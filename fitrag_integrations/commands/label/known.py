@@ -69,7 +69,7 @@ class LabelIK(KnownPlan):
     judge: Annotated[str | None, Option("Model of the judge.", default="the --llm")] = None
 
     def run(self) -> None:
-        """Label them."""
+        """Label the questions."""
         unknown = self.teacher not in teachers.TEACHERS
         refuse_if(unknown, "--teacher", self.teacher, ", ".join(teachers.TEACHERS))
         if self.teacher == "match" and not self.judge and not self.how.quiet:
