@@ -53,7 +53,13 @@ class Written:
         refuse_if(others or not set(names) & set(CONTEXT), "template", names, allowed)
 
     def render(self, context: Context) -> str:
-        """Fill the variables of the prompt; messages become one text, as a chat model shows it."""
+        """Return the filled prompt as one text, in which each of several messages has its role.
+
+        A context without excerpts is rendered by `Context.prompt` instead.
+
+        Args:
+            context: Context.
+        """
         if not context.excerpts:
             return context.prompt()
         shown = render_passages(context)

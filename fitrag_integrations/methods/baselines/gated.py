@@ -146,8 +146,8 @@ class Targ(Gating):
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
         kind: "margin", "entropy" or "likelihood" of the first tokens.
-        threshold: A question is known above this number; 0.5 by default, which means little until a
-            threshold is fitted (`fitrag calibrate`).
+        threshold: A question is known above this number, in [0, 1]. Defaults to 0.5, which means
+            little; `fitrag calibrate gate` fits one.
         method: Method run for an unknown question; None is direct retrieval.
         on_error: "retrieve" retrieves if the drafter fails, "raise" raises the error.
     """

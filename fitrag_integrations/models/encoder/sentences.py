@@ -103,8 +103,8 @@ class Nearness:
     Args:
         tokenizer: The engine's tokenizer.
         length: Tokens the base reads at once.
-        read: Runs the base over chunks; gives for each chunk the product of its weights, (rows,
-            tokens), and its states, (tokens, width).
+        read: Runs the base over chunks, each with weights of shape (rows, tokens), and returns for
+            each the product of its weights and states. Shape: (rows, width).
     """
 
     def __init__(self, tokenizer: PairTokenizer, length: int, read: Pool) -> None:
@@ -163,7 +163,7 @@ class Nearness:
 
 
 def cosines(engine: Any, lines: Lines, items: Sequence[Item]) -> Steps[list[Floats]]:
-    """Return what an engine's `nearness` says of items; zeros where no line reads it."""
+    """Return the cosines of items, as `Nearness.of` does; zeros if no line reads them."""
     if lines.compare:
         found: list[Floats] = yield from engine.nearness.of(items)
         return found
@@ -171,7 +171,7 @@ def cosines(engine: Any, lines: Lines, items: Sequence[Item]) -> Steps[list[Floa
 
 
 def averages(tokens: int, spans: Sequence[Span]) -> Floats:
-    """Return the weights of means over all tokens, and over those of each span: (rows, tokens)."""
+    """Return weights that average all tokens, then those of each span: (1 + spans, tokens)."""
     made = np.zeros((1 + len(spans), tokens), np.float32)
     made[0] = 1 / tokens
     for row, (first, end) in zip(made[1:], spans, strict=True):

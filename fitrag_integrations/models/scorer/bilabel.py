@@ -69,7 +69,7 @@ class BiLabelScorer(ChunkScorer, PairModel):
         head: Head with the two labels.
         clues: Further features that the head reads, if any.
         temperatures: Divisors of the logits of both labels.
-        lines: What the logits become by the kind of text, and with the untouched base's cosine.
+        lines: Corrections of the logits by the kind of text and the untouched base's cosine.
         manifest: Fields saved with the scorer.
 
     Example:
