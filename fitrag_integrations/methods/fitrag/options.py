@@ -127,9 +127,9 @@ class RankingOptions(Checked):
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
         prior: Weight, in [0, 1], of what does not come from the scorer. Passages are ranked also by
             the retriever's order as far as it agrees with the scores, by shared words, and by
-            identifiers of the question that few of them contain. Windows are ranked also by the
-            score and the rank of their passage. An item that is moved before a better-scored one
-            gets its score.
+            identifiers of the question, or the whole of it, that few of them contain. Windows are
+            ranked also by the score and the rank of their passage. An item that is moved before a
+            better-scored one gets its score.
             None is 0.1 for the bundled scorer and 0 for any other.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all; a pruner uses its own
             threshold for sentences.
