@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib import resources
 from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 from fitrag_integrations import models  # whose names load on first use, and torch with them
 from fitrag_integrations.core.extras import torch_sees_gpu
@@ -115,13 +115,10 @@ class EmbeddedDetector:
     name = _reported("detector", "name", "")
 
     @cached_property
-    def fitted_for(self) -> Row | None:
-        """Return the scorer and the windows it was trained on; None if none ships."""
+    def fitted_for(self) -> Row:
+        """Return the scorer and the windows it was trained on."""
         manifest = resources.files("fitrag_integrations") / "embedded/eligibility/model.json"
-        if not manifest.is_file():
-            return None
-        found: Row = json.loads(manifest.read_text("utf-8"))["fitted_for"]
-        return found
+        return cast(Row, json.loads(manifest.read_text("utf-8"))["fitted_for"])
 
 
 class EmbeddedEvaluator:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 import onnxruntime
@@ -158,8 +158,7 @@ class Graph:
             "text": batch.placed,
         }
         inputs = {name: array.astype(np.int64) for name, array in given.items()}
-        found: list[Floats] = self._session.run(outputs, inputs, self._path)
-        return found
+        return cast(list[Floats], self._session.run(outputs, inputs, self._path))
 
     def pooled(
         self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]

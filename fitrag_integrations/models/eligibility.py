@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
@@ -207,8 +207,7 @@ class EligibilityDetector(Bundled):
             weight, bias = self._network[f"{layer}.weight"], self._network[f"{layer}.bias"]
             states = states @ weight.T.astype(np.float64) + bias
             states = states if layer == LAYERS[-1] else states.clip(min=0)
-        found: list[float] = (1 / (1 + np.exp(-states[:, 0] / self._temperature))).tolist()
-        return found
+        return cast(list[float], (1 / (1 + np.exp(-states[:, 0] / self._temperature))).tolist())
 
     def _details(self) -> list[str]:
         return [f"threshold={self.threshold:.3g}"]

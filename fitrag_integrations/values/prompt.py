@@ -45,15 +45,24 @@ class Promptable(Protocol):
     """Data that a prompt is rendered from, such as a ``Context``."""
 
     @property
-    def question(self) -> str: ...
+    def question(self) -> str:
+        """Question."""
+
     @property
-    def excerpts(self) -> Sequence[Excerpt]: ...
+    def excerpts(self) -> Sequence[Excerpt]:
+        """Excerpts, best first."""
+
     @property
-    def decision(self) -> RetrievalDecision | None: ...
+    def decision(self) -> RetrievalDecision | None:
+        """Decision on retrieval, if one was made."""
+
     @property
-    def draft(self) -> str | None: ...
+    def draft(self) -> str | None:
+        """Draft of the answer, if one was written."""
+
     @property
-    def details(self) -> Row: ...
+    def details(self) -> Row:
+        """Numbers and other plain values of the method."""
 
 
 class LimitedPrompt(str):

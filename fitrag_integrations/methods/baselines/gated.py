@@ -27,7 +27,7 @@ from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.direct import Direct
-from fitrag_integrations.methods.fitrag.recognizer import Bank, check_bank
+from fitrag_integrations.methods.fitrag.recognizer import Bank, CheckedBank
 from fitrag_integrations.methods.ik.decider import OnError, decide_by
 from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
 from fitrag_integrations.methods.ik.method import IKnow
@@ -216,7 +216,7 @@ class SkrKnn(Gating):
     """
 
     shown: ClassVar = "k"
-    bank: Annotated[Bank, check_bank]
+    bank: CheckedBank
     _: KW_ONLY
     k: Count = 10
     threshold: Share = 0.5

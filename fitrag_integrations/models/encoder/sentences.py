@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -165,8 +165,7 @@ class Nearness:
 def cosines(engine: Any, lines: Lines, items: Sequence[Item]) -> Steps[list[Floats]]:
     """Return the cosines of items, as `Nearness.of` does; zeros if no line reads them."""
     if lines.compare:
-        found: list[Floats] = yield from engine.nearness.of(items)
-        return found
+        return cast(list[Floats], (yield from engine.nearness.of(items)))
     return [np.zeros(1 + len(spans), np.float32) for *_, spans in items]
 
 

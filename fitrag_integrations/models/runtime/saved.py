@@ -28,12 +28,6 @@ E = TypeVar("E", bound=Any)  # a `Shared` with a device and a dtype
 _log = logging.getLogger("fitrag_integrations.models")
 
 
-def log_loaded(what: str, device: object, dtype: object, began: float) -> None:
-    """Log that a model was loaded, and how long that took."""
-    dtype, seconds = str(dtype).removeprefix("torch."), time.monotonic() - began
-    _log.info("loaded %s on %s in %s, %.1f s", what, device, dtype, seconds)
-
-
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a model was loaded from: a folder or a name, and the options."""
@@ -150,7 +144,8 @@ class Pool(Generic[E]):
             if engine is None or engine.worker.closed:
                 began = time.monotonic()
                 engine = self._engines[source, options] = load()
-                log_loaded(source, engine.device, engine.dtype, began)
+                dtype, seconds = str(engine.dtype).removeprefix("torch."), time.monotonic() - began
+                _log.info("loaded %s on %s in %s, %.1f s", source, engine.device, dtype, seconds)
             engine.retain()
             return engine
 

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from fitrag_integrations.core.generic import Q, T
 from fitrag_integrations.errors import ModelLoadError, raise_if
@@ -209,8 +209,7 @@ def finished(steps: Steps[T]) -> T:
         try:
             next(steps)
         except StopIteration as done:
-            answer: T = done.value
-            return answer
+            return cast(T, done.value)
 
 
 def abandoned() -> bool:
