@@ -69,9 +69,7 @@ class Port(Generic[Q, A]):
 
     def ask(self, items: Sequence[Q]) -> Flow[list[A]]:
         """Request one answer per item; without items nothing is requested."""
-        if not len(items):
-            return []
-        return cast(list[A], (yield Ask(self, items)))
+        return cast(list[A], (yield Ask(self, items))) if len(items) else []
 
 
 AnyPort: TypeAlias = Port[Any, Any]

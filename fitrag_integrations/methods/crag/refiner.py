@@ -211,7 +211,8 @@ class Refiner(Counting, Checked):
         question: str,
         sources: Sequence[StripSource],
         thresholds: ActionThresholds | None = None,
-        selection: Selection | None = None,
+        *,
+        selection: Selection,
     ) -> Flow[Refined]:
         """Return the flow that ends in the strips kept of several sources, all graded in one call.
 
@@ -222,7 +223,6 @@ class Refiner(Counting, Checked):
             selection: Record to which the dropped strips are added; None keeps no record.
         """
         limit, length = self.limit(thresholds), self.length(thresholds)
-        selection = Selection() if selection is None else selection
 
         # decompose
         to_cut = [passage for source in sources if not source.whole for passage in source.passages]

@@ -139,9 +139,7 @@ class Worker:
 
         A cancelled call ends the work between two token batches.
         """
-        if not items:
-            return []
-        return await asyncio.wrap_future(self.submit(task, items))
+        return await asyncio.wrap_future(self.submit(task, items)) if items else []
 
     def close(self) -> None:
         """Finish what is queued, then stop; later calls raise `ModelLoadError`."""
