@@ -26,8 +26,7 @@ def base(tmp_path_factory):
 @pytest.fixture(scope="module", params=["paper", "released"])
 def fitted(request, base, tmp_path_factory):
     out = tmp_path_factory.mktemp("fitted") / request.param
-    rows = toy_rows(120 if request.param == "paper" else 160)
-    return out, fit_necessity(rows, out, NecessityPlan(base, request.param, **TOY))
+    return out, fit_necessity(toy_rows(160), out, NecessityPlan(base, request.param, **TOY))
 
 
 def test_its_verdicts_are_written_and_read(fitted):
