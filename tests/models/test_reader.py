@@ -79,8 +79,6 @@ def test_a_saved_head_is_the_same_head(reader, tmp_path):
         assert found.score == pytest.approx(expected.score, abs=1e-6)
 
 
-
-
 def test_a_reader_told_of_clues_reads_the_same_when_saved(base, tmp_path):
     plain = make_reader(base)
     width, tokenizer = plain._engine.trunk.width, plain._engine.tokenizer
