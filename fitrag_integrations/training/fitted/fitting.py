@@ -267,6 +267,12 @@ def _fitted(
     ask_bank(table, bank, order.tolist())
     ask_model(table, oracle)
     tried, settings = behind_gates(table, ways, order)
+    refuse_if(
+        not tried[PLAIN].right[test].any(),
+        f"{oracle.name} answers none of the {len(test)} questions held out from all that was "
+        "retrieved, so nothing can be lost and nothing is certified: give questions that it "
+        "answers, more passages a question, or another language model",
+    )
     choice = cheapest(
         tried,
         PLAIN,

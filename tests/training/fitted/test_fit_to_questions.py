@@ -147,6 +147,15 @@ def test_where_reading_all_is_needed_the_plain_retriever_is_written(tmp_path):
         fitted.options({"scorer", "top_n"})
 
 
+def test_nothing_is_certified_where_no_question_held_out_is_answered(tmp_path):
+    class Silent(Reading):
+        def one(self, prompt):
+            return "no idea" if super().one(prompt) else ""
+
+    with pytest.raises(InputError, match="reading answers none of the 24 .* certified"):
+        fit(retriever, Silent(), questions(), out=tmp_path, wish=replace(WISH, depth=1))
+
+
 def test_questions_are_written_edited_and_written_anew_where_their_passage_is_gone(tmp_path):
     wish, path = replace(WISH, count=12), tmp_path / "questions.jsonl"
     fit(retriever, Reading(), out=tmp_path, wish=wish, passages=passages())
