@@ -168,7 +168,7 @@ class LabelEligibility(AskingPlan):
             for places, own in kinds.items()
         ]
 
-    def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
+    def counted(self, rows: Iterable[Row]) -> tuple[str, dict[str, object]]:
         """Count questions, those known without retrieval, combinations, and error rows."""
         counts = Counter(questions=0, known=0, combinations=0, eligible=0, errors=0)
         for row in rows:
@@ -176,7 +176,6 @@ class LabelEligibility(AskingPlan):
                 counts["errors"] += 1
                 continue
             combinations = row["combinations"]
-            assert isinstance(combinations, list)
             counts["questions"] += 1
             counts["known"] += not row["needs_retrieval"]
             counts["combinations"] += len(combinations)
