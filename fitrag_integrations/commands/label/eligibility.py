@@ -25,7 +25,14 @@ from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader
 from fitrag_integrations.training.collecting import Outcome, Question, Told
-from fitrag_integrations.training.combinations import BOTH, KINDS, Places, drawn, prefixes, skyline
+from fitrag_integrations.training.rows import (
+    BOTH,
+    KINDS,
+    Places,
+    drawn,
+    prefixes,
+    skyline,
+)
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
 
