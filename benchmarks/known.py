@@ -91,7 +91,7 @@ def ask(args: argparse.Namespace) -> Iterator[str]:
                     "llm": llm.name,
                     "set": name,
                     **{kind: surely(kind, draft) for kind in GATES},
-                    **{name: chances[at] for name, chances in words.items()},
+                    **{name: surest(chances[at]) for name, chances in words.items()},
                 }
                 add(path if row.passages else taught, found)
         yield f"{name}: {len(rows)} asked"
@@ -100,6 +100,11 @@ def ask(args: argparse.Namespace) -> Iterator[str]:
 def area(said: Any, known: Any, places: Any) -> float | None:
     """Return the area under the ROC curve over some of the questions."""
     return auc(said[places], known[places])
+
+
+def surest(chance: Any) -> float:
+    """Return a chance, 0 where the model wrote neither Yes nor No: then it is retrieved for."""
+    return chance if isinstance(chance, float) else 0.0
 
 
 def surely(kind: str, draft: Any) -> float:

@@ -43,15 +43,18 @@ class FitRagError(Exception):
 class InputError(FitRagError, ValueError):
     """Invalid argument.
 
-    Attributes:
+    Args:
+        message: What is wrong.
         field: Name of the argument, option or field of a row; empty if the message has none.
         given: Its value.
         allowed: What is allowed, in a few words.
     """
 
-    field: str = ""
-    given: object = None
-    allowed: str = ""
+    def __init__(
+        self, message: str, field: str = "", given: object = None, allowed: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.field, self.given, self.allowed = field, given, allowed
 
     @classmethod
     def of(cls, field: str, *, given: object, allowed: str) -> InputError:
@@ -65,9 +68,8 @@ class InputError(FitRagError, ValueError):
         """
         one = "one of " if _NAMES.fullmatch(allowed) else ""
         place, colon, name = field.rpartition(": ")
-        error = cls(f"{place}{colon}`{name}` must be {one}{allowed}, got {shown(given)}")
-        error.field, error.given, error.allowed = field, given, allowed
-        return error
+        message = f"{place}{colon}`{name}` must be {one}{allowed}, got {shown(given)}"
+        return cls(message, field, given, allowed)
 
     @classmethod
     def missing(cls, field: str, path: object) -> InputError:
@@ -77,15 +79,11 @@ class InputError(FitRagError, ValueError):
             field: Name of the argument.
             path: The path given.
         """
-        error = cls(f"{field} not found: {path}")
-        error.field, error.given, error.allowed = field, path, "a path that exists"
-        return error
+        return cls(f"{field} not found: {path}", field, path, "a path that exists")
 
     def at(self, place: str) -> InputError:
         """Return the same error with its place, such as "row 2: ", in front of the message."""
-        error = type(self)(f"{place}{self}")
-        error.field, error.given, error.allowed = self.field, self.given, self.allowed
-        return error
+        return type(self)(f"{place}{self}", self.field, self.given, self.allowed)
 
 
 def refuse_if(wrong: object, field: str, given: object = None, allowed: str = "") -> None:

@@ -230,7 +230,9 @@ class Ports:
 
 
 def showing(port: AnyPort, shots: Sequence[Shot]) -> AnyPort:
-    """Return a port whose prompts show examples; without examples, or a backend, the port."""
+    """Return a port that adds examples to its prompts; one that is missing stays as it is, and so
+    does any if there are no examples.
+    """
     if not shots or isinstance(port, Missing):
         return port
     own = port.name, port.call, port.acall

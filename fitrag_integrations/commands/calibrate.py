@@ -55,9 +55,9 @@ AT_ONCE = 512
 class CalibrateGate:
     """Fit the threshold above which a question counts as known, and store it with the gate.
 
-    Reads known, or right_without and right_with (0 or 1), and the gate's p_known. Rows without it
-    need question and may have draft, which the gate then scores. A local language model without a
-    trained gate is judged by its draft, and keeps the threshold in the model.json beside it.
+    Reads known, or right_without and right_with (0 or 1), and the gate's p_known. If a row has no
+    p_known, the gate scores all: they need question, and may have draft. A local language model
+    without a trained gate is judged by its draft, and the threshold is stored in its model.json.
 
     Targets: best accuracy; share, which retrieves for at most --max-share of the questions; drop,
     which loses at most --max-drop of the accuracy of always retrieving, with --confidence; and
@@ -91,7 +91,7 @@ class CalibrateGate:
     json: AsJson = False
 
     def run(self) -> None:
-        """Fit and store it, and report its figures."""
+        """Fit and store the threshold, and report its figures."""
         server, writes = Server(shots=self.shots), models.is_language_model(self.model)
         refuse_if(
             bool(self.shots) and not writes,
@@ -156,7 +156,7 @@ class CalibrateReader:
     depth: Annotated[int, Option("Passages per question that the reader will read.")] = 5
 
     def run(self) -> None:
-        """Fit the score, and report how often it is right."""
+        """Fit and store the score, and report how often it is right."""
         manifest = read_manifest(self.model, "model.json", kind="reader")
         threshold, accuracy = fit_abstention(labelled(self.rows), depth=self.depth)
         fields = {**manifest, "thresholds": {"abstain_below": threshold}}
@@ -183,7 +183,7 @@ class CalibrateEvaluator:
     hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:
-        """Fit and store them, and report the figures."""
+        """Fit and store the thresholds, and report their figures."""
         evaluator = models.load_evaluator(self.hardware.of(str(self.model)))
         assert isinstance(evaluator, RetrievalEvaluator)
         grade = in_lots(evaluator.evaluate)
@@ -202,7 +202,7 @@ class CalibrateEvaluator:
 
 
 def in_lots(call: Callable[[list[Pair]], Iterable[T]]) -> Callable[[list[Pair]], Iterable[T]]:
-    """Return a call that gives a model at most `AT_ONCE` pairs at a time."""
+    """Return a function that sends at most `AT_ONCE` pairs at a time to a model."""
     return lambda pairs: (answer for lot in chunks(pairs, AT_ONCE) for answer in call(lot))
 
 
@@ -231,7 +231,7 @@ def graded_strips(
 
 
 def describe(cuts: ActionThresholds, actions: Sequence[Action], holds: Sequence[bool]) -> str:
-    """Return how often each action comes, and how often rightly.
+    """Return how often each action was taken, and how often the passages had the answer.
 
     Args:
         cuts: The thresholds.
@@ -265,7 +265,7 @@ class CalibrateScores:
     hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:
-        """Score the lists, fit, and report the figures."""
+        """Score the lists, fit and write the correction, and report its figures."""
         kind = "bilabel" if self.model is None else models.model_kind(self.model)
         refuse_if(
             kind not in ("bilabel", "onepass"),

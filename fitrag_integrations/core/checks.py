@@ -32,7 +32,7 @@ Check: TypeAlias = Callable[[str, Any], object]
 
 
 def check_text(field: str, value: object, *, blank: bool = True) -> str:
-    """Require a string; with ``blank=False``, one with a visible character."""
+    """Require a string; with ``blank=False``, one that is not only white space."""
     if not isinstance(value, str) or not (blank or value.strip()):
         allowed = "a string" if blank else "a string that is not blank"
         raise InputError.of(field, given=value, allowed=allowed)
@@ -57,7 +57,7 @@ def check_number(
 def check_numbers(
     field: str, values: Iterable[Any], *, low: float = -math.inf, high: float = math.inf
 ) -> tuple[float, ...]:
-    """Require finite numbers in [low, high]."""
+    """Require finite numbers in [low, high]; returns them as a tuple."""
     return tuple(
         check_number(f"{field}[{i}]", each, low=low, high=high) for i, each in enumerate(values)
     )
@@ -76,13 +76,13 @@ def check_whole(field: str, value: Any, *, low: int, high: int | None = None) ->
 
 
 def check_label(field: str, value: object, *, allowed: str = "0 or 1") -> int:
-    """Require 0 or 1, booleans among them; errors call it ``allowed``."""
+    """Require 0, 1 or a boolean; returns 0 or 1. Errors call what is required ``allowed``."""
     refuse_if(value is None or isinstance(value, str) or value not in (0, 1), field, value, allowed)
     return int(value == 1)
 
 
 def check_is(field: str, value: object, kind: type[T], allowed: str = "") -> T:
-    """Require an instance of ``kind``; errors call it ``allowed``, or else the class's name."""
+    """Require an instance of ``kind``, which errors call ``allowed``, or else by its name."""
     if not isinstance(value, kind):
         raise InputError.of(field, given=value, allowed=allowed or f"a {kind.__name__}")
     return value
@@ -96,7 +96,7 @@ def check_one(field: str, value: object, allowed: Iterable[object]) -> object:
 
 
 def check_many(field: str, values: object, kind: type[T]) -> tuple[T, ...]:
-    """Require an iterable of ``kind`` that is not itself a string."""
+    """Require an iterable of ``kind``, no string, bytes or mapping; returns it as a tuple."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InputError.of(field, given=values, allowed=f"a sequence of {kind.__name__}")
     found = tuple(values)
@@ -106,8 +106,16 @@ def check_many(field: str, values: object, kind: type[T]) -> tuple[T, ...]:
     return found
 
 
+def check_texts(field: str, texts: object) -> tuple[str, ...]:
+    """Require an iterable of texts that are not blank."""
+    found = check_many(field, texts, str)
+    for i, text in enumerate(found):
+        check_text(f"{field}[{i}]", text, blank=False)
+    return found
+
+
 def check_callable(field: str, value: object) -> object:
-    """Require a callable, or None."""
+    """Require a callable other than a class, or None."""
     wrong = isinstance(value, type) or not callable(value)
     refuse_if(value is not None and wrong, field, value, "a callable")
     return value
@@ -153,7 +161,7 @@ Count: TypeAlias = Annotated[int, partial(check_whole, low=1)]
 Size: TypeAlias = Annotated[int, partial(check_whole, low=0)]
 Number: TypeAlias = Annotated[float, check_number]
 Seconds: TypeAlias = Annotated[float, partial(check_number, low=0.001)]
-"""A time that is not nothing."""
+"""A time of at least a millisecond."""
 Share: TypeAlias = Annotated[float, partial(check_number, low=0.0, high=1.0)]
 """A number in [0, 1]: a probability, a weight, a threshold on one of these."""
 

@@ -9,17 +9,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from types import FrameType
 
-from fitrag_integrations.core.generic import R, T
+from fitrag_integrations.core.generic import T
 
 DELAY = 2.0
 """Seconds before a bar that nobody asked for appears."""
-BLOCK = 128
-"""Items of one step of a bar over a model's calls."""
 
 
 def tracked(items: Iterable[T], label: str, *, show: bool | None) -> Iterable[T]:
@@ -34,19 +32,6 @@ def tracked(items: Iterable[T], label: str, *, show: bool | None) -> Iterable[T]
 
     bar: Iterable[T] = tqdm(items, desc=label, delay=0.0 if show else DELAY)
     return bar
-
-
-def in_blocks(
-    call: Callable[[Sequence[T]], Sequence[R]], items: Sequence[T], label: str, *, show: bool | None
-) -> list[R]:
-    """Call on items block by block under a bar, or on all at once without a bar."""
-    if not _drawn(show):
-        return list(call(items))
-    starts = range(0, len(items), BLOCK)
-    found: list[R] = []
-    for start in tracked(starts, label, show=show):
-        found += call(items[start : start + BLOCK])
-    return found
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -96,11 +96,10 @@ class Secret:
             raise TypeError("a key is not pickled: make what holds it anew")
         return Secret, (None, self.variable)
 
-    def __copy__(self) -> Self:
+    def __deepcopy__(self, memo: object = None) -> Self:
         return self
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self
+    __copy__ = __deepcopy__
 
 
 class _Quiet(logging.Filter):

@@ -72,7 +72,7 @@ def card(title: str, *parts: Html) -> Html:
 
 
 def folded(title: str, *parts: Html, shown: bool = False) -> Html:
-    """Return parts that open when their title is clicked."""
+    """Return parts that open when their title is clicked; with ``shown`` they are open at first."""
     opened = " open" if shown else ""
     head = f'<summary style="cursor:pointer" dir="auto">{escaped(title)}</summary>'
     return Html(f"<details{opened}>{head}{''.join(parts)}</details>")

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, cast
 
 from fitrag_integrations.core.generic import A, Q, R, T
 from fitrag_integrations.errors import RefusedError, refuse_if
@@ -69,10 +69,7 @@ class Port(Generic[Q, A]):
 
     def ask(self, items: Sequence[Q]) -> Flow[list[A]]:
         """Request one answer per item; without items nothing is requested."""
-        if not len(items):
-            return []
-        answers: list[A] = yield Ask(self, items)
-        return answers
+        return cast(list[A], (yield Ask(self, items))) if len(items) else []
 
 
 AnyPort: TypeAlias = Port[Any, Any]

@@ -206,8 +206,7 @@ def run_many(flows: Iterable[Flow[R]], *, on_step: OnStep | None = None) -> list
             try:
                 joined = rounds.send(replies)
             except StopIteration as done:
-                traces: list[Traced[R]] = done.value
-                return traces
+                return cast(list[Traced[R]], done.value)
             replies = [_answer(ask) for ask in joined]
 
 

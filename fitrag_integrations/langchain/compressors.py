@@ -246,6 +246,6 @@ class KnowledgeRefiner(FromFitted, FlowCompressor):
     split: Kept[Splitter | None] = None
     """Returns the [start, end) of the sentences of a text; None is the built-in one."""
     min_score: float | None = None
-    """Grade below which nothing is kept, in [-1, 1]; None always keeps one strip."""
+    """Lowest `relevance_score` kept, in [0, 1]; None always keeps one strip."""
     deduplicate: bool = True
     """Keep equal texts, and text that chunks of one source share, once."""

@@ -53,7 +53,13 @@ class Written:
         refuse_if(others or not set(names) & set(CONTEXT), "template", names, allowed)
 
     def render(self, context: Context) -> str:
-        """Fill the variables of the prompt; messages become one text, as a chat model shows it."""
+        """Return the filled prompt as one text, in which each of several messages has its role.
+
+        A context without excerpts is rendered by `Context.prompt` instead.
+
+        Args:
+            context: Context.
+        """
         if not context.excerpts:
             return context.prompt()
         shown = render_passages(context)
@@ -81,7 +87,8 @@ def numbered_documents(
     Pieces of one source stand together in the order of its text, as in ``Context.prompt``. A line
     begins with the title in the document's metadata, or else with its id, unless that was generated
     (a UUID). `cite_documents` resolves these numbers if it is given the same documents and sources.
-    Ids are not counted in the `max_tokens` of a drop-in.
+    Ids are not counted in the `max_tokens` of a drop-in, nor are sources where `title_keys` leaves
+    them out.
 
     Args:
         documents: The documents to show, in the order of their numbers.

@@ -31,12 +31,7 @@ from fitrag_integrations.langchain.base.fields import (
     runnable_of,
 )
 from fitrag_integrations.langchain.base.ports import Backend, Offer, role_ports
-from fitrag_integrations.langchain.base.retriever import (
-    FlowRetriever,
-    MethodOverBase,
-    Searching,
-    Writing,
-)
+from fitrag_integrations.langchain.base.retriever import FlowRetriever, MethodOverBase
 from fitrag_integrations.langchain.base.runnable import is_own
 from fitrag_integrations.langchain.compressors import (
     BiLabelReranker,
@@ -54,6 +49,23 @@ from fitrag_integrations.ports import Gate, Method, Recognizer
 from fitrag_integrations.types import Context, Excerpt
 from fitrag_integrations.values.prompt import PromptTemplate
 from fitrag_integrations.values.thresholds import ActionThresholds
+
+
+class Writing(MethodOverBase):
+    """Mixin that adds a language model, and examples for its prompts, to a retriever."""
+
+    llm: Kept[AnyRunnable | None] = None
+    """Language model or chain for methods that generate text."""
+    shots: Shots = ()
+    """Examples for this package's prompts: `Shot` objects, or dicts with "question", "answer" and
+    "passages" (each with "title" and "text")."""
+
+
+class Searching(Writing):
+    """Mixin that adds a web search to a retriever."""
+
+    search: Kept[Search | None] = None
+    """Search tool, provider, Runnable or callable; None turns web search off."""
 
 
 class FitRagRetriever(FromFitted, ReducerOptions, MethodOverBase):
@@ -85,7 +97,7 @@ class CorrectiveRetriever(FromFitted, Searching):
     Strips of the documents come first, then strips of web pages, each in the order of its
     documents. Documents from the web have ``url``, ``web`` and ``trust`` in their metadata. The
     ``context`` of the result has the action, the thresholds, the notes, and ``web_error`` if the
-    search failed. Without an ``llm`` the keywords of the search are words of the question.
+    search failed. Without an ``llm`` the query of the search is the question itself.
 
     Example:
         >>> retriever = CorrectiveRetriever(base=store.as_retriever(), search=my_search_tool)
@@ -119,7 +131,7 @@ class CorrectiveRetriever(FromFitted, Searching):
     whole), "rewrite" (the question itself is searched for), "select" (all that the web gave is
     kept); "correct", "incorrect", "ambiguous"."""
     min_score: float | None = None
-    """Grade below which nothing is kept, in [-1, 1]; None always keeps one strip."""
+    """Lowest `relevance_score` kept, in [0, 1]; None always keeps one strip."""
     on_incorrect: Literal["warn", "drop", "keep"] = "warn"
     """What to do where all that was retrieved is graded incorrect and the web gave nothing, or what
     is graded lower or incorrect too. "warn" keeps the best of it, and the prompt says that it was
@@ -451,7 +463,7 @@ class WebSearchRetriever(FlowRetriever):
     rewrite: bool = False
     """Whether to search for keywords, as CRAG does, instead of the question."""
     llm: Kept[AnyRunnable | None] = None
-    """Language model that writes the keywords; None extracts them from the question."""
+    """Language model that writes the keywords; None searches for the question itself."""
     shots: Shots = ()
     """Examples for this package's prompts: `Shot` objects, or dicts with "question", "answer" and
     "passages" (each with "title" and "text")."""

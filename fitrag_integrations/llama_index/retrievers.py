@@ -135,9 +135,10 @@ class SlimPLMRetriever(Writing):
 
     Args:
         base: Retriever to query.
-        proxy: Model that writes the heuristic answer; None is ``llm``.
-        judge: Model that decides whether that answer shows knowledge; None is ``llm``, which says
-            Yes or No.
+        proxy: Model that writes the heuristic answer; None is the judge's own ``drafter``, else
+            ``llm``.
+        judge: Model that decides whether that answer shows knowledge; None asks ``llm`` for Yes or
+            No, and judges a local one by how likely its draft is.
         rewriter: Model that turns the answer into claims and queries; None is ``llm``.
         llm: Language model in place of a missing ``proxy``, ``judge`` or ``rewriter``.
         shots: Examples for this package's prompts: ``Shot`` objects, or dicts with "question",

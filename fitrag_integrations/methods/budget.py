@@ -33,7 +33,6 @@ from fitrag_integrations.text.tokens import (
 )
 from fitrag_integrations.types import Excerpt, Passage
 from fitrag_integrations.values.excerpt import place
-from fitrag_integrations.values.passage import titled
 from fitrag_integrations.values.prompt import numbered, render_excerpts
 
 Scored: TypeAlias = Callable[[Sequence[Excerpt]], Flow[list[Excerpt]]]
@@ -177,7 +176,7 @@ class Budget:
             ]
             return sorted(range(len(sizes)), key=turns.__getitem__)
         opening = [
-            self._count(f"1. {titled(one.passage).title}: {replace(one, end=one.start).text}")
+            self._count(f"1. {one.passage.title}: {replace(one, end=one.start).text}")
             for one in excerpts
         ]
         places = sorted(

@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib import resources
 from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 from fitrag_integrations import models  # whose names load on first use, and torch with them
 from fitrag_integrations.core.extras import torch_sees_gpu
@@ -86,12 +86,8 @@ def _asks(role: str, verb: str) -> tuple[Any, Any]:
 
 def _reported(role: str, name: str, default: object = None) -> property:
     """Make a property that reads a number or name of a role's model, loading it first."""
-
-    def read(_: object) -> Any:
-        found = getattr(default_model(role), name, None)
-        return default if found is None else found
-
-    return property(read, doc=f"Return the embedded {role}'s `{name}`.")
+    doc = f"Return the embedded {role}'s `{name}`."
+    return property(lambda _: getattr(default_model(role), name, default), doc=doc)
 
 
 class EmbeddedScorer:
@@ -106,7 +102,7 @@ class EmbeddedScorer:
         """Return the bundled scorer's name, which fitted thresholds are checked against."""
         from fitrag_integrations.models.runtime.sources import scorer_name
 
-        file = resources.files("fitrag_integrations") / "embedded" / "bilabel" / "model.json"
+        file = resources.files("fitrag_integrations") / "embedded/bilabel/model.json"
         return scorer_name(json.loads(file.read_text("utf-8")))
 
 
@@ -119,14 +115,10 @@ class EmbeddedDetector:
     name = _reported("detector", "name", "")
 
     @cached_property
-    def fitted_for(self) -> Row | None:
-        """Return the scorer and the windows it was trained on; None if none ships."""
-        folder = resources.files("fitrag_integrations") / "embedded" / "eligibility"
-        manifest = folder / "model.json"
-        if not manifest.is_file():
-            return None
-        found: Row = json.loads(manifest.read_text("utf-8"))["fitted_for"]
-        return found
+    def fitted_for(self) -> Row:
+        """Return the scorer and the windows it was trained on."""
+        manifest = resources.files("fitrag_integrations") / "embedded/eligibility/model.json"
+        return cast(Row, json.loads(manifest.read_text("utf-8"))["fitted_for"])
 
 
 class EmbeddedEvaluator:

@@ -16,13 +16,10 @@ stay in float32.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from threading import Lock
-from typing import Any, Self, TypeAlias
-from weakref import WeakSet, WeakValueDictionary
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 import onnxruntime
@@ -63,7 +60,7 @@ from fitrag_integrations.models.kinds import (
 )
 from fitrag_integrations.models.runtime.batching import (
     BLOCK,
-    Budget,
+    Room,
     in_batches,
     in_blocks,
     in_groups,
@@ -79,9 +76,10 @@ from fitrag_integrations.models.runtime.folder import (
 from fitrag_integrations.models.runtime.saved import (
     Bundled,
     Origin,
+    Pool,
     SavedModel,
+    Shared,
     embedded_folder,
-    log_loaded,
 )
 from fitrag_integrations.models.runtime.sources import MINILM, MINILM_SHA256, scorer_name
 from fitrag_integrations.models.runtime.worker import Steps, Worker
@@ -160,8 +158,7 @@ class Graph:
             "text": batch.placed,
         }
         inputs = {name: array.astype(np.int64) for name, array in given.items()}
-        found: list[Floats] = self._session.run(outputs, inputs, self._path)
-        return found
+        return cast(list[Floats], self._session.run(outputs, inputs, self._path))
 
     def pooled(
         self, chunks: Sequence[EncodedPair], weights: Sequence[Floats]
@@ -175,20 +172,22 @@ class Graph:
             ]
 
         both = list(zip(chunks, weights, strict=True))
-        return in_batches(both, run, length=lambda one: len(one[0]), budget=Budget(BUDGET))
+        return in_batches(both, run, length=lambda one: len(one[0]), budget=Room(BUDGET))
 
 
-class Engine:
+class Engine(Shared):
     """Logits of pairs, computed on one worker for all models that use it."""
+
+    device = "cpu"
 
     def __init__(self, dtype: str) -> None:
         home = embedded_folder("bundled")
         manifest = read_manifest(home, "model.json", kind="bundled", needs=("embeddings",))
-        self._dtype, self._words = dtype, read_arrays(home, manifest["embeddings"])
+        self.dtype, self._words = dtype, read_arrays(home, manifest["embeddings"])
         if dtype == "float32":
             self._words = unscaled(self._words)
         self._graph, length = self.over("trunk")
-        self.manifest, self.users = self._graph.manifest, WeakSet[object]()
+        self.manifest = self._graph.manifest
         self.tokenizer = PairTokenizer(self._graph.tokenizer, max_length=length)
         self.worker = Worker("bundled models")
         self._kept: dict[bytes, Read] = {}  # by a chunk's tokens, the oldest first
@@ -205,14 +204,8 @@ class Engine:
         home = embedded_folder(name)
         fields = read_manifest(home, "encoder.json", kind="encoder", needs=("max_length", "tuned"))
         layers = read_arrays(home, fields["tuned"])
-        layers = unscaled(layers) if self._dtype == "float32" else dict(joined(layers))
-        return Graph(self._dtype, self._words | layers), fields["max_length"]
-
-    def leave(self, user: object) -> None:
-        """Stop the worker after the last user has left."""
-        self.users.discard(user)
-        if not self.users:
-            self.worker.close()
+        layers = unscaled(layers) if self.dtype == "float32" else dict(joined(layers))
+        return Graph(self.dtype, self._words | layers), fields["max_length"]
 
     def run(self, chunks: Sequence[EncodedPair]) -> Steps[list[Read]]:
         """Return the logits of each chunk, in order; those of recent pairs are cached.
@@ -222,7 +215,7 @@ class Engine:
         names = [chunk.tokens.tobytes() for chunk in chunks]
         found = {name: self._kept[name] for name in names if name in self._kept}
         new = {n: chunk for n, chunk in zip(names, chunks, strict=True) if n not in found}
-        budget = Budget(BUDGET)
+        budget = Room(BUDGET)
         read = yield from in_batches(list(new.values()), self.read, length=len, budget=budget)
         fresh = dict(zip(new, read, strict=True))
         self._kept |= fresh
@@ -239,20 +232,7 @@ class Engine:
         return [Read(own.copy(), marks[:size].copy()) for own, marks, size in rows]
 
 
-_engines: WeakValueDictionary[str, Engine] = WeakValueDictionary()
-_making = Lock()
-
-
-def engine_of(dtype: str, user: object) -> Engine:
-    """Return an engine; models of the same precision share it while one lives."""
-    with _making:
-        held = _engines.get(dtype)
-        if held is None or held.worker.closed:
-            began = time.monotonic()
-            _engines[dtype] = held = Engine(dtype)
-            log_loaded("the bundled models", "cpu", dtype, began)
-        held.users.add(user)
-        return held
+_engines: Pool[Engine] = Pool()
 
 
 def joined(layers: Arrays) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -290,7 +270,7 @@ class BundledModel(Bundled):
             dtype = "float32" if os.environ.get("FITRAG_CPU_DTYPE") == "float32" else "int8"
         refuse_if(dtype not in DTYPES, "dtype", dtype, " or ".join(DTYPES))
         self.dtype = str(dtype)
-        self._engine = engine_of(self.dtype, self)
+        self._engine = _engines.take("the bundled models", self.dtype, partial(Engine, self.dtype))
 
     @classmethod
     def embedded(cls, *, dtype: str | None = None, similarity: bool = True, **options: Any) -> Self:
@@ -306,9 +286,6 @@ class BundledModel(Bundled):
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), self.dtype, similarity=self.similarity), ()
-
-    def _release(self) -> None:
-        self._engine.leave(self)
 
     def _chunks(self, pairs: Sequence[Pair]) -> Steps[list[list[tuple[EncodedPair, Read]]]]:
         """Return the chunks of each pair, with their logits."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_arrays,
     write_manifest,
 )
-from fitrag_integrations.models.runtime.saved import Bundled, remembered
+from fitrag_integrations.models.runtime.saved import Bundled, Shared, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Worker
 from fitrag_integrations.types import BiLabelScore
@@ -64,7 +64,8 @@ class EligibilityDetector(Bundled):
         fitted = self.manifest.get("threshold")
         self.fitted = None if fitted is None else FittedThreshold.from_dict(fitted)
         self._network = dict(network)
-        self._queue = Worker("eligibility detector")
+        self._engine = Shared()
+        self._engine.worker = Worker("eligibility detector")
         self._any_scorer = False
 
     @classmethod
@@ -192,9 +193,6 @@ class EligibilityDetector(Bundled):
         }
         write_manifest(Path(folder), "model.json", kind=self.kind, fields=fields)
 
-    def _own_worker(self) -> Worker:
-        return self._queue
-
     def _rows(self, pairs: Sequence[tuple[Scores, Scores]]) -> list[list[float]]:
         rows = []
         for i, (kept, left) in enumerate(pairs):
@@ -209,8 +207,7 @@ class EligibilityDetector(Bundled):
             weight, bias = self._network[f"{layer}.weight"], self._network[f"{layer}.bias"]
             states = states @ weight.T.astype(np.float64) + bias
             states = states if layer == LAYERS[-1] else states.clip(min=0)
-        found: list[float] = (1 / (1 + np.exp(-states[:, 0] / self._temperature))).tolist()
-        return found
+        return cast(list[float], (1 / (1 + np.exp(-states[:, 0] / self._temperature))).tolist())
 
     def _details(self) -> list[str]:
         return [f"threshold={self.threshold:.3g}"]

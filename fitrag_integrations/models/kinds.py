@@ -27,7 +27,7 @@ from fitrag_integrations.models.encoder.sentences import (
     cosines,
     sentence_numbers,
 )
-from fitrag_integrations.models.runtime.batching import in_blocks, in_groups
+from fitrag_integrations.models.runtime.batching import blockwise, in_groups
 from fitrag_integrations.models.runtime.saved import Bundled
 from fitrag_integrations.models.runtime.worker import Steps, Task
 from fitrag_integrations.types import BiLabelScore, Passage
@@ -115,10 +115,8 @@ class ChunkScorer(PairScorer):
     _correction: Correction
     _temperatures: tuple[float, float] = (1.0, 1.0)  # divisors of both labels
 
+    @blockwise
     def _score(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
-        return in_blocks(pairs, self._block)
-
-    def _block(self, pairs: Sequence[Pair]) -> Steps[list[BiLabelScore]]:
         read = yield from in_groups(self._engine.tokenizer.encode(pairs), self._labelled)
         near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
         return [
@@ -142,10 +140,8 @@ class ChunkSentenceScorer(SentenceScorer, ChunkScorer):
     _marked: Callable[[Sequence[EncodedPair]], Steps[list[Read]]]
     _line: Floats
 
+    @blockwise
     def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        return in_blocks(items, self._judge_block)
-
-    def _judge_block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         placed, chunks, wanted = placed_spans(self._engine.tokenizer, items)
         read = yield from self._marked(chunks)
         near = yield from cosines(self._engine, self._lines, items)

@@ -19,7 +19,6 @@ from fitrag_integrations.models.encoder.heads import (
     ReaderHead,
     best_spans,
     read_head,
-    write_head,
 )
 from fitrag_integrations.models.encoder.items import FURTHEST
 from fitrag_integrations.models.encoder.lexical import COUNT, Clues
@@ -57,20 +56,15 @@ class ExtractiveReader(PairReader, PairModel):
         super().__init__(engine, manifest=manifest)
         self._clues = clues
         self._head = head.to(engine.device).float().eval()
+        units = 0 if head.units is None else head.units.out_features
+        self.manifest.setdefault("head", {"units": units})
         below = manifest.get("thresholds", {}).get("abstain_below")
         self.abstain_below = None if below is None else check_number("abstain_below", below)
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Save head, threshold and encoder to a folder that `from_pretrained` reads."""
-        rarity = None if self._clues is None else self._clues.rarity
-        written = write_head(Path(folder), self._head, rarity)
-        units = 0 if self._head.units is None else self._head.units.out_features
-        self._save(Path(folder), {**written, "units": units})
 
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> ExtractiveReader:
         entry, width = manifest["head"], engine.trunk.width
-        tensors, rarity = read_head(folder, entry, engine)
+        tensors, rarity = read_head(folder, entry, engine.tokenizer.vocabulary)
         clues = None if rarity is None else Clues.of(engine.tokenizer, rarity)
         units = check_whole("units", entry.get("units", 0), low=0)
         head = load_head(

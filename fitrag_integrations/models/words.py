@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fitrag_integrations.core.checks import check_many, check_text
+from fitrag_integrations.core.checks import check_many, check_texts
 from fitrag_integrations.errors import InputError, ModelLoadError, raise_if, refuse_if
 from fitrag_integrations.models.encoder.pairs import whole
 from fitrag_integrations.values.prompt import (
@@ -147,8 +147,7 @@ def closed_book(prompt: str, question: str, shots: Sequence[Shot], *, converses:
 
 def checked_texts(field: str, texts: Sequence[str]) -> list[str]:
     """Check that each text is a string that is not blank; lone surrogates are replaced."""
-    many = check_many(field, texts, str)
-    return [whole(check_text(f"{field}[{i}]", text, blank=False)) for i, text in enumerate(many)]
+    return [whole(text) for text in check_texts(field, texts)]
 
 
 def checked_pairs(questions: Sequence[str], drafts: Sequence[str]) -> list[tuple[str, str]]:

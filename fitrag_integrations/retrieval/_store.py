@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fitrag_integrations.core import jsonl
-from fitrag_integrations.core.checks import check_one, check_text, check_whole
+from fitrag_integrations.core.checks import check_is, check_one, check_text, check_whole
 from fitrag_integrations.core.extras import require_extra
 from fitrag_integrations.core.files import only_writer, read_file, replacing, sha256_of, write_whole
 from fitrag_integrations.core.record import check_mapping, plain, remade
@@ -206,8 +206,7 @@ def _check_new(field: str, item: object, other: Passage | None) -> None:
     """Raise `InputError` for a bad item; `other` is what is stored under its id."""
     if isinstance(item, InputError):
         raise item
-    if not isinstance(item, Passage):
-        raise InputError.of(field, given=item, allowed="a Passage")
+    item = check_is(field, item, Passage)
     named = f"{field}.text (id {item.id!r})"
     refuse_if(not has_text(item.text), named, item.text, "a string that is not blank")
     allowed = "the text that is stored under this id, or another id"

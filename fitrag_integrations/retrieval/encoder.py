@@ -350,14 +350,6 @@ def passage_text(passage: Passage) -> str:
     return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
-def checked_texts(field: str, texts: object) -> tuple[str, ...]:
-    """Require texts that are not blank; raises `InputError` naming the first that is."""
-    found = check_many(field, texts, str)
-    for i, text in enumerate(found):
-        check_text(f"{field}[{i}]", text, blank=False)
-    return found
-
-
 @dataclass
 class Origin:
     """Encoder in use, and a description of the encoder that computed the stored vectors.

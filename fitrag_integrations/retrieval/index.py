@@ -22,6 +22,7 @@ from fitrag_integrations.core.checks import (
     can,
     check_many,
     check_text,
+    check_texts,
     check_whole,
 )
 from fitrag_integrations.core.progress import tracked
@@ -34,7 +35,6 @@ from fitrag_integrations.retrieval.encoder import (
     Encoder,
     Origin,
     TextEncoder,
-    checked_texts,
 )
 from fitrag_integrations.retrieval.encoder import passage_text as written
 from fitrag_integrations.types import Context, Excerpt, Passage
@@ -81,7 +81,7 @@ class Searched:
         return len(self._store)
 
     def _found(self, field: str, queries: object, k: object) -> list[list[Passage]]:
-        texts, most = checked_texts(field, queries), check_whole("k", k, low=1)
+        texts, most = check_texts(field, queries), check_whole("k", k, low=1)
         if not texts or not len(self):
             return [[] for _ in texts]
         self._origin.prove(self._store.first, role=self._role)
@@ -90,7 +90,7 @@ class Searched:
     async def _afound(self, field: str, queries: object, k: object) -> list[list[Passage]]:
         own = "aencode_query" if hasattr(self.encoder, "encode_query") else "aencode"
         aencode = getattr(self.encoder, own, None)
-        texts, most = checked_texts(field, queries), check_whole("k", k, low=1)
+        texts, most = check_texts(field, queries), check_whole("k", k, low=1)
         if aencode is None or not texts or not self._origin.proven:
             return await asyncio.to_thread(self._found, field, texts, most)
         vectors = self._origin.checked(await aencode(texts), len(texts))

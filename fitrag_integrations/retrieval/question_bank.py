@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fitrag_integrations.core.checks import check_many
+from fitrag_integrations.core.checks import check_many, check_texts
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.retrieval._store import BANK, Store, empty, read, write
 from fitrag_integrations.retrieval.encoder import (
@@ -17,7 +17,6 @@ from fitrag_integrations.retrieval.encoder import (
     Origin,
     TextEncoder,
     Vectors,
-    checked_texts,
     encode_as,
 )
 from fitrag_integrations.retrieval.index import Searched
@@ -41,7 +40,7 @@ class QuestionBank(Searched):
     def __init__(
         self, questions: Sequence[str], known: Sequence[bool], vectors: Vectors, origin: Origin
     ) -> None:
-        texts, labels = checked_texts("questions", questions), check_many("known", known, bool)
+        texts, labels = check_texts("questions", questions), check_many("known", known, bool)
         sizes = f"got {len(texts)} and {len(labels)}"
         wrong = f"`questions` and `known` must have equal lengths of at least 1, {sizes}"
         refuse_if(not texts or len(texts) != len(labels), wrong)
@@ -65,7 +64,7 @@ class QuestionBank(Searched):
             encoder: As for `FaissIndex`.
         """
         origin = Origin.of(Encoder() if encoder is None else encoder)
-        texts = checked_texts("questions", questions)
+        texts = check_texts("questions", questions)
         return cls(texts, known, encode_as(origin.encoder, "query", texts), origin)
 
     @classmethod

@@ -115,9 +115,7 @@ def _overlooked(block: str) -> Iterator[int]:
 
 def _held(block: str, at: int) -> bool:
     back = max(0, at - _BACK)
-    if _HELD.search(block, back, at):
-        return True
-    return any(
+    return _HELD.search(block, back, at) is not None or any(
         after.match(block, at) and before.search(block, back, at) for before, after in _HELD_BEFORE
     )
 

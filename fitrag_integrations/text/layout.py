@@ -79,6 +79,7 @@ _TORN = re.compile(r"[A-Za-z ,;'’-]+(?:\.|)", re.ASCII)  # words alone, of whi
 JOINED, TORN = -1, -2  # roles of a sentence, beside kinds of blocks
 MOST_JOINED = 600
 """Characters of two sentences that stay together."""
+FEW_GAPS = 3  # between the words of a question that can name an entry
 FEW_WORDS = 5  # of a sentence that a chunk tore
 _RULE = re.compile(r"^[\W_]+$", re.MULTILINE)  # what parts the header row of a table from the rest
 _LABEL = 60  # characters of a line without a stop that may be a lead-in
@@ -351,9 +352,15 @@ def named_exactly(question: str, texts: Sequence[str]) -> list[float]:
     """Return for each text how distinctive the question's identifiers in it are, in [0, 1].
 
     It is 1 if no other text has the identifier, lower the more texts do, and 0 if all or none do.
+    A question of several words, as an entry of an FAQ has it word for word, is one of them.
     """
     asked, total = identifiers(question, asked=True), max(2, len(texts))
-    held = [asked & identifiers(text) if asked else asked for text in texts]
+    whole = " ".join(question.casefold().split()).rstrip(" ?!.")
+    said = {whole} if whole.count(" ") >= FEW_GAPS else set[str]()
+    held = [
+        (asked and asked & identifiers(text)) | {one for one in said if one in text.casefold()}
+        for text in texts
+    ]
     counts = Counter(word for words in held for word in words)
     rare = {word: log(total / count) / log(total) for word, count in counts.items()}
     return [max((rare[word] for word in words), default=0.0) for words in held]

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 from fitrag_integrations.core.checks import check_is, check_number, check_whole
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Record, remade
 from fitrag_integrations.core.show import Html, block, card, folded, lines_html, marked, shortened
 from fitrag_integrations.errors import InputError
@@ -17,7 +18,6 @@ from fitrag_integrations.values.passage import Passage, is_web, named, origin_of
 from fitrag_integrations.values.score import BiLabelScore
 
 K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
 SPAN: Callable[[Any], tuple[int, int]] = attrgetter("start", "end")
 
 

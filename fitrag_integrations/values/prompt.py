@@ -45,15 +45,24 @@ class Promptable(Protocol):
     """Data that a prompt is rendered from, such as a ``Context``."""
 
     @property
-    def question(self) -> str: ...
+    def question(self) -> str:
+        """Question."""
+
     @property
-    def excerpts(self) -> Sequence[Excerpt]: ...
+    def excerpts(self) -> Sequence[Excerpt]:
+        """Excerpts, best first."""
+
     @property
-    def decision(self) -> RetrievalDecision | None: ...
+    def decision(self) -> RetrievalDecision | None:
+        """Decision on retrieval, if one was made."""
+
     @property
-    def draft(self) -> str | None: ...
+    def draft(self) -> str | None:
+        """Draft of the answer, if one was written."""
+
     @property
-    def details(self) -> Row: ...
+    def details(self) -> Row:
+        """Numbers and other plain values of the method."""
 
 
 class LimitedPrompt(str):
@@ -412,11 +421,13 @@ def numbered(excerpts: Iterable[Excerpt], *, best_last: bool = False, apart: boo
     Args:
         excerpts: Excerpts, also of documents made of excerpts.
         best_last: As in ``render_excerpts``.
-        apart: Whether excerpts of one passage are shown as documents made of them are.
+        apart: Whether excerpts of one passage are shown as documents made of them are. A source is
+            no title then: documents have it in theirs.
     """
     shown = list[Excerpt]()
     for group in by_origin(excerpts, exact=apart):
-        passage = titled(group[0].passage)
+        passage = group[0].passage
+        passage = passage if apart and passage.source else titled(passage)
         if apart or len(by_number(group)) > 1:
             group.sort(key=lambda one: origin_of(one.passage, exact=False)[1] + one.start)
             texts = [one.text for one in group]

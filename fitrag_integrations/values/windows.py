@@ -360,12 +360,8 @@ def _without(
     return replace(one, start=one.start + spans[0][0], end=one.start + spans[-1][1])
 
 
-def at_least(
-    min_score: float | None, excerpts: Sequence[Excerpt], selection: Selection
-) -> list[Excerpt]:
-    """Leave out excerpts that score below ``min_score``, if it is set, and record them."""
-    if min_score is None:
-        return list(excerpts)
+def at_least(min_score: float, excerpts: Sequence[Excerpt], selection: Selection) -> list[Excerpt]:
+    """Leave out excerpts that score below ``min_score``, and record them."""
     selection.drop(
         [one for one in excerpts if one.score < min_score], "min_score", f"min_score={min_score:g}"
     )

@@ -109,7 +109,7 @@ FILES = [
     for folder in ("benchmarks/files/choose", "fitrag_integrations/embedded/handbook/documents")
     for path in sorted((Path(__file__).parents[2] / folder).rglob("*"))
     if path.suffix in (".md", ".txt") and path.stat().st_size > 1500
-][:20]
+][:6]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -81,17 +81,6 @@ def test_one_scale_on_every_drop_in(framework):
     assert all(0 <= score <= 1 for score in made.score([(QUESTION, row[2]) for row in ROWS]))
 
 
-@pytest.mark.parametrize(("name", "least"), list(zip(COMPRESSORS, (0.5, 0.5, 0.4), strict=True)))
-def test_a_least_score_leaves_out_what_says_nothing(framework, name, least):
-    kind = getattr(framework.ours, name)
-    pieces = kept(framework, kind(min_score=least))
-    assert pieces[0].metadata["source_id"] == "page-0"
-    assert all(piece.metadata["relevance_score"] >= least for piece in pieces)
-    assert kept(framework, kind(min_score=least), "asdf qwer") == []
-    with pytest.raises(ValueError, match="min_score"):
-        kind(min_score=3)
-
-
 @pytest.mark.parametrize("scorer", [Overlap(), overlap])
 async def test_what_gives_one_number_is_a_scorer(framework, scorer):
     made = retriever(framework, "FitRagRetriever", scorer=scorer)

@@ -99,13 +99,3 @@ async def test_retriever_and_model_are_children_of_the_runnable(how):
         assert len(runs) == (2 if "batch" in how else 1)
         assert {recorder.parent_of(run) for run in runs} == {"MethodRunnable"}
     assert recorder.named("MethodRunnable")[0]["end"] == "Rota"
-
-
-async def test_a_model_that_fails_is_a_run_that_fails():
-    recorder = Recorder()
-    retriever = lc.FitRagRetriever(base=OverlapBase(), scorer=FailingScorer())
-    for asked in (retriever.invoke, retriever.ainvoke):
-        with pytest.raises(RuntimeError):
-            found = asked(QUESTION, {"callbacks": [recorder]})
-            await found
-    assert [type(run["end"]) for run in recorder.named("score")] == [RuntimeError] * 2

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from fitrag_integrations.core import progress as _progress
-from fitrag_integrations.core.progress import BLOCK, in_blocks, tracked
+from fitrag_integrations.core.progress import tracked
 from fitrag_integrations.evaluation.table import bootstrap
 from fitrag_integrations.evaluation.thresholds.risk import choose_threshold
 
@@ -49,21 +49,6 @@ def test_at_a_terminal_a_bar_comes_once_it_takes_long(monkeypatch, delay, drawn)
     monkeypatch.setattr(_progress, "DELAY", delay)
     assert list(tracked(range(3), "Counting", show=None)) == [0, 1, 2]
     assert ("Counting" in terminal.written) is drawn
-
-
-@pytest.mark.parametrize("show", [True, False])
-def test_blocks_give_what_one_call_gives(show, capsys):
-    calls = []
-
-    def double(items):
-        calls.append(len(items))
-        return [2 * item for item in items]
-
-    many = list(range(2 * BLOCK + 1))
-    assert in_blocks(double, many, "Doubling", show=show) == [2 * item for item in many]
-    assert calls == ([BLOCK, BLOCK, 1] if show else [len(many)])
-    assert in_blocks(double, [], "Doubling", show=show) == []
-    assert ("Doubling" in capsys.readouterr().err) is show
 
 
 def test_the_functions_of_evaluation_are_silent_unless_asked(capsys):

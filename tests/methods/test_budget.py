@@ -266,5 +266,11 @@ def test_a_title_is_paid_once_for_all_pieces_of_a_passage(count, text):
     assert paid > 0.85 * min(most, tokens(f"1. {TITLE}: " + " Port 1 is open." * 9))
 
 
+def test_a_source_that_no_prompt_shows_costs_nothing():
+    path = "usr/share/doc/services/of/the/town/ports.txt"
+    for piece in windows(Passage("p", SPARSE_TABLE, source=path), size=1):
+        assert 0 <= Budget().returned([piece]) - Budget().cost([piece]) <= 1
+
+
 def by_port(pairs):
     return [BiLabelScore(1 / (1 + len(p.text) + p.text.count("7"))) for _, p in pairs]

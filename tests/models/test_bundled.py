@@ -30,6 +30,7 @@ from fitrag_integrations.models.bundled import (
     BundledScorer,
 )
 from fitrag_integrations.models.encoder.items import Lines
+from fitrag_integrations.models.runtime import engine
 from fitrag_integrations.retrieval.encoder import Encoder
 
 ROOT = Path(__file__).parents[2]
@@ -221,7 +222,8 @@ def test_a_fork_encodes_as_its_parent():
         ({"max_length": 64}, "Dense"),
     ],
 )
-def test_an_encoder_with_options_of_torch_runs_in_it(given, kind):
+def test_an_encoder_with_options_of_torch_runs_in_it(given, kind, monkeypatch):
+    monkeypatch.setattr(engine, "compiled", lambda *_, **__: None)  # has tests of its own
     encoder = Encoder(**given)
     encoder.encode([TEXT])
     assert type(encoder._loaded).__name__ == kind

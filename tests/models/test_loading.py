@@ -148,7 +148,13 @@ def told(home, model_folders):
     for by, name in HOSTILE:
         folder = write_hostile(home / "plain" / f"{by}_{name}", by=by)
         calls[f"{by} by {name}"] = PLAIN[name], str(folder)
-    return attempts(home, calls)
+    llama = Path(write_llama(home / "generating"))
+    (llama / "custom_generate").mkdir()
+    mark = f"open({str(llama / 'RAN')!r}, 'w').close()\n"
+    code = f"{mark}def generate(*given, **named):\n    {mark}"
+    (llama / "custom_generate" / "generate.py").write_text(code)
+    call = "models.LocalGenerator.from_pretrained(folder).generate(['who'])"
+    return attempts(home, {**calls, "generate": (call, str(llama))})
 
 
 @pytest.mark.parametrize("name", OVER_A_BASE)
@@ -167,12 +173,10 @@ def test_a_hostile_checkpoint_is_refused(name, by, told, home):
     assert by == "part" or str(folder) in told[f"{by} by {name}"]
 
 
-@pytest.mark.parametrize(
-    ("verb", "name"), [("score", "BiLabelScorer"), ("route", "own evaluator"), ("gate", None)]
-)
+@pytest.mark.parametrize(("verb", "name"), [("score", "BiLabelScorer"), ("gate", "IKClassifier")])
 def test_rows_on_stdin_never_answer_for_the_user(verb, name, model_folders, tmp_path):
     base = write_hostile(tmp_path / "base")
-    folder = shutil.copytree(model_folders / (name or "IKClassifier"), tmp_path / "model")
+    folder = shutil.copytree(model_folders / name, tmp_path / "model")
     over(folder, base)
     row = {"question": "what river", "passages": [{"id": "1", "text": "The Danube is a river."}]}
     row |= {"draft": "the Danube"}
@@ -185,15 +189,8 @@ def test_rows_on_stdin_never_answer_for_the_user(verb, name, model_folders, tmp_
     assert "Traceback" not in done.stderr
 
 
-def test_a_generate_function_in_the_folder_is_never_run(tmp_path):
-    folder = Path(write_llama(tmp_path / "llama"))
-    (folder / "custom_generate").mkdir()
-    mark = f"open({str(tmp_path / 'RAN')!r}, 'w').close()\n"
-    code = f"{mark}def generate(*given, **named):\n    {mark}"
-    (folder / "custom_generate" / "generate.py").write_text(code)
-    call = "models.LocalGenerator.from_pretrained(folder).generate(['who'])"
-    assert attempts(tmp_path, {"one": (call, str(folder))}) == {"one": "loaded"}
-    assert not (tmp_path / "RAN").exists()
+def test_a_generate_function_in_the_folder_is_never_run(told, home):
+    assert told["generate"] == "loaded" and not (home / "generating" / "RAN").exists()
 
 
 def test_an_architecture_transformers_has_loads_without_the_folders_code(tmp_path):
@@ -288,9 +285,14 @@ def annotations(node):
     return [getattr(node, "annotation", None), getattr(node, "returns", None)]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: "/".join(path.parts[-2:]))
-def test_only_one_place_loads_and_it_says_what_it_trusts(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def test_only_one_place_loads_and_it_says_what_it_trusts():
+    assert len(SOURCES) > 300
+    for path in SOURCES:
+        check_loads(path, ast.parse(path.read_text(encoding="utf-8")))
+
+
+def check_loads(path, tree):
+    """Require that a file loads nothing, or says for each load what it trusts."""
     names = set(loaders(tree))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     if path == ROOT / "models" / "runtime" / "loading.py":

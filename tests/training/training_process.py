@@ -1,6 +1,6 @@
-"""Train a tiny scorer, alone or as one of several processes; it may be killed on the way.
+"""Train tiny scorers, each in a fork of this process, which may be killed on the way.
 
-python training_process.py BASE FOLDER '{"accumulate": 2}' KILL_AT
+python training_process.py BASE KILL_AT '{"FOLDER": {"accumulate": 2}}'
 """
 
 import json
@@ -55,5 +55,9 @@ def train(base, folder, *, kill_at=0, **changes):
 
 
 if __name__ == "__main__":
-    base, folder, changes, kill_at = sys.argv[1:]
-    train(base, folder, kill_at=int(kill_at), **json.loads(changes))
+    base, kill_at, runs = sys.argv[1:]
+    for folder, changes in json.loads(runs).items():
+        if not (child := os.fork()):
+            train(base, folder, kill_at=int(kill_at), **changes)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -219,7 +219,7 @@ class EvaluateAnswers:
     quiet: Quiet = False
 
     def run(self) -> None:
-        """Judge them."""
+        """Measure the answers and write the table; exit with 1 if all of them are errors."""
         self.outcome.check()
         prices, names = self.price.prices(), [one for one in (self.first, self.second) if one]
         format = OURS if self.gold is not None and self.format == AUTO else self.format

@@ -58,7 +58,7 @@ class EvaluateCompress:
     quiet: Quiet = False
 
     def run(self) -> None:
-        """Measure it."""
+        """Measure each budget, and write the table and the curve."""
         self.outcome.check(self.plot)
         rows = read_rows(self.rows, self.format)
         given = each_row(rows, compressed_row, f"{self.rows}, ")

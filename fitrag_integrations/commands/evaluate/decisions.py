@@ -43,9 +43,9 @@ from fitrag_integrations.values.thresholds import FittedThreshold
 class EvaluateGate:
     """Measure a gate's accuracy, AUC and calibration, and the accuracy of answering by it.
 
-    Reads known, or right_without and right_with (0 or 1), and the gate's p_known. Rows without it
-    need question and may have draft, which the gate then scores. --plot draws the sweep over all
-    thresholds. Intervals are at 95 %: Wilson's for fractions, else the bootstrap's.
+    Reads known, or right_without and right_with (0 or 1), and the gate's p_known. If a row has no
+    p_known, the gate scores all: they need question, and may have draft. --plot draws the sweep
+    over all thresholds. Intervals are at 95 %: Wilson's for fractions, else the bootstrap's.
     """
 
     rows: LabeledRows
@@ -63,7 +63,7 @@ class EvaluateGate:
     server: Server = Server()
 
     def run(self) -> None:
-        """Measure it."""
+        """Measure the gate, and write the table and the plot."""
         self.outcome.check(self.plot)
         given, folder = list(objects(self.rows)), self.model.model
         llm = None if self.llm is None else (self.llm, self.server)
@@ -152,7 +152,7 @@ class EvaluateRoute:
     quiet: Quiet = False
 
     def run(self) -> None:
-        """Measure it."""
+        """Measure the actions, and write the table."""
         self.outcome.check()
         given: Sequence[Row] = read_rows(self.rows, self.format)
         settings = settings_of(

@@ -74,7 +74,7 @@ class EvaluateRerank:
     quiet: Quiet = False
 
     def run(self) -> None:
-        """Measure it."""
+        """Measure the order of the passages, and write the table."""
         self.outcome.check(self.plot)
         ks, read_ks = depths("--k", self.k), depths("--read-k", self.read_k)
         given = ranked_rows(self.rows, self.format)

@@ -69,13 +69,9 @@ class LabelIK(KnownPlan):
     judge: Annotated[str | None, Option("Model of the judge.", default="the --llm")] = None
 
     def run(self) -> None:
-        """Label them."""
-        refuse_if(
-            self.teacher not in teachers.TEACHERS,
-            "--teacher",
-            self.teacher,
-            ", ".join(teachers.TEACHERS),
-        )
+        """Label the questions."""
+        unknown = self.teacher not in teachers.TEACHERS
+        refuse_if(unknown, "--teacher", self.teacher, ", ".join(teachers.TEACHERS))
         if self.teacher == "match" and not self.judge and not self.how.quiet:
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
         super().run()

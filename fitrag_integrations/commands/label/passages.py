@@ -70,7 +70,7 @@ class LabelEvaluator:
     ] = OURS
 
     def run(self) -> None:
-        """Label them, and report how many are right."""
+        """Label the passages, and report how many are right."""
         refuse_if(self.signal not in SIGNALS, "--signal", self.signal, ", ".join(SIGNALS))
         rows: list[Row] = []
         places: list[str] = []
@@ -141,7 +141,7 @@ class LabelNegatives:
     keep: Annotated[int, Option("Negatives per question.")] = 8
 
     def run(self) -> None:
-        """Find them, and write the rows."""
+        """Find the negatives, and write the rows."""
         given = rows_as(self.rows, reading_row)
         mined = mine_negatives(
             given, rows_as([self.pool], passage_row), depth=self.depth, keep=self.keep

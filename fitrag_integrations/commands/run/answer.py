@@ -114,7 +114,7 @@ class AnswerPlan(RowsPlan):
     how: RunOptions = RunOptions()
 
     def run(self) -> None:
-        """Answer them."""
+        """Answer the questions."""
         self.check()
         if self.target is None:
             traced = run(self.answers()({"question": self.source}))

@@ -57,7 +57,7 @@ class IndexPlan:
     json: options.AsJson = False
 
     def run(self) -> None:
-        """Build it."""
+        """Build the index."""
         self.check()
         self.folder.mkdir(parents=True, exist_ok=True)
         with only_writer(self.folder):
@@ -129,7 +129,7 @@ class RetrievePlan(RowsPlan):
     how: RunOptions = RunOptions()
 
     def run(self) -> None:
-        """Find them."""
+        """Retrieve the passages of each question."""
         self.check()
         super().run()
 

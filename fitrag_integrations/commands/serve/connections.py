@@ -32,11 +32,12 @@ def most_connections() -> int:
 class BoundedProtocol(H11Protocol):
     """HTTP protocol that closes connections whose client neither sends nor reads, unlike uvicorn's.
 
-    A client has `header_seconds` to complete a header, or what it goes on sending of an answered
-    request, and `reply_seconds` to read a reply that its system no longer buffers. With more than
-    `most` connections, the one that has waited longest for a header is closed first, then one whose
-    reply has not been read for `unread_seconds`. A few newcomers are always let in, so that
-    `/health` is answered, and a reply that is being read is never closed.
+    A client has `header_seconds` to complete a header, or to send the rest of a request that was
+    answered already, and `reply_seconds` to read on when a reply no longer fits into the buffers.
+    With more than `most` connections, room is made for new ones: if more than `ROOM` wait for a
+    header, the one that has waited longest is closed, otherwise one whose reply has not been read
+    for `unread_seconds`. So a few new connections are always accepted, `/health` is answered, and
+    no reply that is being read is closed to make room.
     """
 
     header_seconds, reply_seconds, most = HEADER_SECONDS, REPLY_SECONDS, most_connections()

@@ -55,7 +55,7 @@ class TrainRecognizer:
     hardware: EncoderHardware = EncoderHardware()
 
     def run(self) -> None:
-        """Fit it, and report its numbers."""
+        """Fit the recognizer, and report its figures."""
         from fitrag_integrations.retrieval import Encoder, QuestionBank
 
         given = rows_as(self.rows, _known)

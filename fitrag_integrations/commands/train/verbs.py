@@ -41,7 +41,7 @@ class Training:
         raise NotImplementedError
 
     def run(self) -> None:
-        """Fit it, and report its figures."""
+        """Fit the model, and report its figures."""
         figures = self.fit()
         if figures:
             typer.echo(str(figures), err=True)
@@ -59,7 +59,7 @@ class TrainBilabel(Training):
     running: Running = Running()
 
     def fit(self) -> object:
-        """Fit it on the rows, with those of --validation held out."""
+        """Fit the model on the rows, with those of --validation held out."""
         file = self.plan.held_file
         given, held = labelled(self.rows), labelled([file]) if file else []
         refuse_if(bool(file) and not held, "--validation", str(file), "at least one labeled row")
@@ -79,7 +79,7 @@ class TrainEvaluator(Training):
     running: Running = Running()
 
     def fit(self) -> object:
-        """Fit it; its figures are those of the rows held out."""
+        """Fit the model; its figures are those of the rows held out."""
         plan = replace(self.plan, name=self.plan.name or self.out.name)
         figures = fit_evaluator(rows_as(self.rows, judged_row), self.out, plan, self.running)
         if not plan.validation:
@@ -98,7 +98,7 @@ class TrainEligibility(Training):
     json: AsJson = False
 
     def run(self) -> None:
-        """Fit it, and report its figures."""
+        """Fit the model, and report its figures."""
         figures = fit_eligibility(objects(self.rows), self.out, self.plan)
         text = ", ".join(f"{name} {value:g}" for name, value in figures.items())
         typer.echo(json_.dumps(figures) if self.json else text, err=not self.json)
@@ -112,7 +112,7 @@ class TrainReader(Training):
     running: Running = Running()
 
     def fit(self) -> None:
-        """Fit it; there are no figures."""
+        """Fit the model; there are no figures."""
         fit_reader(rows_as(self.rows, reading_row), self.out, self.plan, self.running)
 
 
@@ -126,7 +126,7 @@ class TrainIK(Training):
     plan: IKPlan
 
     def fit(self) -> object:
-        """Fit it."""
+        """Fit the model."""
         return fit_ik(objects(self.rows), self.out, self.plan)
 
 
@@ -137,7 +137,7 @@ class TrainNecessity(Training):
     plan: NecessityPlan
 
     def fit(self) -> object:
-        """Fit it."""
+        """Fit the model."""
         return fit_necessity(objects(self.rows), self.out, self.plan)
 
 
@@ -148,5 +148,5 @@ class TrainRewriter(Training):
     plan: RewriterPlan
 
     def fit(self) -> object:
-        """Fit it."""
+        """Fit the model."""
         return fit_rewriter(objects(self.rows), self.out, self.plan)

@@ -101,7 +101,9 @@ else:  # and what reads it
 
 
 class Brief(Built, Serializable):
-    """LangChain component whose repr and serialization show only the fields that were set."""
+    """LangChain component whose repr and serialization show only fields that differ from their
+    defaults.
+    """
 
     model_config = CONFIG
     _state: State = PrivateAttr(default_factory=State)

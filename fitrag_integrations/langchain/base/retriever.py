@@ -28,15 +28,7 @@ from fitrag_integrations.langchain.base.convert import (
     passage_document,
     to_documents,
 )
-from fitrag_integrations.langchain.base.fields import (
-    CONFIG,
-    AnyRunnable,
-    Count,
-    Finder,
-    Kept,
-    Search,
-    Shots,
-)
+from fitrag_integrations.langchain.base.fields import CONFIG, Count, Finder, Kept
 from fitrag_integrations.langchain.base.ports import Offer, internal
 from fitrag_integrations.langchain.base.runnable import FlowBatches, is_own
 from fitrag_integrations.methods.metadata import noted
@@ -179,20 +171,3 @@ class MethodOverBase(FlowRetriever):
         if self.most(**options) is not None:
             method = getattr(method, "one_each", method)
         return [method] * len(configs)
-
-
-class Writing(MethodOverBase):
-    """Mixin that adds a language model to a retriever."""
-
-    llm: Kept[AnyRunnable | None] = None
-    """Language model or chain for methods that generate text."""
-    shots: Shots = ()
-    """Examples for this package's prompts: `Shot` objects, or dicts with "question", "answer" and
-    "passages" (each with "title" and "text")."""
-
-
-class Searching(Writing):
-    """Mixin that adds a web search to a retriever."""
-
-    search: Kept[Search | None] = None
-    """Search tool, provider, Runnable or callable; None turns web search off."""

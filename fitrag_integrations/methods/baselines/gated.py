@@ -27,7 +27,7 @@ from fitrag_integrations.errors import PortError, refuse_if
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import attempt
 from fitrag_integrations.methods.direct import Direct
-from fitrag_integrations.methods.fitrag.recognizer import Bank, check_bank
+from fitrag_integrations.methods.fitrag.recognizer import Bank, CheckedBank
 from fitrag_integrations.methods.ik.decider import OnError, decide_by
 from fitrag_integrations.methods.ik.gates import GATES, AskGate, PTrueGate
 from fitrag_integrations.methods.ik.method import IKnow
@@ -146,8 +146,8 @@ class Targ(Gating):
     Args:
         drafter: Object with `draft` and `rescore`, such as `LocalGenerator` or `RemoteGenerator`.
         kind: "margin", "entropy" or "likelihood" of the first tokens.
-        threshold: A question is known above this number; 0.5 by default, which means little until a
-            threshold is fitted (`fitrag calibrate`).
+        threshold: A question is known above this number, in [0, 1]. Defaults to 0.5, which means
+            little; `fitrag calibrate gate` fits one.
         method: Method run for an unknown question; None is direct retrieval.
         on_error: "retrieve" retrieves if the drafter fails, "raise" raises the error.
     """
@@ -216,7 +216,7 @@ class SkrKnn(Gating):
     """
 
     shown: ClassVar = "k"
-    bank: Annotated[Bank, check_bank]
+    bank: CheckedBank
     _: KW_ONLY
     k: Count = 10
     threshold: Share = 0.5

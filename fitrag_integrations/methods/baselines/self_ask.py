@@ -139,6 +139,4 @@ def read_step(text: str) -> tuple[str, str]:
     own = text[: invented.start()] if invented else text
     found = _FOLLOW_UP.search(own)
     answer = final_answer(own[: found.start()] if found else own)
-    if answer or found is None:
-        return "", answer
-    return found[1].strip(), ""
+    return ("", answer) if answer or found is None else (found[1].strip(), "")

@@ -74,7 +74,7 @@ def strips(
 
 
 def paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Return [start, end) of each paragraph, without the blanks around it."""
+    """Yield [start, end) of each paragraph, without the white space around it."""
     at = 0
     for gap in _GAP.finditer(text):
         if text[at : gap.start()].strip():
@@ -211,18 +211,18 @@ class Refiner(Counting, Checked):
         question: str,
         sources: Sequence[StripSource],
         thresholds: ActionThresholds | None = None,
-        selection: Selection | None = None,
+        *,
+        selection: Selection,
     ) -> Flow[Refined]:
-        """Refine the passages of several sources in one call of the evaluator.
+        """Return the flow that ends in the strips kept of several sources, all graded in one call.
 
         Args:
-            question: The question.
-            sources: Passages by origin; ``top_n`` holds for each.
-            thresholds: Thresholds of the evaluator; None are its own.
-            selection: Records what is dropped.
+            question: Question.
+            sources: Passages by origin; ``top_n`` is the limit of each.
+            thresholds: Thresholds to use; None uses the evaluator's own.
+            selection: Record to which the dropped strips are added; None keeps no record.
         """
         limit, length = self.limit(thresholds), self.length(thresholds)
-        selection = Selection() if selection is None else selection
 
         # decompose
         to_cut = [passage for source in sources if not source.whole for passage in source.passages]
@@ -266,8 +266,8 @@ class Refiner(Counting, Checked):
     def limit(self, thresholds: ActionThresholds | None = None) -> float:
         """Return the threshold in use, in [-1, 1]: ours, else the evaluator's, else the paper's.
 
-        ``thresholds`` replace the evaluator's. ``min_score`` is one too, where it is higher: the
-        relevance of a grade is half of it and 1.
+        ``thresholds`` replace the evaluator's. A ``min_score``, mapped from [0, 1] to [-1, 1], is
+        used if it is higher.
         """
         found = self.threshold
         if found is None:

@@ -216,9 +216,10 @@ def as_web(passage: Passage) -> Passage:
 
 @dataclass(frozen=True)
 class WebSearching(Checked):
-    """Be a method that searches the web for a question and keeps all it gives, whole.
+    """Method that searches the web for a question and keeps all results, whole.
 
-    With `rewrite` it asks for keywords, else for the question itself. A search that fails raises.
+    With `rewrite` a language model writes the keywords to search for; otherwise, or without a
+    model, it searches for the question itself. A search that fails raises its error.
     """
 
     rewrite: bool = False

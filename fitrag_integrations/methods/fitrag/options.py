@@ -31,7 +31,8 @@ class SentenceScorer(Protocol):
 
     def score_sentences(
         self, items: Sequence[Sentences], /
-    ) -> Sequence[tuple[BiLabelScore, Sequence[BiLabelScore]]]: ...
+    ) -> Sequence[tuple[BiLabelScore, Sequence[BiLabelScore]]]:
+        """Return the score of each passage, and those of its spans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +128,9 @@ class RankingOptions(Checked):
         weight: Weight of ``llm_prefer`` against ``has_answer``, in [0, 1].
         prior: Weight, in [0, 1], of what does not come from the scorer. Passages are ranked also by
             the retriever's order as far as it agrees with the scores, by shared words, and by
-            identifiers of the question that few of them contain. Windows are ranked also by the
-            score and the rank of their passage. An item that is moved before a better-scored one
-            gets its score.
+            identifiers of the question, or the whole of it, that few of them contain. Windows are
+            ranked also by the score and the rank of their passage. An item that is moved before a
+            better-scored one gets its score.
             None is 0.1 for the bundled scorer and 0 for any other.
         min_score: Lowest ``relevance_score`` kept, in [0, 1]; None keeps all; a pruner uses its own
             threshold for sentences.
@@ -232,7 +233,9 @@ agrees | all |
             share = DEFAULTS.max_share if is_open else None
         plan = replace(
             plan,
-            port=sentence_port(port) if one_pass else port,
+            port=port_of("score_sentences", port.owner, "score_sentences", argument="scorer")
+            if one_pass
+            else port,
             min_score=low or 0.0,
             window=self.window or (DEFAULTS.window if one_pass else DEFAULTS.paper_window),
             one_pass=one_pass,
@@ -255,11 +258,6 @@ def score_port(scorer: Scorer | None = None) -> ScorePort:
     """Build the port of a scorer; by default of the bundled scorer, loaded at first use."""
     given = EMBEDDED_SCORER if scorer is None else scorer_of(scorer)
     return port_of("score", given, "score", argument="scorer")
-
-
-def sentence_port(port: Port[Any, Any]) -> Port[Any, Any]:
-    """Build the port of a scorer for passages with spans."""
-    return port_of("score_sentences", port.owner, "score_sentences", argument="scorer")
 
 
 def detect_port(detector: Detector) -> Port[Any, float]:

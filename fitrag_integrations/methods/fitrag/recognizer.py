@@ -23,7 +23,7 @@ from fitrag_integrations.core.checks import (
     Share,
     Size,
     Text,
-    can,
+    check_able,
     check_is,
     trait,
 )
@@ -37,9 +37,10 @@ from fitrag_integrations.values.thresholds import refuse_other
 
 @runtime_checkable
 class Bank(Protocol):
-    """Returns whether the k nearest questions of each question were known, nearest first."""
+    """Holds questions with whether a model knew the answer."""
 
-    def neighbours(self, questions: Sequence[str], k: int, /) -> Sequence[Sequence[bool]]: ...
+    def neighbours(self, questions: Sequence[str], k: int, /) -> Sequence[Sequence[bool]]:
+        """Return whether the k nearest questions of each question were known, nearest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +83,7 @@ class RecognizerThresholds(Checked, Record):
             refuse_other(what, fitted, name, "train recognizer", f"the {role} ")
 
 
-def check_bank(field: str, bank: object) -> object:
-    """Check that a value is a bank with `neighbours`, and return it.
-
-    Args:
-        field: Name of the field in errors.
-        bank: Value to check.
-    """
-    refuse_if(not can(bank, "neighbours"), field, bank, "an object with 'neighbours'")
-    return bank
+CheckedBank: TypeAlias = Annotated[Bank, partial(check_able, verb="neighbours")]
 
 
 def encoder_name(bank: Bank) -> str:
@@ -120,7 +113,7 @@ class SelfKnowledgeRecognizer(Checked):
             or another scorer than the method's.
     """
 
-    bank: Annotated[Bank, check_bank]
+    bank: CheckedBank
     thresholds: Annotated[RecognizerThresholds, partial(check_is, kind=RecognizerThresholds)] = (
         PAPER
     )

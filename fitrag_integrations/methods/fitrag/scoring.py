@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
+from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import remade
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.flow.ask import ask_able
@@ -27,7 +28,6 @@ from fitrag_integrations.values.score import labels_of
 from fitrag_integrations.values.selected import Selection
 from fitrag_integrations.values.windows import windows
 
-T = TypeVar("T")
 NAMED = 1.5
 """Logits that a list item or a row gains when the question names it (benchmarks/layout.py)."""
 EXACT = 3.0

@@ -203,8 +203,9 @@ class PTrueGate(_SelfGate):
 class AskGate(_SelfGate):
     """Gate that reads Yes or No from a plain-text reply: for services without log-probabilities.
 
-    Yes is 1.0 and No 0.0. A reply that begins with neither, or says both, raises `PortError`, and
-    so ends in retrieval. Thoughts before the reply are not read.
+    Yes is 1.0 and No 0.0. A reply that begins with neither, says both, or doubts its own Yes raises
+    `PortError`; callers then retrieve, unless their `on_error` is "raise". Thoughts before the
+    reply are not read.
 
     Args:
         model: Any language model of LangChain or LlamaIndex (bound, configured, with retries or

@@ -65,9 +65,9 @@ def fuse(
 def usable_fused(
     rankings: Sequence[Sequence[Passage]],
     *,
+    selection: Selection,
     rrf_k: float = RRF_K,
     deduplicate: bool = True,
-    selection: Selection | None = None,
 ) -> tuple[list[Excerpt], tuple[str, ...]]:
     """Fuse lists, and drop what a better passage already shows.
 
@@ -75,14 +75,13 @@ def usable_fused(
 
     Args:
         rankings: Lists of passages, each best first.
+        selection: Records what is dropped.
         rrf_k: As in `fuse`.
         deduplicate: As in `fuse`; without it, overlaps stay.
-        selection: Records what is dropped.
 
     Returns:
         Excerpts, best first, and notes on blank passages or an empty result.
     """
-    selection = Selection() if selection is None else selection
     every = [passage for ranking in rankings for passage in ranking]
     usable(every, deduplicate=deduplicate, selection=selection)
     fused = fuse(rankings, rrf_k=rrf_k, deduplicate=deduplicate)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -255,8 +255,7 @@ class CausalEngine(SharedEngine):
         def one_batch(batch: list[tuple[Ids, Ids]]) -> list[list[float]]:
             wanted = torch.tensor([list(ids) for _, ids in batch], device=self.device)
             self.use(adapter)
-            found: list[list[float]] = self._wanted([row for row, _ in batch], wanted).tolist()
-            return found
+            return cast(list[list[float]], self._wanted([row for row, _ in batch], wanted).tolist())
 
         return self.batched(asked, one_batch, length=lambda x: len(x[0]))
 

@@ -21,7 +21,6 @@ from fitrag_integrations.models.runtime.engine import (
     Kwargs,
     LoadOptions,
     Options,
-    Pool,
 )
 from fitrag_integrations.models.runtime.folder import (
     read_manifest,
@@ -30,6 +29,7 @@ from fitrag_integrations.models.runtime.folder import (
     write_manifest,
 )
 from fitrag_integrations.models.runtime.loading import Checkpoint, check_vocabulary
+from fitrag_integrations.models.runtime.saved import Pool
 from fitrag_integrations.models.runtime.sources import model_folder, weights_source
 
 
@@ -40,13 +40,20 @@ def load_causal(
     tokenizer_kwargs: Row | None = None,
     **model_kwargs: Any,
 ) -> tuple[Any, Any]:
-    """Load a causal language model and its tokenizer; safetensors only, no remote code.
+    """Load a causal language model and its tokenizer from safetensors or GGUF; no remote code.
 
     Args:
         source: Folder or hub name.
         dtype: Data type of the weights.
         tokenizer_kwargs: Passed to the tokenizer's `from_pretrained`.
-        **model_kwargs: Passed to the model's `from_pretrained`, such as `device_map`.
+        **model_kwargs: Passed to the model's `from_pretrained`, such as `device_map` or
+            `gguf_file`.
+
+    Returns:
+        The model and the tokenizer.
+
+    Raises:
+        ModelLoadError: If a file is missing or unusable.
     """
     what = f"language model {source!r}"
     checkpoint = Checkpoint(source, what, model_kwargs, tokenizer_kwargs or {})
@@ -71,10 +78,10 @@ def packed_in(name_or_dir: str | Path) -> tuple[str | Path, str]:
 
 
 def causal_source(name_or_dir: str | Path, packed: str = "") -> tuple[str, str, Row]:
-    """Return what to load, what it is called, and what its `model.json` adds, where it has one.
+    """Return what to load, its name, and the fields of its `model.json`, if it has one.
 
-    With `packed` the weights are in that GGUF file of the folder.
-    The files a manifest names are compared with their checksums. Raises `ModelLoadError` for a
+    With `packed` the weights are in that GGUF file of the folder. The files that a manifest names
+    are compared with their checksums. Raises `ModelLoadError` for a
     folder without a model, `ChecksumError` for a changed file.
     """
     source = str(name_or_dir) if packed else weights_source(str(name_or_dir))

@@ -7,6 +7,7 @@ while it drafts: no second prompt is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -51,8 +52,7 @@ class KnownHead(nn.Module):
         values = self.dropout((features - self.mean) / self.scale)
         if self.inner is not None:
             values = self.inner(values).relu()
-        logits: Tensor = self.out(values).squeeze(-1)
-        return logits
+        return cast(Tensor, self.out(values).squeeze(-1))
 
 
 def feature_count(engine: CausalEngine, layers: Sequence[int]) -> int:

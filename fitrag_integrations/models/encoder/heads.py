@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fitrag_integrations.errors import ModelLoadError, raise_if
 from fitrag_integrations.models.encoder.items import ANSWER_TOKENS, FURTHEST
-from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Rarity
 from fitrag_integrations.models.runtime.folder import read_tensors, write_tensors
 
@@ -109,8 +108,7 @@ class BiLabelHead(Standardized):
     def forward(self, pooled: Tensor, features: Tensor) -> Tensor:
         """Return logits. Shape: (batch, 2); columns are has_answer, llm_prefer."""
         alike = self.alike(features)
-        apart = self.units is not None
-        both = pooled if apart else torch.cat([pooled, alike], dim=-1)
+        both = pooled if self.units is not None else torch.cat([pooled, alike], dim=-1)
         if self.hidden is not None:
             both = torch.tanh(self.hidden(both))
         logits: Tensor = self.out(both)
@@ -142,9 +140,15 @@ def _scores(span_logits: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Te
 
 
 def read_head(
-    folder: Path, entry: dict[str, Any], engine: Engine
+    folder: Path, entry: dict[str, Any], vocabulary: int
 ) -> tuple[dict[str, Tensor], Rarity | None]:
-    """Return the tensors of a head by name, and the rarity of each token, if it uses that."""
+    """Return the tensors of a head by name, and the rarity of each token, if it uses that.
+
+    Args:
+        folder: Folder of the model.
+        entry: Entry of the head in the manifest.
+        vocabulary: Number of tokens that there are.
+    """
     tensors = {
         name.removeprefix("head."): tensor for name, tensor in read_tensors(folder, entry).items()
     }
@@ -152,19 +156,12 @@ def read_head(
     if rarity is None:
         return tensors, None
     raise_if(
-        rarity.dim() != 1 or len(rarity) < engine.tokenizer.vocabulary,
+        rarity.dim() != 1 or len(rarity) < vocabulary,
         ModelLoadError,
         f"{folder / entry['file']}: rarity has the shape {list(rarity.shape)}; it must have a "
-        f"number for each of the {engine.tokenizer.vocabulary} tokens",
+        f"number for each of the {vocabulary} tokens",
     )
     return tensors, rarity.double().numpy()
-
-
-def read_of(pooled: Tensor, states: Tensor, span: nn.Linear | None) -> list[Read]:
-    """Keep of a batch, for each chunk, its vector and its tokens' scores; they hold no states."""
-    vectors = pooled.clone().unbind()
-    marked = [vector[:0].view(0, 2) for vector in vectors] if span is None else span(states)
-    return list(zip(vectors, marked, strict=True))
 
 
 def gathered(read: Sequence[Read], chunks: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:

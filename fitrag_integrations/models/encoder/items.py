@@ -42,15 +42,16 @@ Item: TypeAlias = tuple[str, Passage, Sequence[Span]]  # spans are [start, end) 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What a scorer's logits become, by the kind of text: slope x logit + weight x cosine + shift.
+    """Corrections of logits by the kind of text: slope x logit + weight x cosine + shift.
 
-    The cosine is that of the untouched base (`sentences.Nearness`). Kinds are those of `kind_of`.
+    The cosine of question and text is that of the untouched base (`sentences.Nearness`). Kinds are
+    those of `kind_of`.
 
     Args:
-        passages: Slope, weight and shift of a passage's logits, by kind.
-        sentences: The same of a sentence, by the kind of its passage.
-        best: Slope and shift of the largest logit of a list's passages, which make the logit of
-            whether any of them answers; None if they were not fitted.
+        passages: Slope, weight and shift for a passage's logits, by kind.
+        sentences: The same for a sentence, by the kind of its passage.
+        best: Slope and shift that turn the largest logit of a list's passages into the logit of
+            "some passage answers"; None if they were not fitted.
     """
 
     passages: Mapping[str, Line] = field(default_factory=dict)
@@ -95,7 +96,10 @@ class Lines:
         return [grade(logit) for logit in summed]
 
     def answerable(self, logits: Sequence[float]) -> float | None:
-        """Return the probability that a list has a passage that answers, from their logits."""
+        """Return the probability that some passage of a list answers, from all their logits.
+
+        None without passages, or without a fitted `best`.
+        """
         return (
             None
             if self.best is None or not logits

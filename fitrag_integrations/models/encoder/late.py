@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from fitrag_integrations.models.encoder.lexical import LEXICAL_COUNT, lexical_features
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Rarity
 from fitrag_integrations.models.encoder.trunk import Trunk
-from fitrag_integrations.models.runtime.batching import Budget, in_batches
+from fitrag_integrations.models.runtime.batching import Room, in_batches
 from fitrag_integrations.models.runtime.placing import attending, padded
 from fitrag_integrations.models.runtime.worker import finished
 
@@ -31,7 +31,7 @@ class LateInteraction:
 
     def __init__(self, trunk: Trunk, rarity: Rarity, *, pad_id: int, budget: int = 1024) -> None:
         self.trunk, self.rarity = trunk.eval(), rarity
-        self._pad_id, self._budget = pad_id, Budget(budget)
+        self._pad_id, self._budget = pad_id, Room(budget)
 
     @torch.no_grad()
     def features(self, pairs: Sequence[EncodedPair]) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from fitrag_integrations.core.generic import T
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.encoders import load_encoder, save_encoder
+from fitrag_integrations.models.encoder.heads import Read, write_head
 from fitrag_integrations.models.encoder.pairs import Batch, EncodedPair, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.sentences import Floats, Nearness
 from fitrag_integrations.models.encoder.trunk import Trunk, collate
@@ -22,7 +23,6 @@ from fitrag_integrations.models.runtime.engine import (
     EngineModel,
     Options,
     PairOptions,
-    Pool,
     SharedEngine,
 )
 from fitrag_integrations.models.runtime.folder import (
@@ -31,7 +31,7 @@ from fitrag_integrations.models.runtime.folder import (
     without_similarity,
     write_manifest,
 )
-from fitrag_integrations.models.runtime.saved import embedded_folder, remembered
+from fitrag_integrations.models.runtime.saved import Pool, embedded_folder, remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.models.runtime.worker import Steps
 
@@ -113,6 +113,9 @@ def _engine_in(encoder: Path, options: Options) -> Engine:
 class PairModel(EngineModel[Engine]):
     """A head over an engine. Subclasses name their `kind` and build themselves from a folder."""
 
+    _head: Any
+    _clues: Any  # further features of the head, or None
+
     @classmethod
     @remembered
     def from_pretrained(cls, name_or_dir: str | Path, **options: Unpack[PairOptions]) -> Self:
@@ -154,17 +157,30 @@ class PairModel(EngineModel[Engine]):
             undo.pop_all()
         return made
 
+    def _states(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
+        """Keep for each chunk its vector and its tokens' scores, and none of the states."""
+        vectors = self._engine.trunk.pool(states, mask).clone().unbind()
+        span = self._head.span
+        marked = [vector[:0].view(0, 2) for vector in vectors] if span is None else span(states)
+        return list(zip(vectors, marked, strict=True))
+
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         raise NotImplementedError
 
-    def _save(self, folder: Path, head: Row) -> None:
-        """Save the manifest, with the entry of a head that is there, and the encoder."""
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save head, calibration or thresholds, and encoder to a folder for `from_pretrained`.
+
+        Args:
+            folder: Folder to write.
+        """
+        rarity = None if self._clues is None else self._clues.rarity
+        head = {**self.manifest.get("head", {}), **write_head(Path(folder), self._head, rarity)}
         fields = {**self.manifest, "encoder": "encoder", "head": head}
-        write_manifest(folder, "model.json", kind=self.kind, fields=fields)
+        write_manifest(Path(folder), "model.json", kind=self.kind, fields=fields)
         save_encoder(
             self._engine.trunk,
-            folder / "encoder",
+            Path(folder) / "encoder",
             base=self.manifest["base"],
             max_length=self._engine.tokenizer.max_length,
         )

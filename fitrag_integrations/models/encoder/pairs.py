@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +79,7 @@ class Batch:
     @property
     def placed(self) -> NDArray[np.bool_]:
         """Return which tokens are the passage's text. Shape: (batch, tokens)."""
-        found: NDArray[np.bool_] = self.tokens[3] >= 0
-        return found
+        return cast(NDArray[np.bool_], self.tokens[3] >= 0)
 
     def side(self, segment: int, *, fill: int) -> Tokens:
         """Return the ids of one segment, moved to the left. Shape: (batch, most of them)."""
@@ -203,8 +202,7 @@ class PairTokenizer:
         ]
 
     def _read(self, texts: Sequence[str]) -> list[Any]:
-        found: list[Any] = self._fast.encode_batch(list(texts), add_special_tokens=False)
-        return found
+        return cast(list[Any], self._fast.encode_batch(list(texts), add_special_tokens=False))
 
     def _read_questions(self, keys: list[tuple[str, ...]]) -> list[Tokens]:
         """Tokenize questions, with the marks that stand before and after them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -103,8 +103,8 @@ class Nearness:
     Args:
         tokenizer: The engine's tokenizer.
         length: Tokens the base reads at once.
-        read: Runs the base over chunks; gives for each chunk the product of its weights, (rows,
-            tokens), and its states, (tokens, width).
+        read: Runs the base over chunks, each with weights of shape (rows, tokens), and returns for
+            each the product of its weights and states. Shape: (rows, width).
     """
 
     def __init__(self, tokenizer: PairTokenizer, length: int, read: Pool) -> None:
@@ -163,15 +163,14 @@ class Nearness:
 
 
 def cosines(engine: Any, lines: Lines, items: Sequence[Item]) -> Steps[list[Floats]]:
-    """Return what an engine's `nearness` says of items; zeros where no line reads it."""
+    """Return the cosines of items, as `Nearness.of` does; zeros if no line reads them."""
     if lines.compare:
-        found: list[Floats] = yield from engine.nearness.of(items)
-        return found
+        return cast(list[Floats], (yield from engine.nearness.of(items)))
     return [np.zeros(1 + len(spans), np.float32) for *_, spans in items]
 
 
 def averages(tokens: int, spans: Sequence[Span]) -> Floats:
-    """Return the weights of means over all tokens, and over those of each span: (rows, tokens)."""
+    """Return weights that average all tokens, then those of each span: (1 + spans, tokens)."""
     made = np.zeros((1 + len(spans), tokens), np.float32)
     made[0] = 1 / tokens
     for row, (first, end) in zip(made[1:], spans, strict=True):

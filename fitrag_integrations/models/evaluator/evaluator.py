@@ -8,15 +8,12 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self, TypeAlias, Unpack
 
 from fitrag_integrations.core.checks import check_text
-from fitrag_integrations.core.progress import BLOCK, in_blocks
 from fitrag_integrations.errors import refuse_if
-from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.evaluator.head import HeadGrader
 from fitrag_integrations.models.evaluator.sequence_classifier import (
     KIND,
@@ -25,6 +22,7 @@ from fitrag_integrations.models.evaluator.sequence_classifier import (
     SequenceGrader,
     read_fields,
 )
+from fitrag_integrations.models.kinds import PairGrader
 from fitrag_integrations.models.runtime.engine import Options, PairOptions
 from fitrag_integrations.models.runtime.folder import (
     kind_in,
@@ -32,7 +30,7 @@ from fitrag_integrations.models.runtime.folder import (
     reading,
     write_manifest,
 )
-from fitrag_integrations.models.runtime.saved import Bundled, remembered
+from fitrag_integrations.models.runtime.saved import remembered
 from fitrag_integrations.models.runtime.sources import model_folder
 from fitrag_integrations.values.thresholds import ActionThresholds
 
@@ -72,7 +70,7 @@ def find(name_or_dir: str | Path) -> Path | str:
 Grader: TypeAlias = HeadGrader | SequenceGrader
 
 
-class RetrievalEvaluator(Bundled):
+class RetrievalEvaluator(PairGrader):
     """Evaluator that grades (question, passage) pairs: 1 is surely an answer, -1 surely none.
 
     Load one with `embedded()` or `from_pretrained`, or train one with `fitrag train evaluator`.
@@ -95,7 +93,8 @@ class RetrievalEvaluator(Bundled):
         self, grader: Grader, *, name: str = "", thresholds: ActionThresholds | None = None
     ) -> None:
         super().__init__()
-        self._grader = grader
+        self._grader, self._grades = grader, grader._grades
+        self._engine = grader if isinstance(grader, SequenceGrader) else grader._engine
         self.name = name
         self.thresholds = thresholds
 
@@ -161,33 +160,14 @@ class RetrievalEvaluator(Bundled):
                 kept = ActionThresholds.from_dict({"model": own, **kept})
             return cls(grader, name=own, thresholds=kept)
 
-    def evaluate(self, pairs: Sequence[Pair], *, show_progress: bool | None = False) -> list[float]:
-        """Return the grade of each pair, in order.
-
-        Args:
-            pairs: Questions and passages.
-            show_progress: Whether to draw a progress bar; None draws one on a terminal.
-
-        Returns:
-            Grades in [-1, 1].
-
-        Raises:
-            InputError: If a pair is not a question and a passage with text.
-        """
-        grader, label = self._loaded(), f"RetrievalEvaluator, pairs by {BLOCK}"
-        return in_blocks(grader.evaluate, pairs, label, show=show_progress)
-
-    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Async version of `evaluate`; grades in [-1, 1]."""
-        return await self._loaded().aevaluate(pairs)
-
     def save_pretrained(self, folder: str | Path) -> None:
         """Save weights, name and thresholds to a folder that `from_pretrained` reads.
 
         Args:
             folder: Folder to write.
         """
-        folder, grader = Path(folder), self._loaded()
+        self._check_loaded()
+        folder, grader = Path(folder), self._grader
         if isinstance(grader, HeadGrader):
             grader.save_pretrained(folder)
         else:
@@ -200,13 +180,6 @@ class RetrievalEvaluator(Bundled):
                 fields={"input_format": grader.input_format, **grown},
             )
         store_fields(folder, name=self.name, thresholds=self.thresholds)
-
-    def _release(self) -> None:
-        self._grader.unload()
-
-    def _loaded(self) -> Grader:
-        self._check_loaded()
-        return self._grader
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as the folder and the options; the weights stay where they are."""

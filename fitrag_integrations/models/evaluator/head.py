@@ -16,20 +16,17 @@ from torch import Tensor, nn
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.models.encoder.heads import (
-    Read,
     Standardized,
     gathered,
     read_head,
-    read_of,
-    write_head,
 )
 from fitrag_integrations.models.encoder.items import FURTHEST, Lines
 from fitrag_integrations.models.encoder.lexical import COUNT, Clues
 from fitrag_integrations.models.encoder.pair_model import Engine, PairModel
-from fitrag_integrations.models.encoder.pairs import Batch, Pair
+from fitrag_integrations.models.encoder.pairs import Pair
 from fitrag_integrations.models.encoder.sentences import cosines
 from fitrag_integrations.models.kinds import PairGrader
-from fitrag_integrations.models.runtime.batching import in_blocks
+from fitrag_integrations.models.runtime.batching import blockwise
 from fitrag_integrations.models.runtime.folder import (
     load_head,
     positive,
@@ -80,15 +77,10 @@ class HeadGrader(PairGrader, PairModel):
         self._temperature = positive(self.manifest, "temperature")
         self._lines = Lines.of(self.manifest)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Save head, thresholds and encoder to a folder that `from_pretrained` reads."""
-        written = write_head(Path(folder), self._head, self._clues.rarity)
-        self._save(Path(folder), self.manifest["head"] | written)
-
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> HeadGrader:
         entry = manifest["head"]
-        tensors, rarity = read_head(folder, entry, engine)
+        tensors, rarity = read_head(folder, entry, engine.tokenizer.vocabulary)
         width, hidden = engine.trunk.width, check_whole("hidden", entry["hidden"], low=1)
         head = load_head(
             lambda: EvaluatorHead(width, hidden=hidden), folder / entry["file"], tensors
@@ -100,14 +92,12 @@ class HeadGrader(PairGrader, PairModel):
             manifest=manifest,
         )
 
-    def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
-        return in_blocks(pairs, self._block)
-
+    @blockwise
     @torch.inference_mode()
-    def _block(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
+    def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:
         groups = self._engine.tokenizer.encode(pairs)
         chunks = [chunk for group in groups for chunk in group]
-        read = yield from self._engine.run_chunks(chunks, self._read)
+        read = yield from self._engine.run_chunks(chunks, self._states)
         pooled, span = gathered(read, chunks)
         logits = self._head(pooled, self._clues.features(chunks), span)
         self._engine.check_finite(logits.isfinite().all())
@@ -115,6 +105,3 @@ class HeadGrader(PairGrader, PairModel):
         best = [max(next(rows) for _ in group) / self._temperature for group in groups]
         near = yield from cosines(self._engine, self._lines, [(*pair, ()) for pair in pairs])
         return self._lines.grades(pairs, best, near)
-
-    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[Read]:
-        return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)

@@ -19,7 +19,7 @@ from torch import Tensor
 from fitrag_integrations.core.checks import check_whole
 from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import ModelLoadError, raise_if, refuse_if
-from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair, checked_pairs
+from fitrag_integrations.models.encoder.pairs import OVERLAP_TOKENS, Pair
 from fitrag_integrations.models.encoder.pairs import whole as without_surrogates
 from fitrag_integrations.models.runtime.batching import in_groups
 from fitrag_integrations.models.runtime.engine import Options, SharedEngine
@@ -91,20 +91,10 @@ class SequenceGrader(SharedEngine):
         check_vocabulary(model, tokenizer, checkpoint.what)
         return cls(model, tokenizer, options, input_format=input_format)
 
-    def evaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Grade each pair, in the order given."""
-        return self.worker.call(self._grades, checked_pairs(pairs))
-
-    async def aevaluate(self, pairs: Sequence[Pair]) -> list[float]:
-        """Async version of `evaluate`."""
-        return await self.worker.acall(self._grades, checked_pairs(pairs))
-
     def save(self, folder: Path) -> None:
         """Save weights and tokenizer as transformers does."""
         self._model.save_pretrained(folder)
         self._tokenizer.save_pretrained(folder)
-
-    unload = SharedEngine.release
 
     @torch.inference_mode()
     def _grades(self, pairs: Sequence[Pair]) -> Steps[list[float]]:

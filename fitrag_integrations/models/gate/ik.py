@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Self, Unpack, cast
 
 import torch
 
@@ -177,8 +177,7 @@ class IKClassifier(CausalGate):
             return []
         rows = head_rows(self._engine, pairs, self._prompts["question"])
         measured = yield from features(self._engine, rows, self.manifest["weights"]["layers"])
-        found: list[float] = self._head(measured).tolist()
-        return found
+        return cast(list[float], self._head(measured).tolist())
 
 
 def ask_text(engine: CausalEngine, prompts: Mapping[str, str], question: str, draft: str) -> str:

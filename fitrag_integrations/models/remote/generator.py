@@ -160,8 +160,9 @@ class RemoteGenerator(Remote):
     Args:
         base_url: Address that ends in /v1.
         model: Served model name.
-        max_new_tokens: Maximum length of a reply. A reply is as long as its prompt asks for, if it
-            does not 64 tokens where it is one line, else 256.
+        max_new_tokens: Maximum tokens of a reply, whatever its prompt asks for. Defaults to what
+            the prompt asks for, else 64 for a reply of one line and 256 for any other; with "chat"
+            to at least 256.
         draft_tokens: Length of a draft, if the gate asks for no other.
         prompt: With "completions", the text that a question is inserted into; with "chat" the
             question itself is the user's message.

@@ -6,8 +6,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from fitrag_integrations.core.generic import Q, T
+from fitrag_integrations.core.generic import Q, R, T
 from fitrag_integrations.errors import DeviceMemoryError, ModelLoadError, raise_if
 from fitrag_integrations.models.runtime.worker import ENDING, Steps
 
@@ -34,7 +35,7 @@ def token_batches(
 
 
 @dataclass
-class Budget:
+class Room:
     """Maximum number of padded tokens of a forward pass; it shrinks when one does not fit.
 
     A pass of up to `free` of them takes no longer for its padding; None is a quarter of `tokens`.
@@ -49,7 +50,7 @@ def in_batches(
     run: Callable[[list[Q]], Sequence[T]],
     *,
     length: Callable[[Q], int],
-    budget: Budget,
+    budget: Room,
     free: int | None = None,
 ) -> Steps[list[T]]:
     """Run items in `token_batches`, yielding between batches; results are in the input order.
@@ -104,6 +105,17 @@ def in_blocks(
         if len(found) < len(items):
             yield len(found), len(items)
     return found
+
+
+def blockwise(
+    run: Callable[[R, Sequence[Q]], Steps[list[T]]],
+) -> Callable[[R, Sequence[Q]], Steps[list[T]]]:
+    """Decorate a model's task so that it runs block by block."""
+
+    def whole(model: R, items: Sequence[Q]) -> Steps[list[T]]:
+        return in_blocks(items, partial(run, model))
+
+    return whole
 
 
 def in_groups(

@@ -7,10 +7,7 @@ a gate and a generator over one language model, cost its memory once and take tu
 from __future__ import annotations
 
 import os
-import threading
-import time
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypedDict, TypeVar
@@ -34,10 +31,10 @@ from fitrag_integrations.models.runtime.backends import (
     compiled,
     graphed,
 )
-from fitrag_integrations.models.runtime.batching import Budget, in_batches
+from fitrag_integrations.models.runtime.batching import Room, in_batches
 from fitrag_integrations.models.runtime.loading import Checkpoint
 from fitrag_integrations.models.runtime.placing import GPUS, attending, is_placed, place
-from fitrag_integrations.models.runtime.saved import SavedModel, log_loaded
+from fitrag_integrations.models.runtime.saved import SavedModel, Shared
 from fitrag_integrations.models.runtime.worker import Steps, Worker
 
 E = TypeVar("E", bound="SharedEngine")
@@ -239,7 +236,7 @@ def free_tokens(module: nn.Module) -> int:
     return int(FREE * len(sizes) / max(1, sum(sizes)))
 
 
-class SharedEngine:
+class SharedEngine(Shared):
     """One copy of the weights, placed by `options`, with a count of the models that use it."""
 
     def __init__(self, module: nn.Module, options: Options, *, name: str) -> None:
@@ -248,7 +245,7 @@ class SharedEngine:
             first = next(p for p in module.parameters() if p.is_floating_point())
             self.dtype = first.dtype
             self.device = self.device if first.is_meta else first.device
-        self.room = Budget(tokens, free_tokens(module) if self.device.type in GPUS else None)
+        self.room = Room(tokens, free_tokens(module) if self.device.type in GPUS else None)
         self.backend = checked_backend(options.backend)
         exact = self.backend != "torch"  # a graph is exported in float32, whatever runs it
         try:
@@ -266,7 +263,6 @@ class SharedEngine:
         elif options.compile:
             self.compute = graphed(self._module)
         self.worker = Worker(name, bound=self.device.type in GPUS)
-        self._users = 0
 
     def batched(
         self,
@@ -298,43 +294,14 @@ class SharedEngine:
             "if it was so, restore its files",
         )
 
-    def retain(self) -> Self:
-        """Count one more model that uses this engine."""
-        self._users += 1
-        return self
-
     def release(self) -> None:
         """Count one model less; the last one stops the worker and frees the memory."""
-        self._users -= 1
+        super().release()
         if self._users <= 0:
-            self.worker.close()
             if not is_placed(self._module):
                 self._module.to("meta")
             if self.device.type in GPUS:
                 torch.cuda.empty_cache()
-
-
-class Pool(Generic[E]):
-    """Pool of engines, each kept as long as a model uses it."""
-
-    def __init__(self) -> None:
-        self._engines = weakref.WeakValueDictionary[tuple[str, Options], E]()
-        self._renew()
-        if hasattr(os, "register_at_fork"):  # another thread of the parent may hold the lock
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        self._loading = threading.Lock()
-
-    def take(self, source: str, options: Options, load: Callable[[], E]) -> E:
-        """Return an engine, loading it if necessary, and count one more user."""
-        with self._loading:
-            engine = self._engines.get((source, options))
-            if engine is None or engine.worker.closed:
-                began = time.monotonic()
-                engine = self._engines[source, options] = load()
-                log_loaded(source, engine.device, engine.dtype, began)
-            return engine.retain()
 
 
 class EngineModel(SavedModel, Generic[E]):
@@ -345,9 +312,6 @@ class EngineModel(SavedModel, Generic[E]):
     def __init__(self, engine: E, *, manifest: Row | None = None) -> None:
         super().__init__(manifest)
         self._engine = engine
-
-    def _release(self) -> None:
-        self._engine.release()
 
     def _details(self) -> list[str]:
         return [f"device={str(self._engine.device)!r}"]

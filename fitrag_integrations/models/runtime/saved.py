@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from fitrag_integrations.core.generic import A, Q
 from fitrag_integrations.core.progress import bar
@@ -19,15 +22,10 @@ from fitrag_integrations.models.runtime.worker import Task, Worker
 
 P = ParamSpec("P")
 M = TypeVar("M", bound="SavedModel")
+E = TypeVar("E", bound=Any)  # a `Shared` with a device and a dtype
 
 
 _log = logging.getLogger("fitrag_integrations.models")
-
-
-def log_loaded(what: str, device: object, dtype: object, began: float) -> None:
-    """Log that a model was loaded, and how long that took."""
-    dtype, seconds = str(dtype).removeprefix("torch."), time.monotonic() - began
-    _log.info("loaded %s on %s in %s, %.1f s", what, device, dtype, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,7 @@ def remembered(
 class SavedModel:
     """Model loaded with `from_pretrained(folder)`, which can be loaded again.
 
-    A kind without an engine names its worker in `_own_worker`; `_release` is what goes when it is
-    unloaded.
+    Its worker is that of the engine; `_release` is what goes when it is unloaded.
     """
 
     kind: ClassVar[str]
@@ -77,11 +74,8 @@ class SavedModel:
             self._unloaded = True
             self._release()
 
-    def _own_worker(self) -> Worker:
-        return cast(Worker, self._engine.worker)
-
     def _release(self) -> None:
-        self._own_worker().close()
+        self._engine.release()
 
     def _check_loaded(self) -> None:
         if self._unloaded:
@@ -89,7 +83,7 @@ class SavedModel:
 
     def _worker(self) -> Worker:
         self._check_loaded()
-        return self._own_worker()
+        return cast(Worker, self._engine.worker)
 
     def _call(self, task: Task[Q, A], items: Sequence[Q], show: bool | None = False) -> list[A]:
         """Call a task, under a progress bar if it is shown, which moves by token batch."""
@@ -111,6 +105,49 @@ class SavedModel:
 
     def _details(self) -> list[str]:
         return []
+
+
+class Shared:
+    """Engine that several models may use."""
+
+    worker: Worker
+    _users = 0
+
+    def retain(self) -> Self:
+        """Count one more model that uses this engine."""
+        self._users += 1
+        return self
+
+    def release(self) -> None:
+        """Count one model less; the last one stops the worker."""
+        self._users -= 1
+        if self._users <= 0:
+            self.worker.close()
+
+
+class Pool(Generic[E]):
+    """Pool of engines, each kept as long as a model uses it."""
+
+    def __init__(self) -> None:
+        self._engines = weakref.WeakValueDictionary[tuple[str, Hashable], E]()
+        self._renew()
+        if hasattr(os, "register_at_fork"):  # another thread of the parent may hold the lock
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._loading = threading.Lock()
+
+    def take(self, source: str, options: Hashable, load: Callable[[], E]) -> E:
+        """Return an engine, loading it if necessary, and count one more user."""
+        with self._loading:
+            engine = self._engines.get((source, options))
+            if engine is None or engine.worker.closed:
+                began = time.monotonic()
+                engine = self._engines[source, options] = load()
+                dtype, seconds = str(engine.dtype).removeprefix("torch."), time.monotonic() - began
+                _log.info("loaded %s on %s in %s, %.1f s", source, engine.device, dtype, seconds)
+            engine.retain()
+            return engine
 
 
 class Bundled(SavedModel):

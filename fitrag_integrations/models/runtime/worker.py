@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from fitrag_integrations.core.generic import Q, T
 from fitrag_integrations.errors import ModelLoadError, raise_if
@@ -139,9 +139,7 @@ class Worker:
 
         A cancelled call ends the work between two token batches.
         """
-        if not items:
-            return []
-        return await asyncio.wrap_future(self.submit(task, items))
+        return await asyncio.wrap_future(self.submit(task, items)) if items else []
 
     def close(self) -> None:
         """Finish what is queued, then stop; later calls raise `ModelLoadError`."""
@@ -209,8 +207,7 @@ def finished(steps: Steps[T]) -> T:
         try:
             next(steps)
         except StopIteration as done:
-            answer: T = done.value
-            return answer
+            return cast(T, done.value)
 
 
 def abandoned() -> bool:

@@ -20,8 +20,6 @@ from fitrag_integrations.models.encoder.heads import (
     BiLabelHead,
     gathered,
     read_head,
-    read_of,
-    write_head,
 )
 from fitrag_integrations.models.encoder.heads import (
     Read as ChunkRead,
@@ -71,7 +69,7 @@ class BiLabelScorer(ChunkScorer, PairModel):
         head: Head with the two labels.
         clues: Further features that the head reads, if any.
         temperatures: Divisors of the logits of both labels.
-        lines: What the logits become by the kind of text, and with the untouched base's cosine.
+        lines: Corrections of the logits by the kind of text and the untouched base's cosine.
         manifest: Fields saved with the scorer.
 
     Example:
@@ -109,12 +107,6 @@ class BiLabelScorer(ChunkScorer, PairModel):
         """
         return self._correction.name(scorer_name(self.manifest))
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Save head, calibration and encoder to a folder that `from_pretrained` reads."""
-        rarity = None if self._clues is None else self._clues.rarity
-        written = write_head(Path(folder), self._head, rarity)
-        self._save(Path(folder), self.manifest["head"] | written)
-
     from_reranker = staticmethod(ReadyReranker.from_pretrained)
 
     @classmethod
@@ -138,7 +130,7 @@ class BiLabelScorer(ChunkScorer, PairModel):
     @classmethod
     def _build(cls, engine: Engine, folder: Path, manifest: Row) -> Self:
         entry = manifest["head"]
-        tensors, rarity = read_head(folder, entry, engine)
+        tensors, rarity = read_head(folder, entry, engine.tokenizer.vocabulary)
         clues: Clues | LateInteraction | None = None
         count = 0
         if rarity is not None and entry.get("late"):  # the untouched base, beside the tuned encoder
@@ -166,12 +158,12 @@ class BiLabelScorer(ChunkScorer, PairModel):
 
     @torch.inference_mode()
     def _labelled(self, chunks: Sequence[EncodedPair]) -> Steps[list[Read]]:
-        read = yield from self._engine.run_chunks(chunks, self._read)
+        read = yield from self._engine.run_chunks(chunks, self._states)
         nothing = np.zeros((0, 3), np.float32)
         return [Read(own, nothing) for own in self._logits(read, chunks).numpy()]
 
     def _logits(self, read: list[ChunkRead], chunks: Sequence[EncodedPair]) -> Tensor:
-        """Run the head on what `_read` gave. Shape: (chunks, 2)."""
+        """Run the head on what `_states` gave. Shape: (chunks, 2)."""
         pooled, best = gathered(read, chunks)
         parts = [] if self._clues is None else [self._clues.features(chunks)]
         if self._head.span is not None:
@@ -180,9 +172,6 @@ class BiLabelScorer(ChunkScorer, PairModel):
         logits: Tensor = self._head(pooled, features)
         self._engine.check_finite(logits.isfinite().all())
         return logits
-
-    def _read(self, states: Tensor, mask: Tensor, batch: Batch) -> list[ChunkRead]:
-        return read_of(self._engine.trunk.pool(states, mask), states, self._head.span)
 
 
 class OnePassScorer(ChunkSentenceScorer, BiLabelScorer):
@@ -264,7 +253,7 @@ class OnePassScorer(ChunkSentenceScorer, BiLabelScorer):
         def marked(states: Tensor, mask: Tensor, batch: Batch) -> list[tuple[ChunkRead, Tensor]]:
             rows = zip(self._answers(states), batch.lengths.tolist(), strict=True)
             own = [row[:size] for row, size in rows]
-            return list(zip(self._read(states, mask, batch), own, strict=True))
+            return list(zip(self._states(states, mask, batch), own, strict=True))
 
         found = yield from self._engine.run_chunks(chunks, marked)
         logits = self._logits([read for read, _ in found], chunks).numpy()

@@ -28,7 +28,7 @@ from fitrag_integrations.models.encoder.pair_model import Engine
 from fitrag_integrations.models.encoder.pairs import Batch, Pair, PairTokenizer
 from fitrag_integrations.models.encoder.trunk import has_types
 from fitrag_integrations.models.kinds import Judged, SentenceScorer
-from fitrag_integrations.models.runtime.batching import in_blocks
+from fitrag_integrations.models.runtime.batching import blockwise
 from fitrag_integrations.models.runtime.engine import EngineModel, Options, PairOptions
 from fitrag_integrations.models.runtime.loading import (
     Checkpoint,
@@ -129,11 +129,9 @@ class Pruner(SentenceScorer, EngineModel[Engine]):
         judged = yield from self._judge([(question, passage, ()) for question, passage in pairs])
         return [whole for whole, _ in judged]
 
-    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
-        return in_blocks(items, self._block)
-
+    @blockwise
     @torch.inference_mode()
-    def _block(self, items: Sequence[Item]) -> Steps[list[Judged]]:
+    def _judge(self, items: Sequence[Item]) -> Steps[list[Judged]]:
         places, chunks, wanted = placed_spans(self._engine.tokenizer, items)
         found = iter((yield from self._engine.run_chunks(chunks, partial(self._read, wanted))))
         judged = []

@@ -133,7 +133,10 @@ class Family:
         name: Value of `family=`.
         scales: Possible scales of its outputs; the first is the default.
         fits: Checks whether a checkpoint is one of the family.
-        load: Loads the network, which returns one number per pair, and its tokenizer.
+        load: Loads the network and its tokenizer. The network has the model as `encoder`, and its
+            `forward(ids, mask, types)`, each of shape (batch, tokens), returns one number per pair,
+            shape (batch,). The tokenizer is a `PairTokenizer`; a family whose input has another
+            form overrides its `_encode`, as `QueryDocument` does.
         takes_instruction: Whether its prompt has a place for an instruction.
     """
 

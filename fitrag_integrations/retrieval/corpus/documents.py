@@ -171,9 +171,8 @@ def _of_file(
 
 
 def _title(text: str, file: Path) -> str:
-    heading = None
-    if file.suffix.lower() == ".md":
-        heading = _HEADING.search(_FENCED.sub("", text))  # a comment in code is no heading
+    is_marked = file.suffix.lower() == ".md"  # where a comment in code is no heading
+    heading = _HEADING.search(_FENCED.sub("", text)) if is_marked else None
     if heading is None:
         return file.stem
     words = heading[1].rstrip().rstrip("#")  # closing marks, but not those of `C#`

@@ -2,10 +2,11 @@
 
 import random
 from dataclasses import replace
+from itertools import starmap
 
 import pytest
 
-from fitrag_integrations import rerank
+from fitrag_integrations import compress, rerank
 from fitrag_integrations.methods.fitrag import ranking
 from fitrag_integrations.types import Excerpt, Passage
 
@@ -35,6 +36,28 @@ def test_a_row_is_found_in_the_order_of_the_file():
     for at, town in enumerate(TOWNS):
         best = rerank(f"How often does the ferry leave from {town}?", ROWS)
         assert best.indices[0] == at
+
+
+FAQ = {
+    "Can I choose not to use the cloud?": "Of course. It is a separate service from the app.",
+    "What happens if I downgrade my account to no cloud?": "You can choose to stay on the app. The "
+    "cloud then shows the runs of a month.",
+    "What is the project key for?": "It is a string of six characters, which the app writes.",
+    "What is the difference between public and private projects?": "Everybody sees the runs of a "
+    "public project, and its team alone those of a private one.",
+    "We use sockets; will the app work with that?": "Yes. They are passed on as they are.",
+    "Which operating systems does the app work with?": "The app works with all that have sockets.",
+}
+LAYOUTS = ["## {}\n\n{}", "Q: {}\nA: {}", "**{}**\n\n{}", "{}\n{}"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_entry_is_found_by_its_question_word_for_word(layout):
+    entries = list(starmap(layout.format, FAQ.items()))
+    found = [rerank(question, entries).indices[0] for question in FAQ]
+    assert found == list(range(len(FAQ)))
+    kept = [compress(one, ["\n\n".join(entries)], max_tokens=50)[0].text for one in FAQ]
+    assert all(answer[:20] in shown for shown, answer in zip(kept, FAQ.values(), strict=True))
 
 
 def test_an_order_is_trusted_as_far_as_it_agrees_with_scores_and_words():

@@ -10,8 +10,6 @@ from fitrag_integrations.methods.defaults import EMBEDDED_SCORER
 from fitrag_integrations.methods.fitrag.method import TokenReducer
 from fitrag_integrations.methods.fitrag.options import (
     SentenceScorer,
-    score_port,
-    sentence_port,
 )
 from fitrag_integrations.types import BiLabelScore, Passage
 
@@ -129,7 +127,7 @@ def test_an_identifier_raises_the_score_and_leaves_the_label():
 
 
 def test_the_embedded_scorer_has_an_embedded_twin():
-    assert sentence_port(score_port()).call == EMBEDDED_SCORER.score_sentences
+    assert TokenReducer().plan.port.call == EMBEDDED_SCORER.score_sentences
     assert isinstance(EMBEDDED_SCORER, SentenceScorer)
 
 

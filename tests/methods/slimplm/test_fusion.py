@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fitrag_integrations.methods.slimplm.steps import fuse, usable_fused
 from fitrag_integrations.types import Passage
+from fitrag_integrations.values.selected import Selection
 
 
 def some(text):
@@ -42,10 +43,10 @@ def test_one_text_is_one_passage_whatever_its_id():
 
 
 def test_blank_passages_hold_a_rank_and_are_left_out():
-    fused, notes = usable_fused([[Passage("0", " "), *some("a")], []])
+    fused, notes = usable_fused([[Passage("0", " "), *some("a")], []], selection=Selection())
     assert ids(fused) == "a" and fused[0].score == pytest.approx(1 / 62)
     assert notes == ("1 of 2 passages left out: no text",)
-    _, notes = usable_fused([[], []])
+    _, notes = usable_fused([[], []], selection=Selection())
     assert notes == ("nothing to refer to: no passage with text was retrieved",)
 
 

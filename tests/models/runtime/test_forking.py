@@ -78,10 +78,14 @@ def wait_for(path, process):
         time.sleep(0.1)
 
 
-def test_multiprocessing_by_fork(tmp_path):
+def test_multiprocessing_by_fork_and_a_fork_amid_calls_of_other_threads(tmp_path):
     script = """
     def child(results):
         results.put(answers())
+
+    def busy():
+        while not enough.is_set():
+            answers()
 
     if __name__ == "__main__":
         before = answers()
@@ -94,31 +98,19 @@ def test_multiprocessing_by_fork(tmp_path):
         for each in children:
             each.join()
         assert found == [before, before], (before, found)
+        enough = threading.Event()
+        threads = [threading.Thread(target=busy) for _ in range(2)]
+        for each in threads:
+            each.start()
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if answers() == before else 1)
+            assert os.waitpid(child, 0)[1] == 0
+        enough.set()
+        for each in threads:
+            each.join()
         assert answers() == before
-    """
-    ended(run(tmp_path, script))
-
-
-def test_a_fork_amid_calls_of_other_threads(tmp_path):
-    script = """
-    def busy():
-        while not enough.is_set():
-            answers()
-
-    before = answers()
-    enough = threading.Event()
-    threads = [threading.Thread(target=busy) for _ in range(2)]
-    for each in threads:
-        each.start()
-    for _ in range(3):
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if answers() == before else 1)
-        assert os.waitpid(child, 0)[1] == 0
-    enough.set()
-    for each in threads:
-        each.join()
-    assert answers() == before
     """
     ended(run(tmp_path, script))
 

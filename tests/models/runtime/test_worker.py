@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitrag_integrations.errors import DeviceMemoryError, ModelLoadError
-from fitrag_integrations.models.runtime.batching import Budget, in_batches, in_blocks, token_batches
+from fitrag_integrations.models.runtime.batching import Room, in_batches, in_blocks, token_batches
 from fitrag_integrations.models.runtime.worker import Worker, finished
 
 WAIT = 10.0  # s, far more than anything here takes
@@ -156,14 +156,14 @@ def test_a_forgotten_model_is_collected_and_its_thread_ends(items):
 def test_a_process_with_several_workers_ends_well():
     script = """
 import torch
-from fitrag_integrations.models.runtime.batching import Budget, in_batches
+from fitrag_integrations.models.runtime.batching import Room, in_batches
 from fitrag_integrations.models.runtime.worker import Worker
 
 class Model:
     def __init__(self, n):
         self.weight, self.worker = torch.randn(64, 64), Worker(f"model-{n}")
     def run(self, items):
-        return in_batches(items, self.batch, length=int, budget=Budget(1))
+        return in_batches(items, self.batch, length=int, budget=Room(1))
     def batch(self, items):
         return [float((self.weight @ self.weight).sum()) for _ in items]
 
@@ -194,7 +194,7 @@ def test_batches_cover_every_item_once_within_the_budget(lengths, budget):
 @given(lengths, st.integers(1, 200))
 def test_results_of_batches_come_in_the_order_of_the_items(lengths, budget):
     items = list(enumerate(lengths))
-    room = Budget(budget)
+    room = Room(budget)
     found = finished(in_batches(items, list, length=lambda item: item[1], budget=room))
     assert found == items
 
@@ -231,14 +231,14 @@ def test_a_batch_without_memory_is_halved():
             raise torch.OutOfMemoryError("no memory")
         return batch
 
-    room = Budget(100)
+    room = Room(100)
     assert finished(in_batches([1] * 7, run, length=int, budget=room)) == [1] * 7
     assert max(sizes) == 7 and sizes.count(1) + 2 * sizes.count(2) == 7
     sizes.clear()
     assert finished(in_batches([1] * 7, run, length=int, budget=room)) == [1] * 7
     assert max(sizes) <= 2  # what did not fit is not tried again
     with pytest.raises(DeviceMemoryError, match="one input of 1 tokens: pass a shorter"):
-        finished(in_batches([1], lambda batch: run([1, 2, 3]), length=int, budget=Budget(100)))
+        finished(in_batches([1], lambda batch: run([1, 2, 3]), length=int, budget=Room(100)))
 
 
 class Slow:
@@ -249,7 +249,7 @@ class Slow:
         self.begun, self.go = threading.Event(), threading.Event()
 
     def run(self, items):
-        return in_batches(items, self.batch, length=lambda item: 1, budget=Budget(1))
+        return in_batches(items, self.batch, length=lambda item: 1, budget=Room(1))
 
     def batch(self, items):
         self.begun.set()
@@ -302,7 +302,7 @@ def test_how_far_a_job_is_is_told(worker):
         return items
 
     def run(items):
-        return in_batches(items, batch, length=lambda item: 1, budget=Budget(1))
+        return in_batches(items, batch, length=lambda item: 1, budget=Room(1))
 
     assert worker.call(run, [1] * 4, on_progress=lambda *now: told.append(now)) == [1] * 4
     assert {(n, 4) for n in (1, 2, 3)} <= set(told) and told == sorted(told)

@@ -27,9 +27,9 @@ from fitrag_integrations.training.causal.adapter import (
 from fitrag_integrations.training.causal.ik import IKPlan, fit_ik
 from fitrag_integrations.training.rows import known_rows, read_jsonl, split_rows, write_jsonl
 
-LORA = {"epochs": 12.0, "rate": 1e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
-HEAD = {"variant": "head", "epochs": 20.0, "rate": 5e-3}
-FULL = {"variant": "full", "epochs": 8.0, "rate": 3e-3, "batch": 8}
+LORA = {"epochs": 8.0, "rate": 1e-2, "rank": 8, "alpha": 16, "dropout": 0.0, "batch": 8}
+HEAD = {"variant": "head", "epochs": 12.0, "rate": 5e-3}
+FULL = {"variant": "full", "epochs": 6.0, "rate": 3e-3, "batch": 8}
 PLANS = {"lora": LORA, "head": HEAD, "full": FULL}
 
 
@@ -45,7 +45,7 @@ def plan(base, **changes):
 @pytest.fixture(scope="module", params=PLANS)
 def fitted(request, base, tmp_path_factory):
     out = tmp_path_factory.mktemp("fitted") / request.param
-    return out, fit_ik(toy_rows(160), out, plan(base, **PLANS[request.param]))
+    return out, fit_ik(toy_rows(), out, plan(base, **PLANS[request.param]))
 
 
 def test_a_separable_toy_is_learnt(fitted):
@@ -63,7 +63,7 @@ def test_what_was_fitted_loads_and_judges(fitted, base):
     assert (gate.model_name, gate.threshold, gate.fitted) == ("little", 0.5, None)
     manifest = json.loads((out / "model.json").read_text())
     assert len(manifest["temperatures"]) == 2 and all(t > 0 for t in manifest["temperatures"])
-    assert manifest["trained"]["rows"] == 160 and manifest["trained"]["base"] == "little"
+    assert manifest["trained"]["rows"] == 120 and manifest["trained"]["base"] == "little"
     fresh = toy_rows(40, seed=99)
     scores = gate.p_known([row["question"] for row in fresh], [row["draft"] for row in fresh])
     known = [score for score, row in zip(scores, fresh, strict=True) if row["known"]]

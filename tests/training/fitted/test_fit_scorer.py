@@ -1,11 +1,13 @@
 """A scorer trained on what was labelled while fitting: taken where it is better, else left."""
 
 import json
+from functools import partial
 
 import pytest
 from training_rows import labelled_rows
 
 from fitrag_integrations.models import BiLabelScorer
+from fitrag_integrations.training.bilabel import fit as bilabel
 from fitrag_integrations.training.fitted import labelling
 from fitrag_integrations.training.fitted.labelling import fit_scorer
 
@@ -14,7 +16,8 @@ pytest.importorskip("torch")
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch, bert):
-    """Have thirty labels be enough for a head, over a tiny encoder."""
+    """Have thirty labels and a few steps be enough for a head, over a tiny encoder."""
+    monkeypatch.setattr(bilabel, "BilabelPlan", partial(bilabel.BilabelPlan, steps=3))
     monkeypatch.setattr(labelling, "FOR_HEAD", 30)
     monkeypatch.setattr(labelling, "embedded_folder", {"reader": bert}.__getitem__)
 
