@@ -280,7 +280,6 @@ class KnowledgeRouter(GateFields, Router):
     def _known(self, options: dict[str, object]) -> Backend:
         if self.known is not None:
             return Backend(runnable_of(self.known), name="known", options=options)
-        assert self.llm is not None
 
         def prompt(given: object) -> str:
             asked = NO_RETRIEVAL.render(Context(question_of(given, self.question_key)))

@@ -35,8 +35,13 @@ from fitrag_integrations.models.eligibility import (
     score_row,
 )
 from fitrag_integrations.training.calibration import figures_of, fit_temperature
-from fitrag_integrations.training.combinations import BOTH, KINDS, Combination, eligibility_rows
 from fitrag_integrations.training.options import Seed
+from fitrag_integrations.training.rows import (
+    BOTH,
+    KINDS,
+    Combination,
+    eligibility_rows,
+)
 from fitrag_integrations.training.trainer import only_run
 from fitrag_integrations.values.thresholds import FittedThreshold
 

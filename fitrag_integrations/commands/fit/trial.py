@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fitrag_integrations.commands.engine import models, options
-from fitrag_integrations.commands.engine.batch import Advance
 from fitrag_integrations.commands.engine.options import EncoderHardware, Server
 from fitrag_integrations.commands.engine.outputs import plain
 from fitrag_integrations.commands.engine.progress import (
@@ -141,7 +140,8 @@ class TryPlan(OwnFiles):
                 unsure = READ if oracle is None else ANSWERED.format(llm=self.llm)
             asked = self._answered(asked, found, oracle)
             scorer = models.load_scorer(self.hardware.of(None))  # that of `FitRag()`
-            trial = compare(asked, found, scorer, oracle, draws=DRAWS, bar=self._bar)
+            bar = partial(progress_bar, shown=not self.quiet, verb="try")
+            trial = compare(asked, found, scorer, oracle, draws=DRAWS, bar=bar)
             skipped = None
             if oracle is not None:
                 skipped = sum(says_it_knows([each.question for each in asked], oracle)) / len(asked)
@@ -168,9 +168,6 @@ class TryPlan(OwnFiles):
         typer.echo(f"{len(passages)} passages; the curve and every question: {self.out}")
         if not self.quiet:
             echo_notes("try", notes, str(self.out))
-
-    def _bar(self, label: str, total: int) -> AbstractContextManager[Advance]:
-        return progress_bar(label, total, shown=not self.quiet, verb="try")
 
     @contextmanager
     def _asking(self) -> Iterator[Oracle | None]:

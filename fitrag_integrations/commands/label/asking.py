@@ -33,6 +33,7 @@ from fitrag_integrations.commands.label.llms import (
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.core.progress import Stopping, Terminated
+from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import refuse_if
 from fitrag_integrations.evaluation.answers import check_answers
 from fitrag_integrations.flow import Flow, Port
@@ -78,7 +79,7 @@ class AskingPlan(ABC):
         """Return what is asked about a row and written of it."""
 
     @abstractmethod
-    def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
+    def counted(self, rows: Iterable[Row]) -> tuple[str, dict[str, object]]:
         """Count the rows of an output, as text and as plain values."""
 
     def run(self) -> None:
@@ -129,9 +130,7 @@ class AskingPlan(ABC):
         )
 
     def _summarize(self, cache: AnswerCache, done: Done) -> None:
-        text, counts = self.counted(
-            dict(row.given) for row in read_rows(jsonl.read_lines(self.out))
-        )
+        text, counts = self.counted(row.given for row in read_rows(jsonl.read_lines(self.out)))
         if not self.how.quiet:
             typer.echo(text, err=True)
             typer.echo(f"{cache}; {done.errors} error rows", err=True)

@@ -25,7 +25,14 @@ from fitrag_integrations.methods.fitrag.options import score_port
 from fitrag_integrations.text.tokens import approximate_tokens
 from fitrag_integrations.training.asking_llm import AskReader
 from fitrag_integrations.training.collecting import Outcome, Question, Told
-from fitrag_integrations.training.combinations import BOTH, KINDS, Places, drawn, prefixes, skyline
+from fitrag_integrations.training.rows import (
+    BOTH,
+    KINDS,
+    Places,
+    drawn,
+    prefixes,
+    skyline,
+)
 from fitrag_integrations.types import BiLabelScore, Excerpt, Passage
 from fitrag_integrations.values.prompt import render_excerpts
 
@@ -168,7 +175,7 @@ class LabelEligibility(AskingPlan):
             for places, own in kinds.items()
         ]
 
-    def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
+    def counted(self, rows: Iterable[Row]) -> tuple[str, dict[str, object]]:
         """Count questions, those known without retrieval, combinations, and error rows."""
         counts = Counter(questions=0, known=0, combinations=0, eligible=0, errors=0)
         for row in rows:
@@ -176,7 +183,6 @@ class LabelEligibility(AskingPlan):
                 counts["errors"] += 1
                 continue
             combinations = row["combinations"]
-            assert isinstance(combinations, list)
             counts["questions"] += 1
             counts["known"] += not row["needs_retrieval"]
             counts["combinations"] += len(combinations)

@@ -192,6 +192,6 @@ class LabelBilabel(AskingPlan):
         lot = lots * self.asking.server.concurrency
         return Verb(flow, ("passages", "llm"), drops=FOR_READERS, lot=lot, weight=questions.weight)
 
-    def counted(self, rows: Iterable[dict[str, object]]) -> tuple[str, dict[str, object]]:
+    def counted(self, rows: Iterable[Row]) -> tuple[str, dict[str, object]]:
         """Count questions, and pairs by their labels."""
         return count_labels(rows)

@@ -7,17 +7,17 @@ import pytest
 from fitrag_integrations import BiLabelScore
 from fitrag_integrations.errors import InputError
 from fitrag_integrations.models import EligibilityDetector
-from fitrag_integrations.training.combinations import (
+from fitrag_integrations.training.eligibility import (
+    EligibilityPlan,
+    choose_stop,
+    fit_eligibility,
+)
+from fitrag_integrations.training.rows import (
     Combination,
     drawn,
     eligibility_rows,
     prefixes,
     skyline,
-)
-from fitrag_integrations.training.eligibility import (
-    EligibilityPlan,
-    choose_stop,
-    fit_eligibility,
 )
 
 FITTED = {"scorer": "mine", "window": 3, "stride": 1, "per_passage": 1}
