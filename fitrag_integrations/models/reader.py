@@ -57,7 +57,7 @@ class ExtractiveReader(PairReader, PairModel):
         self._clues = clues
         self._head = head.to(engine.device).float().eval()
         units = 0 if head.units is None else head.units.out_features
-        self.manifest.setdefault("head", {"units": units})
+        self.manifest = {**manifest, "head": {**manifest.get("head", {}), "units": units}}
         below = manifest.get("thresholds", {}).get("abstain_below")
         self.abstain_below = None if below is None else check_number("abstain_below", below)
 
