@@ -36,10 +36,10 @@ class Verb:
     """What to run on a row: the flow, which ends in the fields it adds.
 
     `adds` names those fields; `fields` reads them off a run that ends in something else. The flow
-    raises `InputError` for a row that lacks something, and
-    `Terminated` to have the run end before its row. An error row gets the fields of `empty` where
-    it has none of that name, so that whoever reads the output finds them in every row. Fields in
-    `drops` are read and not written. Rows that together weigh `lot` share the models' batches.
+    raises `InputError` for a row that lacks something, and `Terminated` to have the run end before
+    its row. An error row gets the fields of `empty` where it has none of that name, so that whoever
+    reads the output finds them in every row. Fields in `drops` are read and not written. Rows that
+    together weigh `lot` share the models' batches.
     """
 
     flow: Callable[[Row], Flow[Any]]
