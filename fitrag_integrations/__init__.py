@@ -41,18 +41,38 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "errors": (
-        "ChecksumError FitRagError InputError MissingExtraError ModelLoadError PortError "
-        "SearchError ThresholdMismatchError TrainingError"
-    ),
-    "flow": "Ask Flow Port Step Traced arun arun_many run run_many",
-    "methods.fitrag.functional": "compress rerank",
-    "ports": "Ports",
-    "types": "Action BiLabelScore Context Draft Excerpt Passage RetrievalDecision",
-}
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
+_names, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Action": "types",
+        "Ask": "flow",
+        "BiLabelScore": "types",
+        "ChecksumError": "errors",
+        "Context": "types",
+        "Draft": "types",
+        "Excerpt": "types",
+        "FitRagError": "errors",
+        "Flow": "flow",
+        "InputError": "errors",
+        "MissingExtraError": "errors",
+        "ModelLoadError": "errors",
+        "Passage": "types",
+        "Port": "flow",
+        "PortError": "errors",
+        "Ports": "ports",
+        "RetrievalDecision": "types",
+        "SearchError": "errors",
+        "Step": "flow",
+        "ThresholdMismatchError": "errors",
+        "Traced": "flow",
+        "TrainingError": "errors",
+        "arun": "flow",
+        "arun_many": "flow",
+        "compress": "methods.fitrag.functional",
+        "rerank": "methods.fitrag.functional",
+        "run": "flow",
+        "run_many": "flow",
+    },
+)
 
-__all__ = ["__version__", *sorted(_MODULE_OF)]
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__all__ = ["__version__", *_names]

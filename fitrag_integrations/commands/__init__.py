@@ -6,7 +6,4 @@ callable for engines that map batches of rows.
 
 from fitrag_integrations.core.extras import lazy_names
 
-__all__ = ["MapRows"]
-
-_MODULE_OF = {"MapRows": "engine.scale_out"}
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__all__, __getattr__, __dir__ = lazy_names(__name__, {"MapRows": "engine.scale_out"})

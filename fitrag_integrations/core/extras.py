@@ -55,8 +55,9 @@ def _missing(missing: Mapping[str, str], feature: str, name: str) -> MissingExtr
 
 def lazy_names(
     package: str, module_of: Mapping[str, str], *, extra: str = "", needs: str = ""
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Make a package's ``__getattr__`` and ``__dir__`` (PEP 562) from its names and their modules.
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Make a package's ``__all__``, ``__getattr__`` and ``__dir__`` (PEP 562) from its names and
+    their modules.
 
     A module is named from the package on; a leading dot starts at the package's parent.
 
@@ -77,7 +78,7 @@ def lazy_names(
         here = vars(sys.modules[package])
         return sorted({*here.get("__all__", ()), *module_of, *(n for n in here if n[:2] == "__")})
 
-    return load, names
+    return list(module_of), load, names
 
 
 def installed(module: str) -> bool:

@@ -17,10 +17,9 @@ from typing import Any, cast
 
 from fitrag_integrations.core.generic import Q, T
 from fitrag_integrations.core.jsonl import check_size, loads
-from fitrag_integrations.errors import SearchError
+from fitrag_integrations.errors import SearchError, raise_if
 
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{0,10})?", re.ASCII)
-_LONGEST = 64  # characters: a date takes 29
 STEP = 256_000
 RATIO_FROM = 1_000_000
 """From how many decoded bytes on the ratio is looked at: small pages may well repeat themselves."""
@@ -54,8 +53,12 @@ class Meter:
 
     def __init__(self, encoding: str, limits: Limits, cut: int | None = None) -> None:
         coding = encoding.strip().lower()
-        if coding not in ("", "identity", "gzip", "x-gzip"):
-            raise SearchError("its encoding is one we did not ask for", kind="blocked")
+        raise_if(
+            coding not in ("", "identity", "gzip", "x-gzip"),
+            SearchError,
+            "its encoding is one we did not ask for",
+            kind="blocked",
+        )
         self._unzip = zlib.decompressobj(31) if "gzip" in coding else None
         self._limits, self._cut = limits, cut
         self._body, self._wire = bytearray(), 0
@@ -85,8 +88,12 @@ class Meter:
         """Return what was read."""
         if self._unzip is not None and not self.full:
             self._add(self._unzip.flush())
-            if self._wire and not self._unzip.eof:
-                raise SearchError("its body breaks off", kind="transient")
+            raise_if(
+                self._wire and not self._unzip.eof,
+                SearchError,
+                "its body breaks off",
+                kind="transient",
+            )
         return bytes(self._body[: self._cut])
 
     def _add(self, piece: bytes) -> None:
@@ -99,8 +106,7 @@ class Meter:
 
 
 def _hold(size: int, most: int, why: str) -> None:
-    if size > most:
-        raise SearchError(f"it {why} ({most} bytes)", kind="blocked")
+    raise_if(size > most, SearchError, f"it {why} ({most} bytes)", kind="blocked")
 
 
 async def read_body(chunks: AsyncIterable[bytes], meter: Meter) -> bytes:
@@ -130,7 +136,7 @@ def retry_after(value: str | None) -> float | None:
     if _SECONDS.fullmatch(text):
         return float(text)
     try:
-        moment = parsedate_to_datetime(text) if len(text) <= _LONGEST else None
+        moment = parsedate_to_datetime(text) if len(text) <= 64 else None  # a date takes 29
     except (ValueError, TypeError, OverflowError):
         moment = None
     if moment is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import math
@@ -20,7 +21,6 @@ from fitrag_integrations.core.record import Row
 from fitrag_integrations.errors import InputError, raise_if
 
 STREAM = "-"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Write = Callable[[bytes], None]
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NESTING = re.compile(rb"[\[\]{}]")
@@ -57,7 +57,7 @@ def parse(line: bytes, *, first: bool = False) -> dict[str, Any]:
     Raises `ValueError` for what is not JSON, NaN and Infinity among it, and for bad UTF-8;
     `RecursionError` for too deep a nesting; and `InputError` for another value than an object.
     """
-    text = (line.removeprefix(BYTE_ORDER_MARK) if first else line).decode("utf-8")
+    text = (line.removeprefix(codecs.BOM_UTF8) if first else line).decode("utf-8")
     value = json.loads(text.rstrip("\r\n"), parse_constant=_refuse, parse_float=_finite)
     return check_is("row", value, dict, "a JSON object")
 

@@ -8,7 +8,7 @@ import re
 from typing import Any, Self
 from weakref import WeakSet
 
-from fitrag_integrations.errors import InputError
+from fitrag_integrations.errors import InputError, raise_if
 
 HIDDEN = "[hidden]"
 WEAK = 8
@@ -92,8 +92,11 @@ class Secret:
         return f"Secret({HIDDEN})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._value and not self.variable:
-            raise TypeError("a key is not pickled: make what holds it anew")
+        raise_if(
+            self._value and not self.variable,
+            TypeError,
+            "a key is not pickled: make what holds it anew",
+        )
         return Secret, (None, self.variable)
 
     def __deepcopy__(self, memo: object = None) -> Self:

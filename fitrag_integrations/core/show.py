@@ -98,15 +98,12 @@ def _rest(text: str, grey: bool) -> Html:
 ROWS = 20  # rows shown of what a result holds
 
 
-_TO_A_TERMINAL = frozenset("\n\t\u00ad\u200c\u200d")
-
-
 def visible(text: str) -> str:
     """Return a text as a terminal may show it: an escape sequence begins with `<U+001B>`.
 
     Controls, marks of direction and other signs that cannot be seen are named by their codes.
     """
-    return named_signs(text.replace("\r\n", "\n"), harmless=_TO_A_TERMINAL)
+    return named_signs(text.replace("\r\n", "\n"), harmless=frozenset("\n\t\u00ad\u200c\u200d"))
 
 
 class Visible:

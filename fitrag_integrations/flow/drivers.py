@@ -30,10 +30,8 @@ from fitrag_integrations.core.checks import check_is
 from fitrag_integrations.core.generic import R
 from fitrag_integrations.core.show import describe_error
 from fitrag_integrations.errors import PortError, RefusedError, raise_if
-from fitrag_integrations.flow.ask import Answers, AnyPort, Ask, Flow, Port
+from fitrag_integrations.flow.ask import Answers, AnyPort, Ask, Flow
 from fitrag_integrations.flow.trace import Step, Traced
-
-__all__ = ["Ask", "Flow", "Port", "Step", "Traced", "arun", "arun_many", "run", "run_many"]
 
 Reply: TypeAlias = tuple[Answers, float]  # and seconds
 OnStep: TypeAlias = Callable[[int, Step], None]

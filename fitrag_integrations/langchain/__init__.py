@@ -60,43 +60,42 @@ if TYPE_CHECKING:
     from fitrag_integrations.langchain.routers import RetrievalGate as RetrievalGate
     from fitrag_integrations.langchain.routers import RetrievalJudge as RetrievalJudge
 
-_MODULE_OF = {
-    "Answer": "method_runnable",
-    "BiLabelCrossEncoder": "compressors",
-    "BiLabelReranker": "compressors",
-    "CompressingRetriever": "retrievers",
-    "CorrectiveRetriever": "retrievers",
-    "CorrectiveRouter": "routers",
-    "DecisionEvaluator": "routers",
-    "DecisionGate": "routers",
-    "EncoderEmbeddings": "embeddings",
-    "FaissRetriever": "retrievers",
-    "FitRagRetriever": "retrievers",
-    "ITRGRetriever": "retrievers",
-    "KnowledgeRefiner": "compressors",
-    "KnowledgeRouter": "routers",
-    "MethodRetriever": "retrievers",
-    "MethodRunnable": "method_runnable",
-    "RetrievalGate": "routers",
-    "RetrievalGateMiddleware": "middleware",
-    "RetrievalJudge": "routers",
-    "SlimPLMRetriever": "retrievers",
-    "SubDocumentCompressor": "compressors",
-    "WebSearchRetriever": "retrievers",
-    "cite_documents": "prompts",
-    "numbered_documents": "prompts",
-    "prompt": "prompts",
-}
-_NEEDED = {
-    **dict.fromkeys(_MODULE_OF, "langchain_core"),
-    "RetrievalGateMiddleware": "langchain.agents",
-}
-"""What has to be installed for a name; ``dir`` and ``help`` leave out what is not to be had."""
-
-__all__ = list(_MODULE_OF)
-
-__getattr__, _names = lazy_names(__name__, _MODULE_OF, extra="langchain", needs="langchain_core")
+__all__, __getattr__, _names = lazy_names(
+    __name__,
+    {
+        "Answer": "method_runnable",
+        "BiLabelCrossEncoder": "compressors",
+        "BiLabelReranker": "compressors",
+        "CompressingRetriever": "retrievers",
+        "CorrectiveRetriever": "retrievers",
+        "CorrectiveRouter": "routers",
+        "DecisionEvaluator": "routers",
+        "DecisionGate": "routers",
+        "EncoderEmbeddings": "embeddings",
+        "FaissRetriever": "retrievers",
+        "FitRagRetriever": "retrievers",
+        "ITRGRetriever": "retrievers",
+        "KnowledgeRefiner": "compressors",
+        "KnowledgeRouter": "routers",
+        "MethodRetriever": "retrievers",
+        "MethodRunnable": "method_runnable",
+        "RetrievalGate": "routers",
+        "RetrievalGateMiddleware": "middleware",
+        "RetrievalJudge": "routers",
+        "SlimPLMRetriever": "retrievers",
+        "SubDocumentCompressor": "compressors",
+        "WebSearchRetriever": "retrievers",
+        "cite_documents": "prompts",
+        "numbered_documents": "prompts",
+        "prompt": "prompts",
+    },
+    extra="langchain",
+    needs="langchain_core",
+)
 
 
 def __dir__() -> list[str]:
-    return [name for name in _names() if name not in _NEEDED or installed(_NEEDED[name])]
+    """Return the names but those of which what they need is not installed."""
+    needed = dict.fromkeys(__all__, "langchain_core")
+    needed["RetrievalGateMiddleware"] = "langchain.agents"
+    return [name for name in _names() if name not in needed or installed(needed[name])]

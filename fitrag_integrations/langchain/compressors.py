@@ -13,6 +13,7 @@ from pydantic import BaseModel, SkipValidation
 
 from fitrag_integrations.core.checks import check_number, check_text
 from fitrag_integrations.defaults import DEFAULTS
+from fitrag_integrations.errors import raise_if
 from fitrag_integrations.flow import Flow, Traced, arun, run
 from fitrag_integrations.langchain.base.conversation import (
     DocumentsInput,
@@ -160,8 +161,11 @@ class BiLabelCrossEncoder(BaseCrossEncoder):
         score_port(scorer)  # rejects a wrong object here
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in ("scorer", "weight"):
-            raise AttributeError(f"no option {name!r}, but scorer, weight")
+        raise_if(
+            name not in ("scorer", "weight"),
+            AttributeError,
+            f"no option {name!r}, but scorer, weight",
+        )
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:

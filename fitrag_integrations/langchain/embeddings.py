@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from langchain_core.embeddings import Embeddings
 
+from fitrag_integrations.errors import raise_if
 from fitrag_integrations.retrieval.encoder import EncoderVectors
 
 
@@ -22,8 +23,11 @@ class EncoderEmbeddings(Embeddings):
         self._vectors = EncoderVectors(encoder)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if type(self) is EncoderEmbeddings and not name.startswith("_"):
-            raise AttributeError(f"no option {name!r}: the encoder is given at construction")
+        raise_if(
+            type(self) is EncoderEmbeddings and not name.startswith("_"),
+            AttributeError,
+            f"no option {name!r}: the encoder is given at construction",
+        )
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:

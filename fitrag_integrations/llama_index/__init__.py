@@ -51,32 +51,31 @@ if TYPE_CHECKING:
         KnowledgeSelector as KnowledgeSelector,
     )
 
-_MODULE_OF = {
-    "BiLabelReranker": "postprocessors",
-    "CompressionEvent": "base.events",
-    "CorrectiveRetriever": "retrievers",
-    "CorrectiveRouterQueryEngine": "routers",
-    "EncoderEmbedding": "embeddings",
-    "FaissRetriever": "retrievers",
-    "FitRagRetriever": "retrievers",
-    "ITRGRetriever": "retrievers",
-    "KnowledgeRefiner": "postprocessors",
-    "KnowledgeRouterQueryEngine": "routers",
-    "KnowledgeSelector": "routers",
-    "MethodQueryEngine": "method_engine",
-    "MethodRetriever": "retrievers",
-    "RetrievalSkippedEvent": "base.events",
-    "RouteDecisionEvent": "base.events",
-    "SlimPLMRetriever": "retrievers",
-    "SubDocumentCompressor": "postprocessors",
-    "WebSearchRetriever": "retrievers",
-    "cite_nodes": "base.prompts",
-    "numbered_nodes": "base.prompts",
-    "prompt": "base.prompts",
-}
-
-__all__ = list(_MODULE_OF)
-
-__getattr__, __dir__ = lazy_names(
-    __name__, _MODULE_OF, extra="llama-index", needs="llama_index.core"
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "BiLabelReranker": "postprocessors",
+        "CompressionEvent": "base.events",
+        "CorrectiveRetriever": "retrievers",
+        "CorrectiveRouterQueryEngine": "routers",
+        "EncoderEmbedding": "embeddings",
+        "FaissRetriever": "retrievers",
+        "FitRagRetriever": "retrievers",
+        "ITRGRetriever": "retrievers",
+        "KnowledgeRefiner": "postprocessors",
+        "KnowledgeRouterQueryEngine": "routers",
+        "KnowledgeSelector": "routers",
+        "MethodQueryEngine": "method_engine",
+        "MethodRetriever": "retrievers",
+        "RetrievalSkippedEvent": "base.events",
+        "RouteDecisionEvent": "base.events",
+        "SlimPLMRetriever": "retrievers",
+        "SubDocumentCompressor": "postprocessors",
+        "WebSearchRetriever": "retrievers",
+        "cite_nodes": "base.prompts",
+        "numbered_nodes": "base.prompts",
+        "prompt": "base.prompts",
+    },
+    extra="llama-index",
+    needs="llama_index.core",
 )

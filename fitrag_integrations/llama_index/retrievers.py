@@ -360,9 +360,10 @@ class WebSearchRetriever(FlowRetriever):
 
     def _prepare(self) -> None:
         search_port(self.search)  # rejects a wrong one, None included
-        base = Missing("retrieve", None)  # the web is all
-        caller = Caller(base, self.search, self.llm, shots=self.shots)
-        self._method, self._caller = WebSearching(self.rewrite), caller
+        self._method = WebSearching(self.rewrite)
+        self._caller = Caller(  # without a retriever: the web is all
+            Missing("retrieve", None), self.search, self.llm, shots=self.shots
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(search={name_of(self.search)})"

@@ -10,32 +10,25 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.retrieval.corpus.documents import read_corpus
-    from fitrag_integrations.retrieval.corpus.files import FileNote
-    from fitrag_integrations.retrieval.encoder import Encoder, TextEncoder, passage_text
-    from fitrag_integrations.retrieval.index import FaissIndex, IndexRetriever
-    from fitrag_integrations.retrieval.question_bank import QuestionBank
+    from fitrag_integrations.retrieval.corpus.documents import read_corpus as read_corpus
+    from fitrag_integrations.retrieval.corpus.files import FileNote as FileNote
+    from fitrag_integrations.retrieval.encoder import Encoder as Encoder
+    from fitrag_integrations.retrieval.encoder import TextEncoder as TextEncoder
+    from fitrag_integrations.retrieval.encoder import passage_text as passage_text
+    from fitrag_integrations.retrieval.index import FaissIndex as FaissIndex
+    from fitrag_integrations.retrieval.index import IndexRetriever as IndexRetriever
+    from fitrag_integrations.retrieval.question_bank import QuestionBank as QuestionBank
 
-_MODULE_OF = {
-    "Encoder": "encoder",
-    "FaissIndex": "index",
-    "FileNote": "corpus.files",
-    "IndexRetriever": "index",
-    "QuestionBank": "question_bank",
-    "TextEncoder": "encoder",
-    "passage_text": "encoder",
-    "read_corpus": "corpus.documents",
-}
-
-__all__ = [
-    "Encoder",
-    "FaissIndex",
-    "FileNote",
-    "IndexRetriever",
-    "QuestionBank",
-    "TextEncoder",
-    "passage_text",
-    "read_corpus",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Encoder": "encoder",
+        "FaissIndex": "index",
+        "FileNote": "corpus.files",
+        "IndexRetriever": "index",
+        "QuestionBank": "question_bank",
+        "TextEncoder": "encoder",
+        "passage_text": "encoder",
+        "read_corpus": "corpus.documents",
+    },
+)

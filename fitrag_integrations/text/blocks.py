@@ -179,8 +179,7 @@ class _Reader:
         borders = list[int]()
         last = at + 1
         while last < len(self.lines) and len(borders) < 2:
-            blank = self.indents[last] < 0
-            if blank and (borders or last == at + 1):
+            if self.indents[last] < 0 and (borders or last == at + 1):
                 break
             if _SIMPLE.match(self.lines[last]):
                 borders.append(last)

@@ -31,7 +31,6 @@ MAX_TAGS = 40_000
 """Text beyond either limit is ignored; the longest articles have about half as much."""
 MAX_INLINE = 1_000
 """Maximum number of inline elements of a block; a block with more is read as plain words."""
-TITLE_CHARS = 300
 HEADER_CHARS = 1_000
 HEAD_BYTES = 4_096
 """How much of a header, and of a page, is searched for the name of an encoding."""
@@ -43,14 +42,14 @@ _ENCODINGS = re.compile(
 )
 _CHARSET = re.compile(r"charset\s*=[\s\"']*([\w.:-]{1,40})", re.ASCII)
 _META = re.compile(r"<meta[^>]*")
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_BLOCK_NAMES = (
-    "html body head main article section div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table thead"
-    " tbody tfoot tr td th blockquote pre figure figcaption details header footer nav aside form"
-    " br hr"
+_BLOCKS = frozenset(
+    re.findall(
+        r"\w+",
+        "html body head main article section div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table thead"
+        " tbody tfoot tr td th blockquote pre figure figcaption details header footer nav aside"
+        " form br hr",
+    )
 )
-_BLOCKS = frozenset(_BLOCK_NAMES.split())
-_PASSWORD = "boolean(//input[translate(@type, 'PASWORD', 'pasword') = 'password'])"
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,10 @@ def extract(body: bytes, content_type: str) -> Extracted:
     if tree is None:
         return Extracted("", ())
     tree = tree.getroottree().getroot()  # of what is hardly HTML, lxml gives an element inside
-    title = clean_text(tree.findtext(".//title") or "", max_chars=TITLE_CHARS)
-    asks_password = bool(tree.xpath(_PASSWORD))
+    title = clean_text(tree.findtext(".//title") or "", max_chars=300)
+    asks_password = bool(
+        tree.xpath("boolean(//input[translate(@type, 'PASWORD', 'pasword') = 'password'])")
+    )
     for element in list(hidden_elements(tree)):
         element.tag = "HIDDEN"  # no element of a parsed page has a name in capitals
     etree.strip_elements(tree, "HIDDEN", with_tail=False)
@@ -113,7 +114,7 @@ def decode(body: bytes, content_type: str) -> str:
     texts = (content_type[:HEADER_CHARS].lower(), *_META.findall(head))
     named = [name for text in texts for name in _CHARSET.findall(text)]
     declared = list(filter(None, map(_encoding, named)))
-    marked = ["utf-16"] if body.startswith(_UTF_16) else []
+    marked = ["utf-16"] if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else []
     strict = [(name, "strict") for name in (*marked, "utf-8-sig", *declared)]
     for name, errors in (*strict, *((name, "replace") for name in declared)):
         with suppress(UnicodeError):
@@ -160,9 +161,11 @@ _SHOWN_AGAIN = re.compile(
 _ESCAPED = re.compile(r"\\(?:([0-9a-f]{1,6})[ \t\r\n\f]?|(.))", re.IGNORECASE | re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _LENGTH = re.compile(r"([+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?:e[+-]?\d{1,2})?)([a-z]{1,5}|%)?")
-_PIXELS = {"": 1.0, "px": 1.0, "pt": 1.33, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0}
-_PIXELS |= {"%": 10.0, "vw": 10.0, "vh": 8.0, "vmin": 8.0, "vmax": 10.0, "cm": 38.0, "mm": 3.8}
-_PIXELS |= {"in": 96.0, "pc": 16.0, "q": 0.9}
+_PIXELS = {
+    **{"": 1.0, "px": 1.0, "pt": 1.33, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0},
+    **{"%": 10.0, "vw": 10.0, "vh": 8.0, "vmin": 8.0, "vmax": 10.0},
+    **{"cm": 38.0, "mm": 3.8, "in": 96.0, "pc": 16.0, "q": 0.9},
+}
 """Approximate pixels per unit; percents and window units assume a window of 1,000 by 800."""
 FAR = 900.0  # offset in pixels from which an element counts as off screen
 _SIZES = ((0.05, "Z"), (1.0, "O"), (2.0, "T"), (499.0, "S"))

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     import httpx
 
 
-EXTRACTIONS = 1  # concurrent threads: they share one interpreter with the event loop
-
-
 class Slots:
     """Limits of one event loop: requests at once, in total and per host, and extractions."""
 
@@ -34,7 +31,7 @@ class Slots:
         self._per_host = per_host
         self._hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.extracting = asyncio.Semaphore(EXTRACTIONS)
+        self.extracting = asyncio.Semaphore(1)  # threads share an interpreter with the event loop
 
     @asynccontextmanager
     async def of(self, host: str) -> AsyncIterator[None]:
@@ -214,8 +211,12 @@ class Fetcher:
 
 def _check_type(headers: httpx.Headers, types: Sequence[str]) -> None:
     given = headers.get("content-type", "text/html").partition(";")[0].strip().lower()
-    if types and given not in types:
-        raise SearchError(f"its content type {given[:60]!r} is not read", kind="blocked")
+    raise_if(
+        types and given not in types,
+        SearchError,
+        f"its content type {given[:60]!r} is not read",
+        kind="blocked",
+    )
 
 
 @functools.cache

@@ -32,7 +32,6 @@ from fitrag_integrations.web.search import SearchHit, SearchService
 
 ENDS = date(2027, 1, 1)
 INSTEAD = "Use SearxngSearch, or a search tool through WebSearch.from_tool."
-_NEW_PROJECT = "does not have the access to custom search json api"
 SHOWN = ("title", "link", "snippet")
 _QUOTA = (
     "limitexceeded",
@@ -197,7 +196,7 @@ def _refusal(error: Any) -> SearchError:
     status, body = int(error.resp.status), error.content.decode("utf-8", "replace").lower()
     reason = (error.reason or "no reason given").rstrip(".")
     message = f"Google answered {status}: {reason}."
-    if _NEW_PROJECT in body:
+    if "does not have the access to custom search json api" in body:
         return SearchError(f"{message} This project came too late. {notice()}", kind="auth")
     if datetime.now(UTC).date() >= ENDS:
         message = f"{message} {notice()}"

@@ -277,8 +277,9 @@ class NetworkGuard(Checked, Limits):
             f"its host is {why}": why,
         }
         for objection, holds in objections.items():
-            if holds:
-                raise SearchError(f"{shown(known)} is not fetched: {objection}", kind="blocked")
+            raise_if(
+                holds, SearchError, f"{shown(known)} is not fetched: {objection}", kind="blocked"
+            )
         return known
 
     def follow(self, origin: httpx.URL, location: str) -> httpx.URL:
@@ -315,8 +316,7 @@ class NetworkGuard(Checked, Limits):
         found = await self._resolved(host)
         for address in found:
             why = refusal(address, map(ip_network, self.allow_addresses))
-            if why:
-                raise SearchError(f"{host} is not fetched: {address} is {why}", kind="blocked")
+            raise_if(why, SearchError, f"{host} is not fetched: {address} is {why}", kind="blocked")
         raise_if(not found, SearchError, f"{host}: the name does not resolve", kind="transient")
         return found
 

@@ -252,8 +252,12 @@ class PageReader:
                     raise SearchError(message, kind="empty") from error
             length = sum(map(len, found.paragraphs))
             is_sent_to_login = _LOGIN.search(fetched.url.path) and not _LOGIN.search(at.path)
-            if is_sent_to_login or (found.asks_password and length < LOGIN_CHARS):
-                raise SearchError(f"{where} is a login page", kind="auth")
+            raise_if(
+                is_sent_to_login or (found.asks_password and length < LOGIN_CHARS),
+                SearchError,
+                f"{where} is a login page",
+                kind="auth",
+            )
             raise_if(
                 not found.paragraphs, SearchError, f"{where} has no text to read", kind="empty"
             )

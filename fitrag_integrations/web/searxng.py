@@ -7,6 +7,7 @@ The caller chooses its address, which may be private, so the network guard does 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
@@ -26,14 +27,13 @@ from fitrag_integrations.core.http import (
     retry_after,
     spread,
 )
-from fitrag_integrations.errors import InputError, SearchError, raise_if
+from fitrag_integrations.errors import SearchError, raise_if, refuse_if
 from fitrag_integrations.values.passage import first_text
 from fitrag_integrations.web.search import SearchHit, SearchService
 
 if TYPE_CHECKING:
     import httpx
 
-_SPENT = ("too many requests", "captcha", "access denied")
 _REFUSALS = {
     403: "it does not give JSON: add 'json' to search.formats in its settings.yml",
     404: "no SearXNG there: base_url is the address of its start page",
@@ -73,16 +73,17 @@ class SearxngSearch(SearchService):
 
     def __post_init__(self) -> None:
         text = check_text("base_url", self.base_url, blank=False).strip().rstrip("/")
-        allowed = "an address like http://127.0.0.1:8888, without user name, query or fragment"
         try:
             parts = urlsplit(text)
             is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         except ValueError:
             is_one = False
-        if not is_one or parts.username is not None or parts.query or parts.fragment:
-            raise InputError.of(
-                "base_url", given="[hidden]" if "@" in text else text, allowed=allowed
-            )
+        refuse_if(
+            not is_one or parts.username is not None or parts.query or parts.fragment,
+            "base_url",
+            "[hidden]" if "@" in text else text,
+            "an address like http://127.0.0.1:8888, without user name, query or fragment",
+        )
         object.__setattr__(self, "base_url", text)
         super().__post_init__()
 
@@ -169,7 +170,7 @@ def _hits(found: dict[str, object]) -> list[SearchHit]:
     failed = [" ".join(map(str, _list(engine) or [engine])) for engine in engines]
     if failed and not hits:
         message = f"nothing found, and these engines failed: {'; '.join(failed)}"
-        is_spent = any(word in message.lower() for word in _SPENT)
+        is_spent = re.search("too many requests|captcha|access denied", message.lower())
         raise SearchError(message, kind="quota" if is_spent else "transient")
     return hits
 

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.commands.serve.app import create_app
-    from fitrag_integrations.commands.serve.door import Settings
+    from fitrag_integrations.commands.serve.app import create_app as create_app
+    from fitrag_integrations.commands.serve.door import Settings as Settings
 
-_MODULE_OF = {"Settings": "door", "create_app": "app"}
-
-__all__ = ["Settings", "create_app"]
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF, extra="serve", needs="fastapi")
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__, {"Settings": "door", "create_app": "app"}, extra="serve", needs="fastapi"
+)

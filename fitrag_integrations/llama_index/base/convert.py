@@ -58,8 +58,6 @@ _ADDED = ("retrieval_score", "title", "web", "url", "trust", READ_AS)  # to what
 _PLACES = {key: at for at, key in enumerate(TITLE_KEYS)}
 LONGEST = 120
 """Characters of a metadata value that is read; what is longer, such as a summary, is no title."""
-_SOURCE_KEYS = ("source", "url", "file_path", "file_name")
-_STORED = "_node_content"  # where LlamaIndex's vector stores keep a node they must give back
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ def _passage(found: NodeWithScore) -> NodePassage:
         node.node_id,
         node.get_content(metadata_mode=MetadataMode.NONE) or "",
         _title(node),
-        first_text(metadata, _SOURCE_KEYS),
+        first_text(metadata, ("source", "url", "file_path", "file_name")),
         metadata,
         node,
     )
@@ -132,7 +130,7 @@ def node_of(passage: Passage) -> BaseNode:
     if isinstance(passage, NodePassage) and passage.node is not None:
         return passage.node
     metadata = plain(passage.metadata)  # a search may give what no node can hold
-    if _STORED in metadata:
+    if "_node_content" in metadata:  # where vector stores keep a node they must give back
         node = metadata_dict_to_node(metadata, text=passage.text)
         node.metadata.update(_present(metadata, ("retrieval_score",)))
         return _hidden(node)

@@ -42,15 +42,15 @@ MODULE_OF = {
     "Vanilla": "closed_book",
 }
 """The module of each method; `--method` takes their names in lower case."""
-_MODULE_OF = {
-    **MODULE_OF,
-    "Continuation": "flare",
-    "Continuer": "flare",
-    "Direct": ".direct",
-    "Reflection": "self_rag",
-    "Reflector": "self_rag",
-}
 
-__all__ = list(_MODULE_OF)
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        **MODULE_OF,
+        "Continuation": "flare",
+        "Continuer": "flare",
+        "Direct": ".direct",
+        "Reflection": "self_rag",
+        "Reflector": "self_rag",
+    },
+)

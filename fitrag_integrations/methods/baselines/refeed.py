@@ -113,5 +113,4 @@ class Refeed(Generating):
 
 def in_turns(found: Sequence[Sequence[Passage]]) -> list[Passage]:
     """Interleave lists: the first of each, then the second of each, and so on."""
-    rows = zip_longest(*found)
-    return [passage for row in rows for passage in row if passage is not None]
+    return [passage for row in zip_longest(*found) for passage in row if passage is not None]

@@ -86,8 +86,7 @@ class Fitted(Record):
         path = Path(folder) / NAME
         try:
             given = jsonl.loads(path.read_text(encoding="utf-8"))
-            if given["schema"] != SCHEMA:
-                raise ValueError(f"schema {given['schema']}")
+            raise_if(given["schema"] != SCHEMA, ValueError, f"schema {given['schema']}")
             return cls.from_dict({**given, "folder": str(folder)})
         except (OSError, ValueError, KeyError, TypeError) as error:
             allowed = f"a folder that `fitrag fit` wrote ({error!r})"

@@ -17,7 +17,6 @@ from fitrag_integrations.ports import Detector, Pair, Scorer, model_name, port_o
 from fitrag_integrations.text.tokens import CountTokens, TokenCounter, approximate_tokens
 from fitrag_integrations.types import BiLabelScore, Passage
 
-ScorePort: TypeAlias = Port[Pair, BiLabelScore]
 Sentences: TypeAlias = tuple[str, Passage, list[tuple[int, int]]]  # question, passage, spans
 STRIDE = 1
 """Sentences from the start of one window to the next, as in the paper."""
@@ -254,7 +253,7 @@ agrees | all |
         return plan
 
 
-def score_port(scorer: Scorer | None = None) -> ScorePort:
+def score_port(scorer: Scorer | None = None) -> Port[Pair, BiLabelScore]:
     """Build the port of a scorer; by default of the bundled scorer, loaded at first use."""
     given = EMBEDDED_SCORER if scorer is None else scorer_of(scorer)
     return port_of("score", given, "score", argument="scorer")

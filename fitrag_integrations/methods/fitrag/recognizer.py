@@ -28,7 +28,7 @@ from fitrag_integrations.core.checks import (
     trait,
 )
 from fitrag_integrations.core.record import Record
-from fitrag_integrations.errors import ModelLoadError, PortError, refuse_if
+from fitrag_integrations.errors import ModelLoadError, PortError, raise_if, refuse_if
 from fitrag_integrations.flow import Flow, Port
 from fitrag_integrations.ports import Call, model_name
 from fitrag_integrations.types import BiLabelScore, RetrievalDecision
@@ -168,8 +168,7 @@ class SelfKnowledgeRecognizer(Checked):
         """
         s_ltod = share_above(scores, self.thresholds.delta)
         (known,) = yield from self._port.ask([question])
-        if not len(known):
-            raise PortError("the bank gave no neighbour: S_nn needs one at least")
+        raise_if(not len(known), PortError, "the bank gave no neighbour: S_nn needs one at least")
         s_nn = sum(map(bool, known)) / len(known)
         s_l, s_n = self.thresholds.s_l, self.thresholds.s_n
         why = (

@@ -42,8 +42,7 @@ class Verdict:
 
     def details(self) -> dict[str, object]:
         """Return the verdict as plain values; `known` is None if it could not be parsed."""
-        unread = self.decision.why == UNREADABLE
-        known = None if unread else not self.decision.retrieve
+        known = None if self.decision.why == UNREADABLE else not self.decision.retrieve
         return {"known": known, "p_known": self.decision.p_known}
 
 

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 from fitrag_integrations.core.extras import lazy_names
 
 if TYPE_CHECKING:
-    from fitrag_integrations.training.fitted.fitting import Wish, fit
+    from fitrag_integrations.training.fitted.fitting import Wish as Wish
+    from fitrag_integrations.training.fitted.fitting import fit as fit
 
-_MODULE_OF = {"fit": "fitting", "Wish": "fitting"}
-
-__all__ = ["Wish", "fit"]
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULE_OF)
+__all__, __getattr__, __dir__ = lazy_names(__name__, {"Wish": "fitting", "fit": "fitting"})
