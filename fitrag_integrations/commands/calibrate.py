@@ -133,16 +133,21 @@ class CalibrateGate:
         write_manifest(self.model, "model.json", kind=str(manifest["kind"]), fields=fields)
         if outcomes.known.min() == outcomes.known.max():
             kind = "known" if outcomes.known.max() else "unknown"
-            one = f"all {len(outcomes)} questions are {kind}: a threshold fitted on them"
-            typer.echo(f"fitrag calibrate gate: {one} is meaningless", err=True)
+            typer.echo(
+                f"fitrag calibrate gate: all {len(outcomes)} questions are {kind}: a threshold "
+                "fitted on them is meaningless",
+                err=True,
+            )
         figures = {
             "accuracy": outcomes.accuracy(fitted.value),
             "share": outcomes.share(fitted.value),
         }
         interval = "" if fitted.low is None else f" ({fitted.low:.3f} to {fitted.high:.3f})"
-        text = f"accuracy {figures['accuracy']:.3f}, share of retrieval {figures['share']:.3f}"
-        where = f"threshold {fitted.value:.3f}{interval}"
-        typer.echo(f"{where}: {text} of {fitted.rows} rows; {fitted.target}", err=True)
+        typer.echo(
+            f"threshold {fitted.value:.3f}{interval}: accuracy {figures['accuracy']:.3f}, share of "
+            f"retrieval {figures['share']:.3f} of {fitted.rows} rows; {fitted.target}",
+            err=True,
+        )
         if self.json:
             typer.echo(json.dumps({**fitted.to_dict(), **figures}))
 
@@ -191,14 +196,16 @@ class CalibrateEvaluator:
         best = [max(grades) for grades in in_lists(grade, [row.pairs for row in rows])]
         holds = [any(row.holds) for row in rows]
         upper, lower = fit_actions(best, holds, correct=self.correct, incorrect=self.incorrect)
-        graded = graded_strips(rows, grade, self.sentences)
-        strip, survived, kept = fit_strip(graded, survival=self.survival, top_n=TOP_N)
+        strip, survived, kept = fit_strip(
+            graded_strips(rows, grade, self.sentences), survival=self.survival, top_n=TOP_N
+        )
         thresholds = ActionThresholds(upper, lower, strip, evaluator.name, self.sentences)
         store_fields(self.model, name=evaluator.name, thresholds=thresholds)
         actions = [thresholds.action([one]) for one in best]
         typer.echo(describe(thresholds, actions, holds), err=True)
-        cost = f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens"
-        typer.echo(cost, err=True)
+        typer.echo(
+            f"strips from {strip:.3f}: {survived:.3f} survive in {kept:.3f} of the tokens", err=True
+        )
 
 
 def in_lots(call: Callable[[list[Pair]], Iterable[T]]) -> Callable[[list[Pair]], Iterable[T]]:

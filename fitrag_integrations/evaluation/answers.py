@@ -83,8 +83,12 @@ def check_answers(given: object, *, patterns: bool = False) -> tuple[str, ...]:
             are answers.
     """
     answers: Any = [given] if isinstance(given, str) else given
-    listed = isinstance(answers, list | tuple) and answers
-    refuse_if(not listed, "answers", given, "a list of at least one text")
+    refuse_if(
+        not isinstance(answers, list | tuple) or not answers,
+        "answers",
+        given,
+        "a list of at least one text",
+    )
     for i, answer in enumerate(answers):
         folded = ""
         if isinstance(answer, str):

@@ -327,9 +327,11 @@ class Table:
             (name, sorted(row.question for row in rows)) for name, rows in systems.items()
         )
         for system, questions in others:
-            wrong = f"rows: there are other questions for {system!r} than for {first!r}"
-            remedy = "pass the same questions and answers, or --common for those in all"
-            refuse_if(questions != asked, f"{wrong}; {remedy}")
+            refuse_if(
+                questions != asked,
+                f"rows: there are other questions for {system!r} than for {first!r}; pass the same "
+                "questions and answers, or --common for those in all",
+            )
 
     @cached_property
     def figures(self) -> list[Figure]:

@@ -117,8 +117,12 @@ class Graph:
 
     def __init__(self, dtype: str, weights: Arrays) -> None:
         self.home = embedded_folder("bundled")
-        needs = ("graph", "eight_bits", "embeddings", "tokenizer", "sentence", "heads")
-        self.manifest = read_manifest(self.home, "model.json", kind="bundled", needs=needs)
+        self.manifest = read_manifest(
+            self.home,
+            "model.json",
+            kind="bundled",
+            needs=("graph", "eight_bits", "embeddings", "tokenizer", "sentence", "heads"),
+        )
         self.tokenizer = Fast(read_checked(self.home, self.manifest["tokenizer"]))
         scorer = embedded_folder("bilabel")
         head = read_manifest(scorer, "model.json", kind="bilabel", needs=("head",))["head"]
@@ -215,8 +219,7 @@ class Engine(Shared):
         names = [chunk.tokens.tobytes() for chunk in chunks]
         found = {name: self._kept[name] for name in names if name in self._kept}
         new = {n: chunk for n, chunk in zip(names, chunks, strict=True) if n not in found}
-        budget = Room(BUDGET)
-        read = yield from in_batches(list(new.values()), self.read, length=len, budget=budget)
+        read = yield from in_batches(list(new.values()), self.read, length=len, budget=Room(BUDGET))
         fresh = dict(zip(new, read, strict=True))
         self._kept |= fresh
         self._tokens += sum(len(each.tokens) for each in read)

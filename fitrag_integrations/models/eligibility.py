@@ -90,8 +90,9 @@ class EligibilityDetector(Bundled):
             ChecksumError: If a file was changed.
         """
         folder = model_folder(name_or_dir)
-        needs = ("max_pairs", "weights", "fitted_for")
-        manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        manifest = read_manifest(
+            folder, "model.json", kind=cls.kind, needs=("max_pairs", "weights", "fitted_for")
+        )
         with reading(folder):
             entry = manifest["weights"]
             pairs = check_whole("max_pairs", manifest["max_pairs"], low=1)

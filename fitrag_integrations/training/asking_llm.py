@@ -87,8 +87,7 @@ class AskReader:
         new = [pair for pair in pairs if pair not in self._read]
         self._read.update(zip(new, self.reader.read(new) if new else (), strict=True))
         for prompt, each in own.items():
-            found = [self._read[pair] for pair in each]
-            best = max(found, key=lambda one: one.score, default=None)
+            best = max((self._read[pair] for pair in each), key=lambda one: one.score, default=None)
             heard(prompt, Told(best.text, score=float(best.score)) if best else Told("", score=0.0))
 
 

@@ -109,13 +109,17 @@ def passage_labels(
     for passage, outcome in zip(question.passages, outcomes, strict=True):
         labels: dict[str, Any] = {"has_answer": int(question.has_answer(passage))}
         if isinstance(outcome, Told):
-            right = int(question.is_right(outcome.text))
-            labels |= {"llm_prefer": right, "answer": outcome.text}
+            labels |= {
+                "llm_prefer": int(question.is_right(outcome.text)),
+                "answer": outcome.text,
+            }
             if outcome.score is not None:
                 labels["reader_score"] = round(outcome.score, 6)
         else:
-            why = str(outcome or "no gold answers to judge by")
-            labels |= {"llm_prefer": None, "llm_error": why}
+            labels |= {
+                "llm_prefer": None,
+                "llm_error": str(outcome or "no gold answers to judge by"),
+            }
         found.append(labels)
     return found
 

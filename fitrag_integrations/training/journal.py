@@ -136,8 +136,9 @@ class AnswerCache:
         entry: dict[str, object] = {}
         if isinstance(outcome, Told):
             if outcome.score is None and outcome.tokens == (0, 0):  # a reader costs nothing
-                tokens = approximate_tokens(prompt), approximate_tokens(outcome.text)
-                outcome = replace(outcome, tokens=tokens)
+                outcome = replace(
+                    outcome, tokens=(approximate_tokens(prompt), approximate_tokens(outcome.text))
+                )
             self._known[key := _digest(prompt)], self._in_a_row = outcome, 0
             entry = {"prompt": key, "answer": outcome.text}
             entry |= {} if outcome.score is None else {"score": outcome.score}
@@ -166,8 +167,9 @@ class AnswerCache:
                 read, written = entry["tokens"]
                 self.tokens = added(self.tokens, (read, written))
                 if "prompt" in entry:
-                    answer = Told(str(entry["answer"]), (read, written), entry.get("score"))
-                    self._known[entry["prompt"]] = answer
+                    self._known[entry["prompt"]] = Told(
+                        str(entry["answer"]), (read, written), entry.get("score")
+                    )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError.of(
                 "output",

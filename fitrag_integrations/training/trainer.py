@@ -261,8 +261,9 @@ class _Run(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:  # whole, since a resumed run has dropped lines
-            rows = (row for row in state.log_history if "train_runtime" not in row)
-            lines = (json.dumps(row) + "\n" for row in rows)
+            lines = (
+                json.dumps(row) + "\n" for row in state.log_history if "train_runtime" not in row
+            )
             write_whole(Path(args.output_dir) / "log.jsonl", "".join(lines))
 
 

@@ -18,7 +18,7 @@ from fitrag_integrations.commands.engine.options import (
     Searching,
     Server,
 )
-from fitrag_integrations.commands.engine.rows import question_of
+from fitrag_integrations.commands.engine.rows import question_of, rows_as
 from fitrag_integrations.core import jsonl
 from fitrag_integrations.core.extras import (
     SEARCH,
@@ -35,11 +35,11 @@ from fitrag_integrations.errors import (
     ModelLoadError,
     refuse_if,
 )
-from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Flow
 from fitrag_integrations.methods import defaults
 from fitrag_integrations.methods.ik.gates import own_gate
 from fitrag_integrations.ports import Evaluator, Gate, Ports, Reader, Retriever, Scorer, port_of
+from fitrag_integrations.training.rows import passage_row
 from fitrag_integrations.types import Passage
 
 WEB_RESULTS = 5  # of a query, as CRAG's search gives
@@ -60,8 +60,9 @@ def load_scorer(options: ModelOptions) -> Scorer:
         if (folder / "config.json").is_file() and not (folder / "model.json").is_file():
             config = jsonl.loads((folder / "config.json").read_text(encoding="utf-8"))
             if isinstance(config, dict) and config.get("model_type") == "open_provence":
-                pruner = library.OnePassScorer.from_pruner(options.model, **_how(options))
-                return cast(Scorer, pruner)
+                return cast(
+                    Scorer, library.OnePassScorer.from_pruner(options.model, **_how(options))
+                )
             return load_reranker(options.model, None, options)
     return cast(Scorer, _load("BiLabelScorer", options))
 
@@ -136,8 +137,10 @@ def _load(name: str, options: ModelOptions) -> Any:
     if light and options == ModelOptions():
         return defaults.default_model(role)
     if not installed("torch"):
-        feature = "a model of one's own, and --device, --dtype and --backend"
-        raise torch_needed(ModuleNotFoundError(name="torch"), feature)
+        raise torch_needed(
+            ModuleNotFoundError(name="torch"),
+            "a model of one's own, and --device, --dtype and --backend",
+        )
     kind = getattr(library, name)
     # transformers would draw its own bar into ours, and into what --quiet keeps quiet
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
@@ -192,30 +195,43 @@ def is_chat_model(name: str) -> bool:
 def load_llm(name: str, server: Server, hardware: Hardware, **options: Any) -> Any:
     """Load a local language model."""
     how = {"shots": server.examples(), **_how(hardware), **options}
-    allowed = "none for a language model, which runs in torch"
-    refuse_if("backend" in how, "--backend", how.get("backend"), allowed)
+    refuse_if(
+        "backend" in how,
+        "--backend",
+        how.get("backend"),
+        "none for a language model, which runs in torch",
+    )
     try:
         return library.LocalGenerator.from_pretrained(name, **how)
     except ModelLoadError as error:
         if Path(name).exists():
             raise
-        allowed = "a folder, a hub name, PROVIDER:MODEL, or with --url a name of the server"
-        raise ModelLoadError(f"--llm: given {name}, allowed {allowed}. {error}") from error
+        raise ModelLoadError(
+            f"--llm: given {name}, allowed a folder, a hub name, PROVIDER:MODEL, or with --url a "
+            f"name of the server. {error}"
+        ) from error
 
 
 def load_chat_model(name: str) -> Any:
     """Build a LangChain chat model from `PROVIDER:MODEL`; keys come from the environment."""
     provider, colon, model = name.partition(":")
-    allowed = "PROVIDER:MODEL, such as openai:gpt-5-mini"
-    refuse_if(not (provider and colon and model), "--llm", name, allowed)
+    refuse_if(
+        not (provider and colon and model),
+        "--llm",
+        name,
+        "PROVIDER:MODEL, such as openai:gpt-5-mini",
+    )
     home = require_extra("langchain.chat_models", extra="agents", feature="--llm")
     try:
         return home.init_chat_model(name)
     except ImportError as error:  # it says which package brings the provider
         raise MissingExtraError(f"--llm {name}: {error}", name=error.name) from error
     except Exception as error:  # each provider has errors of its own; a missing key is the usual
-        allowed = f"a model {provider} can start: {type(error).__name__}: {error}"
-        raise InputError.of("--llm", given=name, allowed=allowed) from error
+        raise InputError.of(
+            "--llm",
+            given=name,
+            allowed=f"a model {provider} can start: {type(error).__name__}: {error}",
+        ) from error
 
 
 def new_index(options: ModelOptions, kind: str = "flat") -> Any:
@@ -259,10 +275,7 @@ def load_web(place: str) -> Any:
     )
     if folder.is_dir():
         return load_retriever(folder, ModelOptions(), k=WEB_RESULTS).retrieve
-    from fitrag_integrations.training.rows import passage_row, read_jsonl
-
-    passages = each_row(read_jsonl(folder), passage_row, f"{folder.name}, ")
-    return searching_words(passages, k=WEB_RESULTS)
+    return searching_words(rows_as([folder], passage_row), k=WEB_RESULTS)
 
 
 def _encoder(options: ModelOptions) -> Any:

@@ -121,8 +121,11 @@ def _report(name: str, done: Done, options: RunOptions) -> None:
         resumed = f", {done.resumed} of them from an earlier run" if done.resumed else ""
         errors = f"{done.errors} error rows" if done.errors else "no error row"
         errors += f", {done.empty} empty answers" if done.empty else ""
-        said = f"{done.rows} rows in {done.output}{resumed}, {errors}"
-        typer.echo(f"fitrag {name}: {said}, {done.seconds:.1f} s", err=True)
+        typer.echo(
+            f"fitrag {name}: {done.rows} rows in {done.output}{resumed}, {errors}, "
+            f"{done.seconds:.1f} s",
+            err=True,
+        )
     if not options.quiet or not options.keep_going:
         for reason, count in done.reasons.most_common(REASONS):
             typer.echo(visible(f"fitrag {name}: {count} x {reason}"), err=True)
@@ -133,8 +136,11 @@ def _report(name: str, done: Done, options: RunOptions) -> None:
             code = 0 if options.keep_going else 1
             typer.echo(f"fitrag {name}: {which} failed: exit code {code}", err=True)
     if done.stopped:
-        said = f"asked to stop after {done.rows} rows; the same command goes on after them"
-        typer.echo(f"fitrag {name}: {said}", err=True)
+        typer.echo(
+            f"fitrag {name}: asked to stop after {done.rows} rows; the same command goes on after "
+            "them",
+            err=True,
+        )
     if options.json:  # standard output may be where the rows went
         names = ("output", "rows", "resumed", "errors", "seconds")
         summary = {name: getattr(done, name) for name in names}

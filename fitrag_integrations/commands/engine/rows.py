@@ -50,8 +50,12 @@ def described(error: Exception) -> dict[str, str]:
     """Return an error as plain text; an `InputError` in its parts too."""
     message = str(error)
     if isinstance(error, InputError) and error.field:
-        parts = {"field": error.field, "given": shown(error.given), "allowed": error.allowed}
-        return {**parts, "message": message}
+        return {
+            "field": error.field,
+            "given": shown(error.given),
+            "allowed": error.allowed,
+            "message": message,
+        }
     named = isinstance(error, InputError | json.JSONDecodeError)
     return {"message": message if named else f"{type(error).__name__}: {message}"}
 

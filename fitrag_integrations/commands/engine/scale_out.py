@@ -161,8 +161,10 @@ def _get(ray: Any, waited: Any) -> Answered:
         answered: Answered | str = ray.get(waited)
     except ray.exceptions.RayError as error:
         *_, said = ["", *str(error).strip().splitlines()]
-        what = f"--engine ray: {type(error).__name__}: {said}"
-        raise EngineError(f"{what}; what is written stays, the same command goes on") from error
+        raise EngineError(
+            f"--engine ray: {type(error).__name__}: {said}; what is written stays, the same "
+            "command goes on"
+        ) from error
     if isinstance(answered, str):
         raise EngineError(answered)
     return answered

@@ -250,8 +250,9 @@ class EvaluateAnswers:
         made, notes = _common(made) if self.common else (made, [])
         read = [row for rows in given for row in rows]
         settings = settings_of(names, read, methods=self.answerer.method, llm=self.answerer.llm)
-        title = f"{len(made)} answers"
-        self.outcome.publish(Table(title, made, self.outcome.draws, notes, settings=settings))
+        self.outcome.publish(
+            Table(f"{len(made)} answers", made, self.outcome.draws, notes, settings=settings)
+        )
         errors = [row.get("error") for row in read]
         if errors and all(errors):
             ((reason, count),) = Counter(map(reason_of, errors)).most_common(1)
@@ -264,8 +265,10 @@ class EvaluateAnswers:
             return rows
         server, hardware = self.answerer.server, self.answerer.hardware
         judge = server.generator(self.judge) or models.load_llm(self.judge, server, hardware)
-        said = llm_judged(rows, judge)
-        return [{**row, LLM: {LLM: value}} for row, value in zip(rows, said, strict=True)]
+        return [
+            {**row, LLM: {LLM: value}}
+            for row, value in zip(rows, llm_judged(rows, judge), strict=True)
+        ]
 
 
 def with_gold(rows: Sequence[Row], golden: Iterable[Row]) -> list[Row]:

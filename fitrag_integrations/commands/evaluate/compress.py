@@ -118,15 +118,19 @@ class EvaluateCompress:
 def compressed_row(row: Row) -> Compressed:
     """Read a row as `fitrag compress` writes it."""
     question, passages, answers = question_of(row), passages_of(row), gold(row)
-    allowed = "a list, as fitrag compress adds it"
-    given = check_is("excerpts", row.get("excerpts"), list, allowed)
-    allowed = "codepoints, as fitrag compress writes without --offsets"
-    refuse_if(row.get("offsets") == "utf16", "offsets", "utf16", allowed)
+    given = check_is("excerpts", row.get("excerpts"), list, "a list, as fitrag compress adds it")
+    refuse_if(
+        row.get("offsets") == "utf16",
+        "offsets",
+        "utf16",
+        "codepoints, as fitrag compress writes without --offsets",
+    )
     excerpts = []
     for place, each in enumerate(given):
         name = f"excerpts[{place}]"
-        allowed = "an object with passage, start and end"
-        refuse_if(not isinstance(each, Mapping), name, each, allowed)
+        refuse_if(
+            not isinstance(each, Mapping), name, each, "an object with passage, start and end"
+        )
         at = check_whole(f"{name}.passage", each.get("passage"), low=0, high=len(passages) - 1)
         length = len(passages[at].text)
         start = check_whole(f"{name}.start", each.get("start"), low=0, high=length)

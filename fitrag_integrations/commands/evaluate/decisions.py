@@ -66,8 +66,9 @@ class EvaluateGate:
         """Measure the gate, and write the table and the plot."""
         self.outcome.check(self.plot)
         given, folder = list(objects(self.rows)), self.model.model
-        llm = None if self.llm is None else (self.llm, self.server)
-        outcomes, gate = outcomes_of(given, self.model, llm)
+        outcomes, gate = outcomes_of(
+            given, self.model, None if self.llm is None else (self.llm, self.server)
+        )
         limit = 0.5 if self.threshold is None else self.threshold
         if self.threshold is None and gate is not None:
             limit = limit_of(gate, None)
@@ -116,8 +117,11 @@ def gate_manifest(folder: Path) -> Row:
     from fitrag_integrations.models.runtime.folder import read_manifest
 
     if models.is_language_model(folder):
-        own = {"model": models.model_name(str(folder)), "kind": "generator"}
-        return {**own, **models.manifest_of(folder)}
+        return {
+            "model": models.model_name(str(folder)),
+            "kind": "generator",
+            **models.manifest_of(folder),
+        }
     kind = models.model_kind(folder)
     if kind not in models.GATE_KINDS:
         holds = "no model.json" if kind is None else f"a model of kind {kind!r}"
@@ -186,7 +190,10 @@ class EvaluateRoute:
 
 def _decided(row: Row, upper: float | None, lower: float | None) -> Row:
     if upper is None or lower is None:
-        given = "--upper" if lower is None else "--lower"
-        raise InputError.of("--upper, --lower", given=given, allowed="both, or a --model")
+        raise InputError.of(
+            "--upper, --lower",
+            given="--upper" if lower is None else "--lower",
+            allowed="both, or a --model",
+        )
     grades = check_is("grades", row.get("grades"), list, "a list, or a --model to grade with")
     return {**row, "action": ActionThresholds(upper, lower).action(grades).value}

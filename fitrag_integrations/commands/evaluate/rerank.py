@@ -243,8 +243,16 @@ def _checked(row: Row) -> Row:
 def _recorded(row: Row) -> list[BiLabelScore]:
     """Return the scores that a row brings."""
     given, count = row["scores"], len(row["passages"])
-    wrong = not isinstance(given, list) or len(given) != count
-    refuse_if(wrong, "scores", given, f"a list of {count} scores")
-    wrong = not all(isinstance(score, Mapping) for score in given)
-    refuse_if(wrong, "scores", given, "objects with has_answer and llm_prefer")
+    refuse_if(
+        not isinstance(given, list) or len(given) != count,
+        "scores",
+        given,
+        f"a list of {count} scores",
+    )
+    refuse_if(
+        not all(isinstance(score, Mapping) for score in given),
+        "scores",
+        given,
+        "objects with has_answer and llm_prefer",
+    )
     return [BiLabelScore.from_dict(score) for score in given]

@@ -99,9 +99,12 @@ class FitPlan(OwnFiles):
             self.budget,
             "with --price-in or --price-out",
         )
-        allowed = f"a folder that was fitted before, in which {NAME} is"
-        is_new = not (self.out / NAME).exists()
-        refuse_if(self.update and is_new, "--update", str(self.out), allowed)
+        refuse_if(
+            self.update and not (self.out / NAME).exists(),
+            "--update",
+            str(self.out),
+            f"a folder that was fitted before, in which {NAME} is",
+        )
         wish = Wish(
             self.drop, self.confidence, self.count, self.k, self.depth, self.seed, self.train
         )
@@ -110,8 +113,12 @@ class FitPlan(OwnFiles):
         if not self.quiet:
             echo_notes("fit", notes)
         if given.found is not None:
-            allowed = "nothing, where the rows bring their questions"
-            refuse_if(self.questions is not None, "QUESTIONS", str(self.questions), allowed)
+            refuse_if(
+                self.questions is not None,
+                "QUESTIONS",
+                str(self.questions),
+                "nothing, where the rows bring their questions",
+            )
             wish = replace(wish, k=max(map(len, given.found.values())))
         fitted = self._done(given, wish)
         if fitted is None:

@@ -119,8 +119,9 @@ class LabelEligibility(AskingPlan):
 
         def flow(row: Mapping[str, object]) -> Flow[Row]:
             question = yield from questions(row)
-            bare = replace(question, passages=(NOTHING,) if may_know else ())
-            alone = yield from asked.about(bare)
+            alone = yield from asked.about(
+                replace(question, passages=(NOTHING,) if may_know else ())
+            )
             needs = not any(isinstance(a, Told) and question.is_right(a.text) for a in alone)
             found: list[Combined] = []
             if needs:
@@ -132,8 +133,12 @@ class LabelEligibility(AskingPlan):
             labelled = [
                 one.to_dict(question, outcome) for one, outcome in zip(found, outcomes, strict=True)
             ]
-            fields = {"needs_retrieval": needs, "combinations": labelled}
-            return {**fields, "llm": asked.asker.name, "fitted_for": fitted_for}
+            return {
+                "needs_retrieval": needs,
+                "combinations": labelled,
+                "llm": asked.asker.name,
+                "fitted_for": fitted_for,
+            }
 
         return Verb(flow, ADDS, drops=FOR_READERS)
 

@@ -70,8 +70,12 @@ class LabelIK(KnownPlan):
 
     def run(self) -> None:
         """Label the questions."""
-        unknown = self.teacher not in teachers.TEACHERS
-        refuse_if(unknown, "--teacher", self.teacher, ", ".join(teachers.TEACHERS))
+        refuse_if(
+            self.teacher not in teachers.TEACHERS,
+            "--teacher",
+            self.teacher,
+            ", ".join(teachers.TEACHERS),
+        )
         if self.teacher == "match" and not self.judge and not self.how.quiet:
             typer.echo(f"fitrag label ik: {BY_MATCH}", err=True)
         super().run()
@@ -151,8 +155,12 @@ def known_verb(
         elif answer:  # otherwise there is nothing to judge
             (right,) = yield from judging.ask([judge_prompt(question, answer, wordings(answers))])
             label = {"known": right > 0.5}
-        drafted = getattr(draft, "text", draft)
-        return {"draft": drafted, "answer": answer, **label, "llm": model.name}
+        return {
+            "draft": getattr(draft, "text", draft),
+            "answer": answer,
+            **label,
+            "llm": model.name,
+        }
 
     added = ("draft", "answer", *(("ratio",) if by_ratio else ()), "known", "llm")
     return Verb(flow, added, dict.fromkeys(added))
@@ -184,8 +192,9 @@ class LabelClaims(LabelPlan):
         """Load who takes them apart."""
         longest = self.max_new_tokens
         served = self.server.generator(self.llm, max_new_tokens=longest, draft_tokens=SERVED_TOKENS)
-        how = {"max_new_tokens": longest, "stop": ("\n\n",)}
-        model = served or load_llm(self.llm, self.server, self.hardware, **how)
+        model = served or load_llm(
+            self.llm, self.server, self.hardware, max_new_tokens=longest, stop=("\n\n",)
+        )
         return claims_verb(model, self.prompt)
 
 

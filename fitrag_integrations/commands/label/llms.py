@@ -16,14 +16,14 @@ from fitrag_integrations.commands.engine.options import (
     Server,
 )
 from fitrag_integrations.commands.engine.progress import RowsPlan
+from fitrag_integrations.commands.engine.rows import rows_as
 from fitrag_integrations.core.option import Argument, Option
 from fitrag_integrations.errors import InputError, refuse_if
-from fitrag_integrations.evaluation.rows import each_row
 from fitrag_integrations.flow import Port
 from fitrag_integrations.methods.settings import EMBEDDED
 from fitrag_integrations.ports import port_of
 from fitrag_integrations.training.asking_llm import PROMPT, AskLLM, AskReader, RemoteAnswers
-from fitrag_integrations.training.rows import passage_row, read_jsonl
+from fitrag_integrations.training.rows import passage_row
 from fitrag_integrations.types import Passage
 
 SERVED_TOKENS = 256
@@ -85,7 +85,7 @@ class Candidates:
             return port_of("retrieve", retriever, "retrieve")
         if self.pool is None:
             return None
-        passages = each_row(read_jsonl(self.pool), passage_row, f"{self.pool.name}, ")
+        passages = rows_as([self.pool], passage_row)
         return port_of("retrieve", models.searching_words(passages, k=depth), "retrieve")
 
 
@@ -149,8 +149,9 @@ def load_asker(asking: Asking, hardware: EncoderHardware) -> AskLLM | AskReader:
     prompt = PROMPT if asking.prompt is None else asking.prompt.read_text(encoding="utf-8")
     if server.url is None and (name == EMBEDDED or models.model_kind(Path(name)) == "reader"):
         return AskReader(models.load_reader(hardware.of(None if name == EMBEDDED else name)), name)
-    how = {"max_new_tokens": longest, "max_retries": asking.retries}
-    llm: object = server.generator(name, RemoteAnswers, **how)
+    llm: object = server.generator(
+        name, RemoteAnswers, max_new_tokens=longest, max_retries=asking.retries
+    )
     if llm is None and models.is_chat_model(name):
         llm = models.load_chat_model(name)
     elif llm is None:

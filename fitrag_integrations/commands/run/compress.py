@@ -92,8 +92,9 @@ class CompressPlan(SearchingPlan):
     def verb(self) -> Verb:
         """Load the scorer."""
         step = self.reducing(models.load_scorer(self.model))
-        verb = compress_verb(step, explain=self.explain, offsets=self.offsets)
-        return searched(verb, self.search)
+        return searched(
+            compress_verb(step, explain=self.explain, offsets=self.offsets), self.search
+        )
 
     def reducing(self, scorer: Scorer | None = None) -> TokenReducer:
         """Build the step; what is not given has the default of every other door."""

@@ -79,16 +79,24 @@ class IndexPlan:
             read = (advance(1) or each for each in passages)
             added = made.add(read, on_bad="skip", show_progress=False)
         made.save(self.folder)
-        counts = {"passages": len(made), "added": added, "skipped": made.skipped}
         if not self.quiet:
             skipped = f", {made.skipped} left out" if made.skipped else ""
-            said = f"{len(made)} passages in {self.folder}, {added} of them new{skipped}"
-            typer.echo(f"fitrag index: {said}", err=True)
+            typer.echo(
+                f"fitrag index: {len(made)} passages in {self.folder}, {added} of them "
+                f"new{skipped}",
+                err=True,
+            )
             echo_notes("index", notes, "" if self.json else "--json")
         if self.json:
-            took = {"seconds": round(time.monotonic() - began, 3)}
-            left = {"left out": [note.to_dict() for note in notes]}
-            typer.echo(json.dumps({"index": str(self.folder), **counts, **took, **left}))
+            summary = {
+                "index": str(self.folder),
+                "passages": len(made),
+                "added": added,
+                "skipped": made.skipped,
+                "seconds": round(time.monotonic() - began, 3),
+                "left out": [note.to_dict() for note in notes],
+            }
+            typer.echo(json.dumps(summary))
         if made.skipped and (self.strict or not len(made)):
             raise typer.Exit(1)
 

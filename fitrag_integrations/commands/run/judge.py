@@ -217,5 +217,10 @@ def best_answer(answers: Sequence[AnswerLike], below: float | None) -> Row:
     best = answers[at]
     if not best.text or (below is not None and best.score < below):
         return {**NO_ANSWER, "score": best.score}
-    place = {"passage": at, "start": best.start, "end": best.end}
-    return {"answer": best.text, **place, "score": best.score}
+    return {
+        "answer": best.text,
+        "passage": at,
+        "start": best.start,
+        "end": best.end,
+        "score": best.score,
+    }

@@ -97,7 +97,6 @@ class ReplugGenerator(LocalGenerator):
             (engine.encode([engine.render(prompt) for prompt in prompts]), weights)
             for prompts, weights in items
         ]
-
         cost = row_cost(engine)
         return engine.batched(
             rows,

@@ -85,8 +85,9 @@ def _within(seconds: float, line: bytes) -> bytes:
         _process = None
         process.kill()
         process.communicate()
-        said = f"it took more than {seconds:g} s, or more than {MEMORY >> 30} GB of memory"
-        raise TemplateError(said)
+        raise TemplateError(
+            f"it took more than {seconds:g} s, or more than {MEMORY >> 30} GB of memory"
+        )
     return reply
 
 

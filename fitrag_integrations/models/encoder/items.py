@@ -158,8 +158,9 @@ class Correction:
     @classmethod
     def read(cls, folder: Path) -> Correction:
         """Read the folder that `save` wrote; raise `ModelLoadError` for a damaged one."""
-        needs = ("slope", "shift", "model", "source")
-        given = read_manifest(folder, "model.json", kind=CALIBRATED, needs=needs)
+        given = read_manifest(
+            folder, "model.json", kind=CALIBRATED, needs=("slope", "shift", "model", "source")
+        )
         with reading(folder):
             return cls(
                 check_number("slope", given["slope"], low=SMALLEST),

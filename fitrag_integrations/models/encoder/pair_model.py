@@ -144,8 +144,9 @@ class PairModel(EngineModel[Engine]):
 
     @classmethod
     def _load(cls, folder: Path, options: Options) -> Self:
-        needs = ("base", "encoder", "head")
-        manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        manifest = read_manifest(
+            folder, "model.json", kind=cls.kind, needs=("base", "encoder", "head")
+        )
         if not options.similarity:
             manifest = without_similarity(manifest)
         with reading(folder):

@@ -118,8 +118,9 @@ class IKClassifier(CausalGate):
             ChecksumError: If a file was changed.
         """
         folder = model_folder(name_or_dir)
-        needs = ("base", "variant", "weights")
-        manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        manifest = read_manifest(
+            folder, "model.json", kind=cls.kind, needs=("base", "variant", "weights")
+        )
         return cls._for(
             folder,
             manifest,

@@ -120,8 +120,9 @@ def reading(folder: object) -> Iterator[None]:
     except Exception as error:  # hostile files raise anything
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which may not be there
             raise
-        reason = f"{type(error).__name__}: {error}"
-        raise ModelLoadError(f"{folder}: what its files say is not usable: {reason}") from error
+        raise ModelLoadError(
+            f"{folder}: what its files say is not usable: {type(error).__name__}: {error}"
+        ) from error
 
 
 def verify_all(folder: Path, files: Mapping[str, str]) -> None:

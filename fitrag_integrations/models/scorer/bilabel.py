@@ -230,8 +230,9 @@ class OnePassScorer(ChunkSentenceScorer, BiLabelScorer):
 
     @classmethod
     def _load(cls, folder: Path, options: Options) -> Self:
-        needs = ("scorer", "scorer_head", "head")
-        manifest = read_manifest(folder, "model.json", kind=cls.kind, needs=needs)
+        manifest = read_manifest(
+            folder, "model.json", kind=cls.kind, needs=("scorer", "scorer_head", "head")
+        )
         with reading(folder), ExitStack() as undo:
             scorer = BiLabelScorer._load(folder / manifest["scorer"], options)
             undo.callback(scorer.unload)

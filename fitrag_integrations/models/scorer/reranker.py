@@ -245,8 +245,9 @@ class QueryDocument(PairTokenizer):
             f"Query: {question} Document: {title_of(passage.title)}"
             for question, (_, passage) in zip(self._asked(pairs), pairs, strict=True)
         ]
-        both = zip(before, texts, strict=True)
-        read = self._fast.encode_batch([f"{start}{text} Relevant:" for start, text in both])
+        read = self._fast.encode_batch(
+            [f"{start}{text} Relevant:" for start, text in zip(before, texts, strict=True)]
+        )
         ids, offsets = [one.ids for one in read], [one.offsets for one in read]
         made = placed_rows(ids, offsets, [*map(len, before)], texts, 0, 1)
         for one in made:

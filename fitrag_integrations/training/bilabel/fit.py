@@ -250,8 +250,12 @@ def fit_through(
         first = train.encoded(range(min(64, len(train))))
         _, features = module.inputs(first.pairs) if first.inputs is None else first.inputs
         module.head.standardize(features.clone())
-    rows = map(labelled_json, [*train.rows, *weighed.rows])
-    begin(folder, plan, rows, map(labelled_json, kept.rows))
+    begin(
+        folder,
+        plan,
+        map(labelled_json, [*train.rows, *weighed.rows]),
+        map(labelled_json, kept.rows),
+    )
     chosen = epochs(train.lengths, plan.batch or plan.questions, seed=plan.seed)
     settings = Settings(
         plan.steps_over(len(train)),

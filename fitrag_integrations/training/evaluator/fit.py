@@ -209,8 +209,13 @@ def fit_evaluator(
     if isinstance(module, RegressionModule):
         module.save(out, {"name": plan.name, "trained": trained})
         return figures
-    length = module.tokenizer.max_length
-    save_tuned(module.trunk, out / "encoder", before, base=base, max_length=length)
+    save_tuned(
+        module.trunk,
+        out / "encoder",
+        before,
+        base=base,
+        max_length=module.tokenizer.max_length,
+    )
     fields = {
         "base": base,
         "name": plan.name,

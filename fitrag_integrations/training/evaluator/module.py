@@ -268,8 +268,12 @@ class RegressionModule(nn.Module):
             setattr(self.model, self.model.base_model_prefix, trunk.merge_and_unload())
         out.mkdir(parents=True, exist_ok=True)
         self._grader.save(out)
-        own = {"input_format": self._grader.input_format, **fields}
-        write_manifest(out, "model.json", kind=KIND, fields=own)
+        write_manifest(
+            out,
+            "model.json",
+            kind=KIND,
+            fields={"input_format": self._grader.input_format, **fields},
+        )
 
 
 def start_regression(

@@ -139,8 +139,10 @@ class Oracle:
             lot = open_[start : start + AT_ONCE]
             self.cache({prompt: asked[prompt] for prompt in lot}, send)
             if self.cache.stopped:
-                said = "what was answered is kept, and the same call goes on"
-                raise PortError(f"stopped: {self.cache.stopped}; {said}")
+                raise PortError(
+                    f"stopped: {self.cache.stopped}; what was answered is kept, and the same call "
+                    "goes on"
+                )
             self.say(f"{start + len(lot)}/{len(open_)} asked; {self.cache}")
         found = [self.cache.get(prompt) for prompt in prompts]
         return [None if one is None else one.text for one in found]

@@ -131,8 +131,12 @@ def try_all(
         said, shown = [str(answers[name][at]) for at in kept], [contexts[name][at] for at in kept]
         right = [is_correct(text, one.answers) for one, text in zip(asked, said, strict=True)]
         cost = [approximate_tokens(prompt_of(context)) for context in shown]
-        columns = np.array(right, float), np.array(cost, float)
-        return Tried(*columns, np.fromiter(said, object), np.fromiter(shown, object))
+        return Tried(
+            np.array(right, float),
+            np.array(cost, float),
+            np.fromiter(said, object),
+            np.fromiter(shown, object),
+        )
 
     return Trials(asked, {name: tried(name) for name in ways}, tried(BARE))
 
