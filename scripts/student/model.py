@@ -236,7 +236,7 @@ def batched(pairs: Sequence[EncodedPair]) -> dict[str, Tensor]:
     """Pad encoded pairs into the graph's inputs."""
     width = max(map(len, pairs))
     rows = {
-        "input_ids": [p.ids for p in pairs],
+        "input_ids": [p.tokens[0].tolist() for p in pairs],
         "attention_mask": [[1] * len(p) for p in pairs],
         "token_type_ids": [p.tokens[1].tolist() for p in pairs],
         "text_mask": [[int(o is not None) for o in p.offsets] for p in pairs],
