@@ -196,7 +196,7 @@ class Options:
             self.dtype,
             ", ".join(DTYPES),
         )
-        native = self.dtype is not None or multiplies_bfloat16(device)
+        native = self.dtype is not None or (backend != "onnx" and multiplies_bfloat16(device))
         dtype = DTYPES[self.dtype or ("bfloat16" if native else "float32")]
         check_place(backend, device, dtype)
         if device.type == "cuda" and not native:

@@ -9,7 +9,7 @@ from tiny import PAIRS, make_scorer, write_bert
 from fitrag_integrations.errors import InputError, MissingExtraError
 from fitrag_integrations.models import BiLabelScorer
 from fitrag_integrations.models.encoder.encoders import load_base
-from fitrag_integrations.models.runtime import backends
+from fitrag_integrations.models.runtime import backends, engine
 from fitrag_integrations.models.runtime.backends import BACKENDS
 from fitrag_integrations.models.runtime.engine import Options
 from fitrag_integrations.retrieval import Encoder
@@ -101,6 +101,15 @@ def test_a_damaged_graph_is_exported_anew_and_other_weights_are_another_graph(
 def test_what_a_backend_does_not_run_on_is_refused(given, match):
     with pytest.raises(InputError, match=match):
         Options(**given).resolved()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backend_has_a_precision_that_it_runs_in_where_the_processor_has_bfloat16(
+    backend, monkeypatch
+):
+    monkeypatch.setattr(engine, "multiplies_bfloat16", lambda device: True)
+    usual = torch.float32 if backend == "onnx" else torch.bfloat16
+    assert Options(device="cpu", backend=backend).resolved()[1] is usual
 
 
 def test_a_backend_that_is_not_installed_names_its_extra(bert, monkeypatch):
