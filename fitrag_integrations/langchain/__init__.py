@@ -95,7 +95,7 @@ __all__, __getattr__, _names = lazy_names(
 
 
 def __dir__() -> list[str]:
-    """Return the names but those of which what they need is not installed."""
+    """Return the names whose packages are installed."""
     needed = dict.fromkeys(__all__, "langchain_core")
     needed["RetrievalGateMiddleware"] = "langchain.agents"
     return [name for name in _names() if name not in needed or installed(needed[name])]

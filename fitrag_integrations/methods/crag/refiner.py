@@ -220,7 +220,7 @@ class Refiner(Counting, Checked):
             question: Question.
             sources: Passages by origin; ``top_n`` is the limit of each.
             thresholds: Thresholds to use; None uses the evaluator's own.
-            selection: Record to which the dropped strips are added; None keeps no record.
+            selection: Record to which the dropped strips are added.
         """
         limit, length = self.limit(thresholds), self.length(thresholds)
 
